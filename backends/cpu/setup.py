@@ -1,0 +1,7 @@
+from muladd.cpp_extension import CppLibrary, commands
+from setuptools import setup
+
+setup(
+    ext_modules=[CppLibrary("muladd_cpu.libmuladd_cpu", ["csrc/register.cpp"])],
+    cmdclass=commands(),
+)

@@ -1,0 +1,17 @@
+"""The CPU backend: says what it is; muladd opens its library."""
+
+from pathlib import Path
+
+from muladd.registry import Backend, hookimpl
+
+
+@hookimpl
+def muladd_backend() -> Backend:
+    return Backend(
+        name="cpu",
+        device_type="cpu",
+        dispatch_key="CPU",
+        abi=1,
+        libraries=[Path(__file__).parent / "libmuladd_cpu.so"],
+        requires=["torch>=2.10"],
+    )

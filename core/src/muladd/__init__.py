@@ -1,0 +1,59 @@
+"""Fused multiply-add operators for PyTorch, with kernels from separately installed backends.
+
+>>> import muladd, torch
+>>> muladd.muladd(torch.ones(3), torch.ones(3), 2.0)
+tensor([3., 3., 3.])
+"""
+
+from pathlib import Path
+
+import torch  # noqa: F401  # before any library is opened: backends find libtorch in the process
+
+from . import dispatch, operators, registry
+from ._version import __version__
+from .operators import add, fma, mul, muladd, muladd_, scale
+
+_here = Path(__file__).parent
+
+library = registry.OperatorLibrary(
+    "muladd",
+    schema_library=_here / "libmuladd_schema.so",
+    entry_point_group="muladd.backends",
+    plugins_file=_here / "plugins.toml",
+    distribution="muladd-core",
+)
+
+# 1. The operators exist, with the schemas of the catalogue.
+library.load_schemas()
+
+# 2. They have shapes, derivatives, batching rules, autocast rules, and an answer where no backend has a kernel.
+dispatch.register(library, operators.DECLARATIONS)
+
+# 3. Backends bring the kernels: discover, apply the policy, check, probe, open, verify.
+library.load_backends()
+
+backends = library.backends
+require = library.require
+load = library.load
+
+
+def get_include() -> str:
+    """The folder of the C++ SDK's headers, for ``-I``."""
+    return str(_here / "include")
+
+
+__all__ = [
+    "__version__",
+    "add",
+    "backends",
+    "fma",
+    "get_include",
+    "library",
+    "load",
+    "mul",
+    "muladd",
+    "muladd_",
+    "registry",
+    "require",
+    "scale",
+]

@@ -1,0 +1,68 @@
+"""Every name of PyTorch that is not public and that muladd uses, in one place. tests/unit/test_torch_private.py says for
+each of them what breaks when it moves."""
+
+from __future__ import annotations
+
+import _ctypes
+import ctypes
+from typing import Any
+
+import torch
+from torch.autograd import forward_ad
+
+# Names under torch._C are stable in practice but not promised: they are reached through this module only.
+below_autograd = torch._C._AutoDispatchBelowAutograd
+below_version_bump = torch._C._AutoDispatchBelowADInplaceOrView
+after_autograd_keys = torch._C._after_autograd_keyset
+after_version_bump_keys = torch._C._after_ADInplaceOrView_keyset
+functorch_is_active = torch._C._are_functorch_transforms_active
+any_requires_grad = torch._C._any_requires_grad
+
+
+def forward_ad_is_active() -> bool:
+    """Whether some ``forward_ad.dual_level()`` is entered, so that tensors may carry tangents."""
+    return bool(forward_ad._current_level >= 0)
+
+
+def without_dispatch_key(key: str) -> Any:
+    """A context in which the dispatcher skips ``key``."""
+    return torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key)))
+
+
+def view_may_be_modified(view: torch.Tensor) -> bool:
+    """False for views that autograd cannot rebase: one of several from one call, or made under no_grad."""
+    return bool(torch._C._autograd._get_creation_meta(view) == torch._C._autograd.CreationMeta.DEFAULT)
+
+
+def has_kernel(operator: str, dispatch_key: str) -> bool:
+    """Whether a kernel is registered for exactly this key: alias keys and fallbacks do not count."""
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(operator, dispatch_key))
+
+
+def kernel_registrations(operator: str) -> str:
+    """PyTorch's own dump of what is registered for an operator, a line each."""
+    return str(torch._C._dispatch_dump(operator))
+
+
+def schema_of(operator: str) -> Any | None:
+    """The schema of an operator (``"ns::name"`` or ``"ns::name.overload"``), None when nobody defined it."""
+    name, _, overload = operator.partition(".")
+    try:
+        return torch._C._dispatch_find_schema_or_throw(name, overload)
+    except RuntimeError:
+        return None
+
+
+def operators_of(namespace: str) -> list[str]:
+    """Names that have a schema or a kernel in this process, with the namespace."""
+    return [name for name in torch._C._dispatch_get_all_op_names() if name.startswith(f"{namespace}::")]
+
+
+def destroy_library(library: torch.library.Library) -> None:
+    """Remove everything that was registered through ``library``."""
+    library._destroy()
+
+
+def close_shared_library(handle: ctypes.CDLL) -> None:
+    """``dlclose``: the counterpart of ``ctypes.CDLL``, which the standard library keeps to itself."""
+    _ctypes.dlclose(handle._handle)

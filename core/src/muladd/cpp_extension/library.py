@@ -1,0 +1,34 @@
+"""The description of one shared library."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from setuptools import Extension
+
+
+class CppLibrary(Extension):
+    """A shared library without ``PyInit``: PyTorch opens it, Python does not import it.
+
+    Args:
+        name: dotted path of the file inside the wheel, without its suffix: ``"muladd_cpu.libmuladd_cpu"``.
+        sources: source files, relative to ``setup.py``.
+        torch_target: oldest torch release whose stable ABI is used, ``"2.10"`` or later. Features of a later one do not
+            compile.
+        compile_args: appended to the compiler's command line.
+        link_args: appended to the linker's command line.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        sources: Sequence[str],
+        *,
+        torch_target: str = "2.10",
+        compile_args: Sequence[str] = (),
+        link_args: Sequence[str] = (),
+    ) -> None:
+        super().__init__(
+            name, list(sources), extra_compile_args=list(compile_args), extra_link_args=list(link_args), language="c++"
+        )
+        self.torch_target = torch_target

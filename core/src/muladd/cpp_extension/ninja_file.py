@@ -1,0 +1,85 @@
+"""Writes build.ninja for one library and runs it. Ninja rebuilds only what changed, also across headers."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from .library import CppLibrary
+from .toolchain import SDK_INCLUDE, ToolchainError, find_cxx, find_torch, target_version_macro
+
+CXX_FLAGS = [
+    "-std=c++20",
+    "-O3",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-fvisibility-inlines-hidden",
+    "-Wall",
+    "-Wextra",
+    "-DTORCH_STABLE_ONLY",  # a header outside of the stable ABI is a compile error
+]
+# --as-needed keeps libraries out that are only named; --no-undefined finds a missing symbol now rather than on a user's
+# machine; -s leaves the symbol table out of the wheel.
+LINK_FLAGS = ["-shared", "-Wl,--as-needed", "-Wl,--no-undefined", "-Wl,-s"]
+
+
+def build(library: CppLibrary, output: Path, build_dir: Path, *, jobs: int | None, verbose: bool) -> None:
+    """Compile ``library`` into ``output``; objects and ninja's log stay in ``build_dir`` for the next time.
+
+    Raises:
+        ToolchainError: a compiler, torch or a source is missing, or a command failed.
+    """
+    build_dir.mkdir(parents=True, exist_ok=True)
+    (build_dir / "build.ninja").write_text(_build_file(library, output))
+    command = [sys.executable, "-m", "ninja", "-C", str(build_dir)]
+    command += ["-v"] if verbose else ["--quiet"]
+    command += ["-j", str(jobs)] if jobs else []
+    if subprocess.run(command, check=False).returncode != 0:
+        raise ToolchainError(f"compiling {library.name} failed; the compiler's messages stand above.")
+
+
+def _build_file(library: CppLibrary, output: Path) -> str:
+    torch = find_torch()
+    cxx = shlex.join(find_cxx())
+    root = Path.cwd()
+    compile_flags = [
+        *CXX_FLAGS,
+        target_version_macro(library.torch_target),
+        f"-I{SDK_INCLUDE}",
+        f"-isystem{torch.include}",
+        f"-ffile-prefix-map={root}=.",  # the same bytes from any checkout
+        *library.extra_compile_args,
+        *shlex.split(os.environ.get("CXXFLAGS", "")),
+    ]
+    link_flags = [*LINK_FLAGS, f"-L{torch.lib}", *library.extra_link_args, *shlex.split(os.environ.get("LDFLAGS", ""))]
+    lines = [
+        "ninja_required_version = 1.5",
+        "rule cxx",
+        f"  command = {cxx} -MMD -MF $out.d {_join(compile_flags)} -c $in -o $out",
+        "  depfile = $out.d",
+        "  deps = gcc",
+        "  description = compile $in",
+        "rule link",
+        f"  command = {cxx} $in -o $out {_join(link_flags)} -ltorch_cpu -lc10",
+        "  description = link $out",
+    ]
+    objects = []
+    for source in library.sources:
+        path = root / source
+        if not path.is_file():
+            raise ToolchainError(f"{library.name}: there is no source file {path}.")
+        objects.append(_escape(f"{source}.o"))
+        lines.append(f"build {objects[-1]}: cxx {_escape(path)}")
+    lines.append(f"build {_escape(output.resolve())}: link {' '.join(objects)}")
+    return "\n".join(lines) + "\n"
+
+
+def _join(arguments: list[str]) -> str:
+    return shlex.join(arguments).replace("$", "$$")
+
+
+def _escape(path: object) -> str:
+    return str(path).replace("$", "$$").replace(":", "$:").replace(" ", "$ ")

@@ -1,0 +1,20 @@
+"""What core registers in PyTorch's dispatcher for each operator, one module for each dispatch key.
+
+============================  ==================================================================================
+module                        dispatch key
+============================  ==================================================================================
+:mod:`.autocast`              AutocastCPU, AutocastCUDA, AutocastXPU
+:mod:`.batching`              FuncTorchBatched (vmap)
+:mod:`.autograd`              Autograd
+:mod:`.mutation`              ADInplaceOrView (version counters of in-place and out variants)
+:mod:`.fake`                  Meta and FakeTensor
+:mod:`.default`               CompositeExplicitAutogradNonFunctional: no backend has a kernel
+============================  ==================================================================================
+
+All of it follows from an :class:`Operator` declaration; any operator library can use it for its own operators.
+"""
+
+from .declaration import JointGradient, Operator
+from .registration import register
+
+__all__ = ["JointGradient", "Operator", "register"]

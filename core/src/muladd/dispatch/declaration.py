@@ -1,0 +1,48 @@
+"""One operator, declared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from torch import Tensor
+
+AutocastPolicy = Literal["promote", "lower_precision", "float32"]
+Gradient = Callable[..., Tensor]
+
+
+@dataclass(frozen=True)
+class JointGradient:
+    """Several gradients from one kernel: used when all of them are needed.
+
+    Args:
+        inputs: names of the arguments whose gradients ``formula`` returns, in its order.
+        formula: called like a single gradient's formula.
+    """
+
+    inputs: tuple[str, ...]
+    formula: Callable[..., tuple[Tensor, ...]]
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An element-wise operator of an operator library.
+
+    Args:
+        name: of its schema. The overloads ``name.out`` and ``name_``, where the catalogue has them, follow from it.
+        reference: the same computation in ATen operators, called with the schema's positional arguments. It is given
+            tensors of the compute dtype: float32 for float16 and bfloat16 results, which are rounded once at the end.
+        gradients: for each differentiable tensor argument a formula. The formula's parameters say what it needs:
+            ``grad``, or ``grad_0``, ``grad_1`` ... for several results, and arguments of the operator by name; only
+            those are kept for the backward pass. A gradient may have the broadcast shape; it is summed to the
+            argument's.
+        joint_gradient: a cheaper way to several gradients at once.
+        autocast: what ``torch.autocast`` does to floating-point arguments.
+    """
+
+    name: str
+    reference: Callable[..., Any]
+    gradients: Mapping[str, Gradient] = field(default_factory=dict)
+    joint_gradient: JointGradient | None = None
+    autocast: AutocastPolicy = "promote"

@@ -1,0 +1,50 @@
+"""The kernel that runs where no backend has registered one: the reference, or an error that says what to install."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from ..registry import OperatorLibrary
+from .elementwise import check_inputs, check_output, decompose
+from .overload import Overload
+
+_warned: set[tuple[str, str]] = set()
+
+
+def default_kernel(overload: Overload, library: OperatorLibrary) -> Callable[..., Any]:
+    """The kernel for one overload; ``library`` knows which backends there are."""
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        tensors = overload.tensors(args)
+        device_type = max((tensor.device.type for tensor in tensors), key=lambda device: device != "cpu")
+        layout = next((str(t.layout) for t in tensors if str(t.layout) != "torch.strided"), "strided")
+        if library.load_pending():
+            return overload.op(*args, **kwargs)
+        if library.policy.fallback != "reference" or layout != "strided":
+            raise library.no_kernel_error(overload.name, device_type, layout)
+        _warn_once(overload, device_type)
+        check_inputs(overload, args)
+        result = decompose(overload, args)
+        if not overload.mutates:
+            return result
+        target = overload.mutated(args, kwargs)
+        check_output(overload, target, result.shape, result.dtype, result.device)
+        if target.shape != result.shape:
+            target.resize_(result.shape).as_strided_(result.shape, result.stride())
+        return target.copy_(result)
+
+    return kernel
+
+
+def _warn_once(overload: Overload, device_type: str) -> None:
+    if (overload.namespace, device_type) in _warned:
+        return
+    _warned.add((overload.namespace, device_type))
+    warnings.warn(
+        f"{overload.namespace} computes on {device_type} with ATen, not with a backend's fused kernels: no backend for it "
+        f"is loaded and {overload.namespace.upper()}_FALLBACK=reference is set",
+        RuntimeWarning,
+        stacklevel=2,
+    )

@@ -1,0 +1,23 @@
+"""The kernel at the ADInplaceOrView key: counts the modification, so that a stale saved tensor is noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .. import _torch_private as private
+from .overload import Overload
+
+
+def mutation_kernel(overload: Overload) -> Callable[..., Any]:
+    """The kernel for an in-place or out variant; it is called with the dispatch key set in front."""
+
+    def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        with private.below_version_bump():
+            result = overload.op.redispatch(keyset & private.after_version_bump_keys, *args, **kwargs)
+        torch.autograd.graph.increment_version(overload.mutated(args, kwargs))
+        return result
+
+    return kernel

@@ -1,0 +1,71 @@
+"""Registers everything that follows from the declarations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+from ..registry import OperatorLibrary
+from . import autocast, batching, default, fake
+from .autograd import autograd_kernel
+from .declaration import Operator
+from .mutation import mutation_kernel
+from .overload import Overload
+
+# Registrations last as long as these objects.
+_libraries: list[torch.library.Library] = []
+
+
+def register(library: OperatorLibrary, operators: Iterable[Operator]) -> dict[str, Overload]:
+    """Register fake, autograd, vmap, autocast and default kernels for every schema of ``library``.
+
+    Returns:
+        The overloads by name.
+
+    Raises:
+        ValueError: a schema without a declaration, or the other way round.
+    """
+    declared = {operator.name: operator for operator in operators}
+    overloads = {}
+    for schema in library.schemas:
+        name = schema.partition("(")[0]
+        base = name.partition(".")[0]
+        operator = declared.get(base) or declared.get(base.removesuffix("_"))
+        if operator is None:
+            raise ValueError(f"{library.namespace}: the catalogue has {name}, but no operator {base!r} is declared")
+        overloads[name] = Overload(operator, library.namespace, schema)
+    missing = set(declared) - set(overloads)
+    if missing:
+        raise ValueError(f"{library.namespace}: {sorted(missing)} are declared, but the catalogue does not have them")
+
+    target = torch.library.Library(library.namespace, "FRAGMENT")
+    _libraries.append(target)
+    for overload in overloads.values():
+        _register_overload(overload, overloads, target, library)
+    return overloads
+
+
+def _register_overload(
+    overload: Overload, overloads: dict[str, Overload], target: torch.library.Library, library: OperatorLibrary
+) -> None:
+    if overload.mutates:
+        # PyTorch compiles these only with a tag, which the schema library cannot give (core/csrc/schema.cpp).
+        tag = getattr(torch.Tag, "out" if overload.is_out else "inplace", None)
+        target.define(overload.schema_text, tags=(tag,) if tag is not None else ())
+    name = overload.qualified_name
+    torch.library.register_fake(name, fake.fake_kernel(overload), lib=target)
+    target.impl(overload.name, autograd_kernel(overload), "Autograd", with_keyset=True)
+    target.impl(overload.name, default.default_kernel(overload, library), "CompositeExplicitAutogradNonFunctional")
+    if overload.is_out:
+        target.impl(overload.name, batching.refuse_out(overload), "FuncTorchBatched")
+    elif overload.is_in_place:
+        functional = overloads[overload.name.removesuffix("_")]
+        torch.library.register_vmap(name, batching.in_place_rule(overload, functional), lib=target)
+    else:
+        torch.library.register_vmap(name, batching.functional_rule(overload), lib=target)
+        # torch.autocast leaves in-place and out variants alone.
+        for device_type, key in autocast.KEYS.items():
+            target.impl(overload.name, autocast.autocast_kernel(overload, device_type), key)
+    if overload.mutates:
+        target.impl(overload.name, mutation_kernel(overload), "ADInplaceOrView", with_keyset=True)

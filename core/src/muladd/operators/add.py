@@ -1,0 +1,35 @@
+"""a + b."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..dispatch import Operator
+
+_ops = torch.ops.muladd
+
+
+def add(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Add two tensors: ``a + b``.
+
+    Args:
+        a: tensor of any shape; float16, bfloat16, float32 or float64.
+        b: tensor that broadcasts with ``a``.
+        out: as in :func:`muladd`.
+
+    Returns:
+        A tensor of the broadcast shape, with dtype and strides as in :func:`muladd`.
+
+    Raises:
+        RuntimeError: as :func:`muladd`.
+        muladd.registry.NoKernelError: no backend for the tensors' device is loaded.
+    """
+    return _ops.add(a, b) if out is None else _ops.add.out(a, b, out=out)  # type: ignore[no-any-return]
+
+
+ADD = Operator(
+    "add",
+    reference=lambda a, b: a + b,
+    gradients={"a": lambda grad: grad, "b": lambda grad: grad},
+)

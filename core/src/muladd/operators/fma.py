@@ -1,0 +1,41 @@
+"""a * b + c with three tensors."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..dispatch import JointGradient, Operator
+
+_ops = torch.ops.muladd
+
+
+def fma(a: Tensor, b: Tensor, c: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Fused multiply-add of three tensors: ``a * b + c``, as in scale-and-shift, FiLM and adaLN.
+
+    Args:
+        a: tensor of any shape; float16, bfloat16, float32 or float64.
+        b: tensor that broadcasts with ``a``.
+        c: tensor that broadcasts with ``a`` and ``b``.
+        out: as in :func:`muladd`.
+
+    Returns:
+        A tensor of the broadcast shape, with dtype and strides as in :func:`muladd`.
+
+    Raises:
+        RuntimeError: as :func:`muladd`.
+        muladd.registry.NoKernelError: no backend for the tensors' device is loaded.
+    """
+    return _ops.fma(a, b, c) if out is None else _ops.fma.out(a, b, c, out=out)  # type: ignore[no-any-return]
+
+
+FMA = Operator(
+    "fma",
+    reference=lambda a, b, c: a * b + c,
+    gradients={
+        "a": lambda grad, b: _ops.mul(grad, b),
+        "b": lambda grad, a: _ops.mul(grad, a),
+        "c": lambda grad: grad,
+    },
+    joint_gradient=JointGradient(("a", "b"), lambda grad, a, b: _ops.muladd_backward(grad, a, b)),
+)

@@ -1,0 +1,36 @@
+"""a * b."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..dispatch import JointGradient, Operator
+
+_ops = torch.ops.muladd
+
+
+def mul(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Multiply two tensors: ``a * b``.
+
+    Args:
+        a: tensor of any shape; float16, bfloat16, float32 or float64.
+        b: tensor that broadcasts with ``a``.
+        out: as in :func:`muladd`.
+
+    Returns:
+        A tensor of the broadcast shape, with dtype and strides as in :func:`muladd`.
+
+    Raises:
+        RuntimeError: as :func:`muladd`.
+        muladd.registry.NoKernelError: no backend for the tensors' device is loaded.
+    """
+    return _ops.mul(a, b) if out is None else _ops.mul.out(a, b, out=out)  # type: ignore[no-any-return]
+
+
+MUL = Operator(
+    "mul",
+    reference=lambda a, b: a * b,
+    gradients={"a": lambda grad, b: _ops.mul(grad, b), "b": lambda grad, a: _ops.mul(grad, a)},
+    joint_gradient=JointGradient(("a", "b"), lambda grad, a, b: _ops.muladd_backward(grad, a, b)),
+)

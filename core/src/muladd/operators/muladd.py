@@ -1,0 +1,72 @@
+"""a * b + c with a number c: functional, out and in-place."""
+
+from __future__ import annotations
+
+from numbers import Real
+
+import torch
+from torch import Tensor
+
+from ..dispatch import JointGradient, Operator
+from .fma import fma
+
+_ops = torch.ops.muladd
+
+
+def muladd(a: Tensor, b: Tensor, c: float | Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Multiply and add in one pass over memory: ``a * b + c``.
+
+    Args:
+        a: tensor of any shape; float16, bfloat16, float32 or float64.
+        b: tensor that broadcasts with ``a``.
+        c: a number, or a tensor that broadcasts with ``a`` and ``b`` (then this is :func:`fma`).
+        out: where the result goes: a tensor of the result's dtype and shape, or an empty one, which is resized.
+
+    Returns:
+        A tensor of the broadcast shape. Its dtype is ``torch.result_type`` of the tensors; float16 and bfloat16 are
+        computed in float32 and rounded once. Its strides are those that PyTorch's own element-wise operators give.
+
+    Raises:
+        RuntimeError: the shapes do not broadcast, a dtype is not supported, the tensors are on different devices, or
+            ``out`` does not fit or overlaps an input.
+        TypeError: ``c`` is neither a number nor a tensor.
+        muladd.registry.NoKernelError: no backend for the tensors' device is loaded.
+    """
+    if isinstance(c, Tensor) or (hasattr(c, "__torch_function__") and not isinstance(c, Real)):
+        return fma(a, b, c, out=out)
+    number = _number(c)
+    return _ops.muladd(a, b, number) if out is None else _ops.muladd.out(a, b, number, out=out)  # type: ignore[no-any-return]
+
+
+def muladd_(a: Tensor, b: Tensor, c: float) -> Tensor:
+    """:func:`muladd` in place: ``a`` becomes ``a * b + c``.
+
+    Args:
+        a: tensor that is overwritten. Its shape and dtype must be the result's.
+        b: tensor that broadcasts to ``a``.
+        c: a number.
+
+    Returns:
+        ``a``.
+
+    Raises:
+        RuntimeError: as :func:`muladd`, with ``a`` in the place of ``out``.
+        TypeError: ``c`` is not a number.
+    """
+    return _ops.muladd_(a, b, _number(c))  # type: ignore[no-any-return]
+
+
+def _number(c: object) -> float:
+    if isinstance(c, (float, int, torch.SymFloat, torch.SymInt)):
+        return c  # type: ignore[return-value]
+    if isinstance(c, Real):
+        return float(c)
+    raise TypeError(f"muladd: c is a {type(c).__name__}, expected a number or a torch.Tensor")
+
+
+MULADD = Operator(
+    "muladd",
+    reference=lambda a, b, c: a * b + c,
+    gradients={"a": lambda grad, b: _ops.mul(grad, b), "b": lambda grad, a: _ops.mul(grad, a)},
+    joint_gradient=JointGradient(("a", "b"), lambda grad, a, b: _ops.muladd_backward(grad, a, b)),
+)

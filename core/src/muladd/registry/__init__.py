@@ -1,0 +1,42 @@
+"""The plugin framework: finds, chooses and loads the backends of an operator library. It knows no operator by name.
+
+A plugin needs three names from here::
+
+    from muladd.registry import Backend, Probe, hookimpl
+"""
+
+from .backend import Backend, Probe
+from .errors import (
+    ERROR_CODES,
+    BackendUnavailableError,
+    ErrorCode,
+    InvalidBackendError,
+    NoKernelError,
+    PolicyError,
+    RegistryError,
+)
+from .hooks import hookimpl, hookspec
+from .library import OperatorLibrary
+from .policy import KnownBackend, Policy, read_file
+from .status import BackendStatus, Finding, State
+
+__all__ = [
+    "ERROR_CODES",
+    "Backend",
+    "BackendStatus",
+    "BackendUnavailableError",
+    "ErrorCode",
+    "Finding",
+    "InvalidBackendError",
+    "KnownBackend",
+    "NoKernelError",
+    "OperatorLibrary",
+    "Policy",
+    "PolicyError",
+    "Probe",
+    "RegistryError",
+    "State",
+    "hookimpl",
+    "hookspec",
+    "read_file",
+]

@@ -1,0 +1,109 @@
+"""What a plugin says about itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .errors import InvalidBackendError
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A backend's answer to: can this machine use you?
+
+    Args:
+        ok: whether it can.
+        reason: what is missing, or what was found.
+        fix: what the user could do about it.
+    """
+
+    ok: bool
+    reason: str = ""
+    fix: str = ""
+
+
+@dataclass(frozen=True)
+class Backend:
+    """Kernels for one dispatch key, and how to get them into the process.
+
+    Args:
+        name: the entry point's name: ``"cuda"``.
+        device_type: ``torch.device.type`` of the tensors it computes on: ``"cuda"``.
+        dispatch_key: PyTorch's dispatch key for that device: ``"CUDA"``. ROCm uses ``"cuda"`` and ``"CUDA"``, too.
+        abi: the ABI number of the C++ SDK that the backend was built with (``MULADD_ABI_VERSION``).
+        libraries: shared libraries, opened in this order.
+        register: for a backend without a library: called with a ``torch.library.Library`` of kind IMPL.
+        probe: says whether this machine can use the backend. It must not open the libraries.
+        operators: names of the schemas covered, ``"muladd.out"`` for an overload; None for all of the catalogue.
+        requires: requirement specifiers of installed packages, ``"torch>=2.10"``.
+        priority: the higher one wins a key when the policy does not say otherwise.
+
+    Raises:
+        InvalidBackendError: a field has the wrong type, or there is nothing to load.
+    """
+
+    name: str
+    device_type: str
+    dispatch_key: str
+    abi: int
+    libraries: Sequence[Path] = ()
+    register: Callable[[torch.library.Library], None] | None = None
+    probe: Callable[[], Probe] | None = None
+    operators: Iterable[str] | None = None
+    requires: Sequence[str] = ()
+    priority: int = 0
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not _CHECKS[field.name](value):
+                raise InvalidBackendError(
+                    "MULADD-E022",
+                    f"Backend(name={self.name!r}): field {field.name} is {value!r}, expected {field.type}",
+                )
+        if bool(self.libraries) == (self.register is not None):
+            raise InvalidBackendError(
+                "MULADD-E022", f"Backend(name={self.name!r}): give either libraries or register, exactly one of them"
+            )
+        object.__setattr__(self, "libraries", tuple(Path(path) for path in self.libraries))
+        object.__setattr__(self, "operators", None if self.operators is None else frozenset(self.operators))
+        object.__setattr__(self, "requires", tuple(self.requires))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_iterable_of(kinds: type | tuple[type, ...]) -> Callable[[Any], bool]:
+    def check(value: Any) -> bool:
+        return isinstance(value, (list, tuple, set, frozenset)) and all(isinstance(item, kinds) for item in value)
+
+    return check
+
+
+def _is_optional(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: value is None or check(value)
+
+
+_CHECKS: dict[str, Callable[[Any], bool]] = {
+    "name": _is_text,
+    "device_type": _is_text,
+    "dispatch_key": _is_text,
+    "abi": _is_integer,
+    "libraries": _is_iterable_of((str, Path)),
+    "register": _is_optional(callable),
+    "probe": _is_optional(callable),
+    "operators": _is_optional(_is_iterable_of(str)),
+    "requires": _is_iterable_of(str),
+    "priority": _is_integer,
+}

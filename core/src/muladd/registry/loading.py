@@ -1,0 +1,136 @@
+"""Getting one backend into the process: is it compatible, can the machine use it, open it, see what it registered."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Iterable
+from importlib import metadata
+
+import torch
+from packaging.requirements import InvalidRequirement, Requirement
+
+from .. import _torch_private as private
+from .backend import Backend, Probe
+
+PROBE_TIMEOUT_S = 10.0
+
+
+class LoadError(Exception):
+    """A step failed; ``code`` says which, ``__cause__`` is the original exception if there is one."""
+
+    def __init__(self, code: str, reason: str, fix: str = "") -> None:
+        super().__init__(reason)
+        self.code = code
+        self.fix = fix
+
+
+def check_compatible(backend: Backend, abi: int) -> None:
+    """Compare the ABI number and the requirements with this process.
+
+    Raises:
+        LoadError: naming both sides.
+    """
+    if backend.abi != abi:
+        raise LoadError(
+            "MULADD-E030",
+            f"it was built for ABI {backend.abi}, this core has ABI {abi}",
+            "upgrade the core" if backend.abi > abi else "upgrade the backend",
+        )
+    for text in backend.requires:
+        try:
+            requirement = Requirement(text)
+        except InvalidRequirement as error:
+            raise LoadError("MULADD-E022", f"its requirement {text!r} is not valid: {error}") from error
+        installed = _installed_version(requirement.name)
+        if installed is None or not requirement.specifier.contains(installed, prereleases=True):
+            found = f"{requirement.name} {installed} is installed" if installed else "that is not installed"
+            raise LoadError("MULADD-E031", f"it requires {text}, but {found}", f"pip install '{text}'")
+
+
+def _installed_version(name: str) -> str | None:
+    if name == "torch":  # the one in this process, which may come without metadata
+        return torch.__version__
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def run_probe(backend: Backend, timeout_s: float = PROBE_TIMEOUT_S) -> Probe:
+    """Ask the backend's probe, in a thread of its own so that one that hangs does not hang the import.
+
+    Raises:
+        LoadError: it raised, returned something else or did not finish.
+    """
+    if backend.probe is None:
+        return Probe(True)
+    probe = backend.probe
+    outcome: list[object] = []
+
+    def ask() -> None:
+        try:
+            outcome.append(probe())
+        except BaseException as error:  # whatever a plugin raises stays with the plugin
+            outcome.append(error)
+
+    thread = threading.Thread(target=ask, name=f"probe of {backend.name}", daemon=True)
+    thread.start()
+    thread.join(timeout_s)
+    if not outcome:
+        raise LoadError("MULADD-E041", f"its probe did not finish within {timeout_s:g} s")
+    answer = outcome[0]
+    if isinstance(answer, BaseException):
+        raise LoadError("MULADD-E041", "its probe failed") from answer
+    if not isinstance(answer, Probe):
+        raise LoadError("MULADD-E041", f"its probe returned {answer!r}, expected a Probe")
+    return answer
+
+
+class Loaded:
+    """What keeps a backend's kernels registered. Lives as long as the process, or until :meth:`undo`."""
+
+    def __init__(self) -> None:
+        self._handles: list[ctypes.CDLL] = []
+        self._library: torch.library.Library | None = None
+
+    def open(self, backend: Backend, namespace: str) -> None:
+        """Open the libraries or call the register function.
+
+        Raises:
+            LoadError: with the loader's or the plugin's own exception as its cause.
+        """
+        for path in backend.libraries:
+            if not path.is_file():
+                raise LoadError("MULADD-E050", f"its library {path} does not exist", "reinstall the backend")
+            try:
+                # RTLD_LOCAL: two backends may well have symbols of the same name.
+                self._handles.append(ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL))
+            except OSError as error:
+                raise LoadError("MULADD-E050", f"its library cannot be opened: {error}", "reinstall the backend") from error
+        if backend.register is not None:
+            self._library = torch.library.Library(namespace, "IMPL", backend.dispatch_key)
+            try:
+                backend.register(self._library)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                raise LoadError("MULADD-E052", "its register function failed") from error
+
+    def undo(self) -> None:
+        """Take the kernels out of the dispatcher again, as far as the loader allows."""
+        if self._library is not None:
+            private.destroy_library(self._library)
+            self._library = None
+        while self._handles:
+            # The library's static destructors remove its registrations.
+            private.close_shared_library(self._handles.pop())
+
+
+def registered_kernels(namespace: str, operators: Iterable[str], keys: Iterable[str]) -> set[tuple[str, str]]:
+    """The (operator, dispatch key) pairs that have a kernel now."""
+    keys = tuple(keys)
+    return {
+        (operator, key) for operator in operators for key in keys if private.has_kernel(f"{namespace}::{operator}", key)
+    }

@@ -1,0 +1,221 @@
+"""plugins.toml and the environment: which backends may load, and who comes first.
+
+Precedence, from weak to strong: the file that the operator library ships, the user's file named by ``<PREFIX>_PLUGINS``
+(tables of backends are merged by name, each key under [policy] replaces the shipped one), the environment variables.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from .errors import PolicyError
+from .status import Finding
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FALLBACKS = ("error", "reference")
+
+
+@dataclass(frozen=True)
+class KnownBackend:
+    """One ``[backends.NAME]`` table: a backend one can install."""
+
+    name: str
+    distribution: str
+    dispatch_key: str
+    device: str
+    directory: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What the files and the environment say, merged."""
+
+    backends: Mapping[str, KnownBackend] = field(default_factory=dict)
+    first_party: frozenset[str] = frozenset()  # distributions in the shipped file
+    disable: frozenset[str] = frozenset()
+    prefer: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    fallback: str = "error"
+    allow: frozenset[str] | None = None
+    autoload: bool = True
+    strict: bool = False
+    trace: bool = False
+    findings: tuple[Finding, ...] = ()
+
+    def rejects(self, name: str, prefix: str) -> tuple[str, str] | None:
+        """Why the backend may not load, and what to change; None if it may."""
+        if self.allow is not None and name not in self.allow:
+            listed = ",".join(sorted(self.allow))
+            return (
+                f"{prefix}_BACKENDS={listed} does not name it",
+                f"add {name} to {prefix}_BACKENDS, or unset the variable",
+            )
+        if name in self.disable:
+            return ("plugins.toml lists it under [policy] disable", f"remove {name!r} from disable")
+        return None
+
+    def rank(self, key: str, name: str) -> int:
+        """Position in the order of preference for a dispatch key; unnamed ones come last."""
+        order = self.prefer.get(key, ())
+        return order.index(name) if name in order else len(order)
+
+
+def read_policy(shipped: Path, environment: Mapping[str, str], prefix: str) -> Policy:
+    """Merge the shipped file, the user's file and the environment. Mistakes become findings, they do not raise."""
+    policy = _overlay(Policy(), read_file(shipped))
+    policy = replace(policy, first_party=frozenset(known.distribution for known in policy.backends.values()))
+    findings: list[Finding] = []
+    user_file = environment.get(f"{prefix}_PLUGINS")
+    if user_file:
+        try:
+            policy = _overlay(policy, read_file(Path(user_file)))
+        except PolicyError as error:
+            findings.append(Finding(error.code, f"{error}; the file is ignored"))
+    return replace(_overlay_environment(policy, environment, prefix, findings), findings=tuple(findings))
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """Parse and validate a plugins.toml.
+
+    Returns:
+        ``{"backends": {name: KnownBackend}, "policy": {key: value}}`` with what the file has.
+
+    Raises:
+        PolicyError: naming file, line and key.
+    """
+    try:
+        text = path.read_bytes().decode()
+        document = tomllib.loads(text)
+    except OSError as error:
+        raise PolicyError("MULADD-E010", f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise PolicyError("MULADD-E010", f"{path}:{line}: is not UTF-8 text") from error
+    except tomllib.TOMLDecodeError as error:
+        raise PolicyError("MULADD-E010", f"{path}: is not TOML: {error}") from error
+    return _Validator(path, text).document(document)
+
+
+class _Validator:
+    """Checks the parsed document; keeps the text to find the line of a key."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        self.path = path
+        self.lines = text.splitlines()
+
+    def document(self, document: dict[str, Any]) -> dict[str, Any]:
+        self.only_keys(document, ("backends", "policy"), ())
+        backends = self.table(document.get("backends", {}), ("backends",))
+        policy = self.table(document.get("policy", {}), ("policy",))
+        self.only_keys(policy, ("disable", "prefer", "fallback"), ("policy",))
+        return {
+            "backends": {name: self.backend(name, table) for name, table in backends.items()},
+            "policy": {key: self.policy_value(key, value) for key, value in policy.items()},
+        }
+
+    def backend(self, name: str, table: Any) -> KnownBackend:
+        where = ("backends", name)
+        allowed = ("distribution", "dispatch-key", "device", "directory", "hint")
+        self.only_keys(self.table(table, where), allowed, where)
+        for key in ("distribution", "dispatch-key", "device"):
+            if key not in table:
+                self.fail(where, f"has no {key!r}")
+        for key, value in table.items():
+            self.expect(isinstance(value, str) and value, (*where, key), value, "a text that is not empty")
+        return KnownBackend(name=name, **{key.replace("-", "_"): value for key, value in table.items()})
+
+    def policy_value(self, key: str, value: Any) -> Any:
+        where = ("policy", key)
+        if key == "disable":
+            return frozenset(self.names(value, where))
+        if key == "prefer":
+            return {k: tuple(self.names(v, (*where, k))) for k, v in self.table(value, where).items()}
+        self.expect(value in FALLBACKS, where, value, " or ".join(map(repr, FALLBACKS)))
+        return value
+
+    def names(self, value: Any, where: tuple[str, ...]) -> list[str]:
+        is_names = isinstance(value, list) and all(isinstance(item, str) for item in value)
+        self.expect(is_names, where, value, "a list of backend names")
+        return list(value)
+
+    def table(self, value: Any, where: tuple[str, ...]) -> dict[str, Any]:
+        self.expect(isinstance(value, dict), where, value, "a table")
+        return dict(value)
+
+    def only_keys(self, table: dict[str, Any], allowed: tuple[str, ...], where: tuple[str, ...]) -> None:
+        for key in table:
+            if key not in allowed:
+                self.fail((*where, key), f"is not a known key; known are {', '.join(allowed)}")
+
+    def expect(self, holds: Any, where: tuple[str, ...], value: Any, wanted: str) -> None:
+        if not holds:
+            self.fail(where, f"is {value!r}, expected {wanted}")
+
+    def fail(self, where: tuple[str, ...], problem: str) -> None:
+        raise PolicyError("MULADD-E010", f"{self.path}:{self.line_of(where)}: {'.'.join(where)} {problem}")
+
+    def line_of(self, where: tuple[str, ...]) -> int:
+        """The line of the most specific part of the dotted key that stands in the text."""
+        best, start = 1, 0
+        for part in where:
+            key = re.escape(part)
+            pattern = re.compile(rf"""(^\s*|[\[.{{,]\s*)["']?{key}["']?\s*([\].=])""")
+            for number in range(start, len(self.lines)):
+                if pattern.search(self.lines[number].split("#")[0]):
+                    best, start = number + 1, number
+                    break
+        return best
+
+
+def _overlay(policy: Policy, document: dict[str, Any]) -> Policy:
+    return replace(policy, backends={**policy.backends, **document["backends"]}, **document["policy"])
+
+
+def _overlay_environment(
+    policy: Policy, environment: Mapping[str, str], prefix: str, findings: list[Finding]
+) -> Policy:
+    def read(name: str, parse: Callable[[str], Any], default: Any) -> Any:
+        variable = f"{prefix}_{name}"
+        if variable not in environment:
+            return default
+        try:
+            return parse(environment[variable])
+        except ValueError as error:
+            findings.append(
+                Finding("MULADD-E011", f"{variable}={environment[variable]!r} is ignored: {error} (MULADD-E011)")
+            )
+            return default
+
+    return replace(
+        policy,
+        allow=read("BACKENDS", _parse_names, policy.allow),
+        autoload=read("AUTOLOAD", _parse_switch, policy.autoload),
+        strict=read("STRICT", _parse_switch, policy.strict),
+        trace=read("TRACE", _parse_switch, policy.trace),
+        fallback=read("FALLBACK", _parse_fallback, policy.fallback),
+    )
+
+
+def _parse_names(text: str) -> frozenset[str]:
+    return frozenset(name.strip() for name in text.split(",") if name.strip())
+
+
+def _parse_switch(text: str) -> bool:
+    if text not in ("0", "1"):
+        raise ValueError("expected 0 or 1")
+    return text == "1"
+
+
+def _parse_fallback(text: str) -> str:
+    if text not in FALLBACKS:
+        raise ValueError(f"expected {' or '.join(FALLBACKS)}")
+    return text

@@ -1,0 +1,70 @@
+"""What became of an installed backend."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+class State(str, enum.Enum):
+    """The fate of a backend."""
+
+    LOADED = "loaded"
+    UNSUPPORTED = "unsupported"  # the probe says this machine lacks it
+    DISABLED = "disabled"  # the policy keeps it out
+    SHADOWED = "shadowed"  # another backend won the dispatch key
+    INCOMPATIBLE = "incompatible"  # ABI number, torch version or another requirement
+    BROKEN = "broken"  # it failed; the exception is kept
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True)
+class BackendStatus:
+    """One backend as :func:`muladd.backends` reports it.
+
+    ``reason`` and ``fix`` are sentences for people; ``code`` is a key of the table of failures, empty when all is well.
+    ``operators`` has what the dispatcher confirmed, ``missing`` what was claimed in vain. ``load_ms`` is the time spent
+    on opening the libraries, in milliseconds. ``exception`` is the original one of a broken backend.
+    """
+
+    name: str
+    state: State
+    reason: str = ""
+    fix: str = ""
+    code: str = ""
+    distribution: str = ""
+    version: str = ""
+    dispatch_key: str = ""
+    device_type: str = ""
+    operators: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    library: Path | None = None
+    load_ms: float = 0.0
+    exception: BaseException | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The fields as JSON values; the exception as its class and text."""
+        values = {**self.__dict__, "state": str(self.state)}
+        values["operators"] = list(self.operators)
+        values["missing"] = list(self.missing)
+        values["library"] = None if self.library is None else str(self.library)
+        values["exception"] = None if self.exception is None else describe_exception(self.exception)
+        return values
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something wrong that belongs to no single backend: a policy file, an environment variable."""
+
+    code: str
+    message: str
+
+
+def describe_exception(error: BaseException) -> str:
+    """Class and text of an exception, on one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

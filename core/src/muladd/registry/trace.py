@@ -1,0 +1,21 @@
+"""MULADD_TRACE=1: every step of an import on stderr, with the milliseconds since the first one."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Tracer:
+    """Prints steps when it is enabled."""
+
+    prefix: str
+    enabled: bool
+    start: float = field(default_factory=time.perf_counter)
+
+    def __call__(self, step: str, detail: object = "") -> None:
+        if self.enabled:
+            elapsed = (time.perf_counter() - self.start) * 1e3
+            print(f"[{self.prefix} {elapsed:8.2f} ms] {step}: {detail}", file=sys.stderr)
