@@ -13,28 +13,30 @@ using muladd::op::Catalogue;
 using muladd::op::List;
 using torch::stable::detail::StableLibrary;
 
-// PyTorch compiles an operator that hands a mutable argument back only if its overload carries a tag (torch.Tag.out,
-// torch.Tag.inplace), and tags cannot be given through the stable ABI before torch 2.12. Those overloads are therefore
-// defined by whoever loads this library: the Python package with the tags, a program without Python without them.
 template <class... Operators>
-void define(StableLibrary& library, bool returning_argument, List<Operators...>) {
-  ((Operators::schema.returns_argument == returning_argument ? void(library.def(Operators::schema_text)) : void()), ...);
+void define(StableLibrary& library, List<Operators...>) {
+  (library.def(Operators::schema_text), ...);
 }
 
-// What runs where no backend has registered a kernel. In Python a kernel with a better message comes before it.
+// What runs where no backend has registered a kernel. In Python a kernel that knows the installed backends comes first.
 template <class Op>
 void no_backend(StableIValue* stack, uint64_t, uint64_t) {
   std::string device;
-  bool named = false;
+  bool strided = true;
   for (int i = 0; i < Op::schema.argument_count; ++i) {
     if (Op::schema.arguments[i].kind == muladd::ArgumentKind::number) continue;
     const muladd::Tensor tensor(torch::stable::detail::to<AtenTensorHandle>(stack[i]));
-    if (!named) device = muladd::TensorInfo(tensor).device.name();
-    named = true;
+    if (!strided) continue;
+    int32_t type = 0, layout = 0;
+    MULADD_SHIM(aoti_torch_get_device_type(tensor.handle(), &type));
+    MULADD_SHIM(aoti_torch_get_layout(tensor.handle(), &layout));
+    strided = layout == aoti_torch_layout_strided();
+    if (!strided || device.empty()) device = muladd::device_name(type, -1);
   }
-  muladd::fail("muladd::", Op::schema.name, " has no kernel for ", device,
-               " tensors of this layout (MULADD-E001): load the library of a backend for that device after the schema "
-               "library");
+  muladd::fail("muladd::", Op::schema.name, " has no kernel for ", device, " tensors",
+               strided ? ": load the library of a backend for that device"
+                       : " that are not strided (sparse, mkldnn): convert them with .to_dense()",
+               " (MULADD-E001)");
 }
 
 template <class... Operators>
@@ -50,7 +52,7 @@ const char* const* schema_texts(List<Operators...>) {
 
 }  // namespace
 
-STABLE_TORCH_LIBRARY(muladd, m) { define(m, /*returning_argument=*/false, Catalogue{}); }
+STABLE_TORCH_LIBRARY(muladd, m) { define(m, Catalogue{}); }
 
 STABLE_TORCH_LIBRARY_IMPL(muladd, CompositeExplicitAutograd, m) { implement_default(m, Catalogue{}); }
 

@@ -7,6 +7,7 @@ module                        dispatch key
 :mod:`.batching`              FuncTorchBatched (vmap)
 :mod:`.autograd`              Autograd
 :mod:`.mutation`              ADInplaceOrView (version counters of in-place and out variants)
+:mod:`.functionalization`     Functionalize (in-place and out variants under torch.compile)
 :mod:`.fake`                  Meta and FakeTensor
 :mod:`.default`               CompositeExplicitAutogradNonFunctional: no backend has a kernel
 ============================  ==================================================================================

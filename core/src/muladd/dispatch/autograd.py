@@ -38,9 +38,12 @@ def autograd_kernel(overload: Overload) -> Callable[..., Any]:
                     f"{overload.name}: functions with out= do not support automatic differentiation, but one of the "
                     "arguments requires grad. Leave out= away, or call it under torch.no_grad()"
                 )
+            original = None
             if overload.is_in_place:
                 _check_may_be_overwritten(overload, args[0])
-            return function.apply(keyset, *args)
+                # A formula may need what is overwritten, and double backward must find the way through it.
+                original = args[0].clone()
+            return function.apply(keyset, original, *args)
         return _below_autograd(overload, keyset, args, kwargs)
 
     return kernel
@@ -62,10 +65,10 @@ def _decomposed(overload: Overload, args: tuple[Any, ...], kwargs: dict[str, Any
             "functional variant"
         )
     check_inputs(overload, args)
-    result = decompose(overload, args)
     if not overload.is_in_place:
-        return result
+        return decompose(overload, args)
     target = overload.mutated(args, kwargs)
+    result = decompose(overload, (target.clone(), *args[1:]))
     check_output(overload, target, result.shape, result.dtype, result.device)
     return target.copy_(result)
 
@@ -103,17 +106,18 @@ def _autograd_function(overload: Overload) -> type[torch.autograd.Function]:
 
     class Derivative(torch.autograd.Function):
         @staticmethod
-        def forward(ctx: Any, keyset: Any, *args: Any) -> Any:
-            needed = {name for name, wanted in zip(names, ctx.needs_input_grad[1:], strict=True) if wanted}
+        def forward(ctx: Any, keyset: Any, original: Tensor | None, *args: Any) -> Any:
+            needed = {name for name, wanted in zip(names, ctx.needs_input_grad[2:], strict=True) if wanted}
             ctx.formulas = formulas_for(needed)
             wanted = {name for _, formula in ctx.formulas for name in _parameters(formula)}
             values = {name: value for name, value in zip(names, args, strict=True) if name in wanted}
             ctx.saved_names = [name for name in values if name in overload.tensor_arguments]
             ctx.values = {name: value for name, value in values.items() if name not in ctx.saved_names}
-            if overload.is_in_place and names[0] in values:
-                values[names[0]] = values[names[0]].clone()
+            if original is not None and names[0] in values:
+                values[names[0]] = original
             result = _below_autograd(overload, keyset, args, {})
             if overload.is_in_place:
+                result = args[0]
                 ctx.mark_dirty(result)
             ctx.save_for_backward(*(values[name] for name in ctx.saved_names))
             ctx.set_materialize_grads(several)
@@ -129,7 +133,7 @@ def _autograd_function(overload: Overload) -> type[torch.autograd.Function]:
                     value = formula(**{name: known[name] for name in _parameters(formula)})
                     results |= zip(inputs, value if len(inputs) > 1 else (value,), strict=True)
             # The engine sums each gradient to its input's shape and casts it to its dtype.
-            return (None, *(results.get(name) for name in names))
+            return (None, None, *(results.get(name) for name in names))
 
     unknown = set(parameters) - set(overload.tensor_arguments)
     if unknown:

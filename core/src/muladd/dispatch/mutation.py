@@ -15,9 +15,14 @@ def mutation_kernel(overload: Overload) -> Callable[..., Any]:
     """The kernel for an in-place or out variant; it is called with the dispatch key set in front."""
 
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        target = overload.mutated(args, kwargs)
+        if target.is_inference() and not torch.is_inference_mode_enabled():
+            raise RuntimeError(
+                f"{overload.name}: an inference tensor cannot be overwritten outside of torch.inference_mode(); clone it"
+            )
         with private.below_version_bump():
             result = overload.op.redispatch(keyset & private.after_version_bump_keys, *args, **kwargs)
-        torch.autograd.graph.increment_version(overload.mutated(args, kwargs))
+        torch.autograd.graph.increment_version(target)
         return result
 
     return kernel

@@ -10,6 +10,7 @@ from ..registry import OperatorLibrary
 from . import autocast, batching, default, fake
 from .autograd import autograd_kernel
 from .declaration import Operator
+from .functionalization import functionalization_kernel
 from .mutation import mutation_kernel
 from .overload import Overload
 
@@ -39,7 +40,7 @@ def register(library: OperatorLibrary, operators: Iterable[Operator]) -> dict[st
     if missing:
         raise ValueError(f"{library.namespace}: {sorted(missing)} are declared, but the catalogue does not have them")
 
-    target = torch.library.Library(library.namespace, "FRAGMENT")
+    target = torch.library.Library(library.namespace, "IMPL")
     _libraries.append(target)
     for overload in overloads.values():
         _register_overload(overload, overloads, target, library)
@@ -49,23 +50,20 @@ def register(library: OperatorLibrary, operators: Iterable[Operator]) -> dict[st
 def _register_overload(
     overload: Overload, overloads: dict[str, Overload], target: torch.library.Library, library: OperatorLibrary
 ) -> None:
-    if overload.mutates:
-        # PyTorch compiles these only with a tag, which the schema library cannot give (core/csrc/schema.cpp).
-        tag = getattr(torch.Tag, "out" if overload.is_out else "inplace", None)
-        target.define(overload.schema_text, tags=(tag,) if tag is not None else ())
     name = overload.qualified_name
     torch.library.register_fake(name, fake.fake_kernel(overload), lib=target)
     target.impl(overload.name, autograd_kernel(overload), "Autograd", with_keyset=True)
     target.impl(overload.name, default.default_kernel(overload, library), "CompositeExplicitAutogradNonFunctional")
-    if overload.is_out:
-        target.impl(overload.name, batching.refuse_out(overload), "FuncTorchBatched")
-    elif overload.is_in_place:
-        functional = overloads[overload.name.removesuffix("_")]
-        torch.library.register_vmap(name, batching.in_place_rule(overload, functional), lib=target)
+    if overload.mutates:
+        functional = overloads[overload.name.removesuffix(".out").removesuffix("_")]
+        target.impl(overload.name, mutation_kernel(overload), "ADInplaceOrView", with_keyset=True)
+        target.impl(overload.name, functionalization_kernel(overload, functional), "Functionalize")
+        if overload.is_out:
+            target.impl(overload.name, batching.refuse_out(overload), "FuncTorchBatched")
+        else:
+            torch.library.register_vmap(name, batching.in_place_rule(overload, functional), lib=target)
     else:
         torch.library.register_vmap(name, batching.functional_rule(overload), lib=target)
         # torch.autocast leaves in-place and out variants alone.
         for device_type, key in autocast.KEYS.items():
             target.impl(overload.name, autocast.autocast_kernel(overload, device_type), key)
-    if overload.mutates:
-        target.impl(overload.name, mutation_kernel(overload), "ADInplaceOrView", with_keyset=True)

@@ -174,7 +174,7 @@ class OperatorLibrary:
             if status.state is State.LOADED and operator not in status.operators:
                 reason = f"the backend {status.name!r} ({status.distribution} {status.version}) does not cover it"
             elif status.state is State.LOADED:
-                continue
+                reason = "only plain dense tensors are supported, not quantised, nested or other special ones"
             else:
                 reason = self._describe(status)
             error = NoKernelError("MULADD-E001", f"{what}: {reason}{hint}")

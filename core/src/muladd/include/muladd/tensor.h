@@ -77,7 +77,10 @@ inline std::string device_name(int32_t type, int32_t index) {
       {aoti_torch_device_type_meta(), "meta"}, {aoti_torch_device_type_privateuse1(), "privateuseone"},
   };
   for (const auto& [known, name] : names) {
-    if (known == type) return index < 0 || type == aoti_torch_device_type_cpu() ? name : name + (":" + std::to_string(index));
+    if (known != type) continue;
+    std::string text(name);
+    if (index >= 0 && type != aoti_torch_device_type_cpu()) text.append(1, ':').append(std::to_string(index));
+    return text;
   }
   return "device type " + std::to_string(type);
 }

@@ -1,0 +1,28 @@
+"""The kernel at the Functionalize key: compute functionally, then copy into the target.
+
+torch.compile, torch.export and torch.func.functionalize remove mutation from the graph. Of custom operators they accept
+only those whose results carry no alias annotation, or (from torch 2.13 on) a tag that the stable ABI cannot give. With
+this kernel in-place and out variants work everywhere (docs/decisions/0004-functionalization.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .elementwise import check_output
+from .overload import Overload
+
+
+def functionalization_kernel(overload: Overload, functional: Overload) -> Callable[..., Any]:
+    """The kernel for an in-place or out variant, in terms of the functional one."""
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        result = functional.op(*args)
+        target = overload.mutated(args, kwargs)
+        check_output(overload, target, result.shape, result.dtype, result.device)
+        if target.shape != result.shape:
+            target.resize_(result.shape)
+        return target.copy_(result)
+
+    return kernel
