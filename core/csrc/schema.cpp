@@ -4,8 +4,8 @@
 #include <string>
 
 #include "muladd/abi.h"
-#include "muladd/operators.h"
 #include "muladd/library.h"
+#include "muladd/operators.h"
 
 namespace {
 

@@ -1,5 +1,7 @@
-"""Every name of PyTorch that is not public and that muladd uses, in one place. tests/unit/test_torch_private.py says for
-each of them what breaks when it moves."""
+"""Every name of PyTorch that is not public and that muladd uses, in one place.
+
+tests/unit/test_torch_private.py says for each of them what breaks when it moves.
+"""
 
 from __future__ import annotations
 

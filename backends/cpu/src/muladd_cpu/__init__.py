@@ -7,6 +7,7 @@ from muladd.registry import Backend, hookimpl
 
 @hookimpl
 def muladd_backend() -> Backend:
+    """The hook that muladd calls."""
     return Backend(
         name="cpu",
         device_type="cpu",

@@ -29,8 +29,8 @@ def find_torch() -> Torch:
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         raise ToolchainError(
-            "torch is not installed in this environment. Install it first (for instance torch==2.13.0), then build with "
-            "--no-build-isolation: an isolated build would download another torch, with its CUDA packages."
+            "torch is not installed in this environment. Install it first (for instance torch==2.13.0), then build "
+            "with --no-build-isolation: an isolated build would download another torch, with its CUDA packages."
         )
     root = Path(spec.origin).parent
     if not (root / "include/torch/csrc/stable/library.h").is_file():
@@ -53,6 +53,6 @@ def find_cxx() -> list[str]:
 
 
 def target_version_macro(release: str) -> str:
-    """``"2.10"`` as ``TORCH_TARGET_VERSION`` wants it: one byte each for major, minor and patch, at the top of 64 bits."""
+    """Write ``"2.10"`` as ``TORCH_TARGET_VERSION`` wants it: a byte each for major and minor at the top of 64 bits."""
     major, minor = (int(part) for part in release.split("."))
     return f"-DTORCH_TARGET_VERSION=0x{major:02x}{minor:02x}000000000000"

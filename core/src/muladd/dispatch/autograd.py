@@ -1,8 +1,9 @@
-"""The kernel at the Autograd key: which derivative rules apply to this call?
+"""The kernel at the Autograd key decides which derivative rules apply to a call.
 
 1. Under a ``torch.func`` transform, or when an input carries a forward-mode tangent, the call decomposes into ATen
    operators, and ATen's own rules apply: reverse, forward, any order, any composition.
-2. Otherwise, when an input requires grad, an ``autograd.Function`` runs the backend's kernel and the declared gradients.
+2. Otherwise, when an input requires grad, an ``autograd.Function`` runs the backend's kernel and, backwards, the
+   declared gradients.
 3. Otherwise the backend's kernel runs and nothing is recorded.
 
 ``torch.library.register_autograd`` covers only the second: under the first it fails or, in forward mode, silently
@@ -61,8 +62,8 @@ def _has_tangent(tensors: list[Tensor]) -> bool:
 def _decomposed(overload: Overload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if overload.is_out:
         raise RuntimeError(
-            f"{overload.name}: out= cannot be used under torch.func transforms or forward-mode differentiation; use the "
-            "functional variant"
+            f"{overload.name}: out= cannot be used under torch.func transforms or forward-mode differentiation; use "
+            "the functional variant"
         )
     check_inputs(overload, args)
     if not overload.is_in_place:
@@ -137,7 +138,9 @@ def _autograd_function(overload: Overload) -> type[torch.autograd.Function]:
 
     unknown = set(parameters) - set(overload.tensor_arguments)
     if unknown:
-        raise ValueError(f"{overload.name}: gradients for {sorted(unknown)}, which are no tensor arguments of the schema")
+        raise ValueError(
+            f"{overload.name}: gradients for {sorted(unknown)}, but the schema has no such tensor arguments"
+        )
     Derivative.__name__ = Derivative.__qualname__ = f"{overload.name.replace('.', '_')}_derivative"
     return Derivative
 

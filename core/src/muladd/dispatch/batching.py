@@ -14,7 +14,7 @@ def functional_rule(overload: Overload) -> Callable[..., Any]:
     """The batching rule of a functional overload, as torch.library.register_vmap wants it."""
     result_count = len(overload.schema.returns)
 
-    def rule(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> Any:
+    def rule(_info: Any, in_dims: tuple[int | None, ...], *args: Any) -> Any:
         result = overload.op(*_aligned(args, in_dims))
         return result, (0,) * result_count if result_count > 1 else 0
 
@@ -24,11 +24,11 @@ def functional_rule(overload: Overload) -> Callable[..., Any]:
 def in_place_rule(overload: Overload, functional: Overload) -> Callable[..., Any]:
     """The batching rule of an in-place overload, through the functional one."""
 
-    def rule(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> Any:
+    def rule(_info: Any, in_dims: tuple[int | None, ...], *args: Any) -> Any:
         if in_dims[0] is None:
             raise RuntimeError(
-                f"vmap: {overload.name} would have to write a batch of results into '{overload.arguments[0]}', which has "
-                "no batch dimension; use the functional variant, or pass a batched tensor"
+                f"vmap: {overload.name} would have to write a batch of results into '{overload.arguments[0]}', which "
+                "has no batch dimension; use the functional variant, or pass a batched tensor"
             )
         result = functional.op(*_aligned(args, in_dims))
         args[0].movedim(in_dims[0], 0).copy_(result)
@@ -40,7 +40,7 @@ def in_place_rule(overload: Overload, functional: Overload) -> Callable[..., Any
 def refuse_out(overload: Overload) -> Callable[..., Any]:
     """The kernel of an out variant at FuncTorchBatched."""
 
-    def kernel(*args: Any, **kwargs: Any) -> Any:
+    def kernel(*_args: Any, **_kwargs: Any) -> Any:
         raise RuntimeError(f"vmap: {overload.name} cannot be batched; use the functional variant")
 
     return kernel

@@ -43,8 +43,8 @@ def _warn_once(overload: Overload, device_type: str) -> None:
         return
     _warned.add((overload.namespace, device_type))
     warnings.warn(
-        f"{overload.namespace} computes on {device_type} with ATen, not with a backend's fused kernels: no backend for it "
-        f"is loaded and {overload.namespace.upper()}_FALLBACK=reference is set",
+        f"{overload.namespace} computes on {device_type} with ATen, not with a backend's fused kernels: no backend for "
+        f"it is loaded and {overload.namespace.upper()}_FALLBACK=reference is set",
         RuntimeWarning,
         stacklevel=2,
     )

@@ -38,8 +38,8 @@ def check_inputs(overload: Overload, args: tuple[Any, ...]) -> None:
             first = value
         elif value.device != first.device:
             raise RuntimeError(
-                f"{overload.name}: argument '{name}' is on {value.device}, but the first argument is on {first.device}; "
-                "move all of them to one device with .to(...)"
+                f"{overload.name}: argument '{name}' is on {value.device}, but the first argument is on {first.device}"
+                "; move all of them to one device with .to(...)"
             )
 
 

@@ -18,7 +18,7 @@ def mutation_kernel(overload: Overload) -> Callable[..., Any]:
         target = overload.mutated(args, kwargs)
         if target.is_inference() and not torch.is_inference_mode_enabled():
             raise RuntimeError(
-                f"{overload.name}: an inference tensor cannot be overwritten outside of torch.inference_mode(); clone it"
+                f"{overload.name}: an inference tensor cannot be overwritten outside of torch.inference_mode(); clone"
             )
         with private.below_version_bump():
             result = overload.op.redispatch(keyset & private.after_version_bump_keys, *args, **kwargs)

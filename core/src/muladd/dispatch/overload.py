@@ -22,12 +22,12 @@ class Overload:
 
     @cached_property
     def name(self) -> str:
-        """``"muladd.out"``"""
+        """Such as ``"muladd.out"``."""
         return self.schema_text.partition("(")[0]
 
     @cached_property
     def qualified_name(self) -> str:
-        """``"muladd::muladd.out"``"""
+        """Such as ``"muladd::muladd.out"``."""
         return f"{self.namespace}::{self.name}"
 
     @cached_property

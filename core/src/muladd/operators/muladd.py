@@ -33,7 +33,7 @@ def muladd(a: Tensor, b: Tensor, c: float | Tensor, *, out: Tensor | None = None
         muladd.registry.NoKernelError: no backend for the tensors' device is loaded.
     """
     if isinstance(c, Tensor) or (hasattr(c, "__torch_function__") and not isinstance(c, Real)):
-        return fma(a, b, c, out=out)
+        return fma(a, b, c, out=out)  # type: ignore[arg-type]  # a tensor or tensor-like by now
     number = _number(c)
     return _ops.muladd(a, b, number) if out is None else _ops.muladd.out(a, b, number, out=out)  # type: ignore[no-any-return]
 

@@ -40,7 +40,7 @@ class PluginError(Exception):
 
 
 def find_plugins(group: str) -> Iterator[FoundPlugin]:
-    """Every entry point of the group, of each distribution once: as Python itself does, the first on sys.path counts."""
+    """Every entry point of the group. Of a distribution that is on sys.path twice, the first counts, as in Python."""
     seen: set[str] = set()
     for distribution in metadata.distributions():
         try:

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-
 from .. import _torch_private as private
 from . import discovery, loading
 from .backend import Backend
@@ -94,8 +93,8 @@ class OperatorLibrary:
         taken = [name for name in private.operators_of(self.namespace) if private.schema_of(name) is not None]
         if taken:
             raise ImportError(
-                f"the operator namespace {self.namespace!r} is already defined in this process ({taken[0]}), by another "
-                f"copy of {self.distribution} or another package; import only one of them"
+                f"the operator namespace {self.namespace!r} is already defined in this process ({taken[0]}), by "
+                f"another copy of {self.distribution} or another package; import only one of them"
             )
 
     # ---- backends ----------------------------------------------------------------------------------------------------
@@ -163,7 +162,7 @@ class OperatorLibrary:
             return self._statuses[name]
 
     def no_kernel_error(self, operator: str, device_type: str, layout: str = "strided") -> NoKernelError:
-        """The error of a call that found no kernel. Its cause is the exception of the backend that should have had one."""
+        """The error of a call that found no kernel, caused by what broke the backend that should have had one."""
         what = f"{self.namespace}::{operator} has no kernel for {device_type} tensors"
         if layout != "strided":
             return NoKernelError("MULADD-E001", f"{what} of layout {layout}; convert them with .to_dense()")
@@ -210,10 +209,12 @@ class OperatorLibrary:
         """Policy, then what the plugin says of itself. Nothing is opened."""
         if not self.policy.autoload:
             reason = (f"{self.prefix}_AUTOLOAD=0", f"call {self.namespace}.load({plugin.name!r})")
-            return self._reject(plugin, State.DISABLED, "MULADD-E060", *reason)
+            self._reject(plugin, State.DISABLED, "MULADD-E060", *reason)
+            return None
         rejection = self.policy.rejects(plugin.name, self.prefix)
         if rejection is not None:
-            return self._reject(plugin, State.DISABLED, "MULADD-E060", *rejection)
+            self._reject(plugin, State.DISABLED, "MULADD-E060", *rejection)
+            return None
         if plugin.is_being_imported:
             self.trace("defer", f"{plugin.name}: its own import led here")
             self._pending.append(plugin)
@@ -227,12 +228,14 @@ class OperatorLibrary:
             if unknown:
                 raise PluginError("MULADD-E022", f"it claims operators that do not exist: {', '.join(unknown)}")
         except PluginError as error:
-            return self._fail(plugin, None, error, error.code, f"reinstall or uninstall {plugin.distribution}")
+            self._fail(plugin, None, error, error.code, f"reinstall or uninstall {plugin.distribution}")
+            return None
         try:
             loading.check_compatible(backend, self.abi)
         except LoadError as error:
             state = State.BROKEN if error.code == "MULADD-E022" else State.INCOMPATIBLE
-            return self._reject(plugin, state, error.code, str(error), error.fix, backend)
+            self._reject(plugin, state, error.code, str(error), error.fix, backend)
+            return None
         operators = frozenset(self.operators if backend.operators is None else backend.operators)
         self.trace("plugin", f"{plugin.name}: {backend.dispatch_key}, {len(operators)} operators")
         claim = self._claims[plugin.name] = Claim(plugin, backend, operators)
@@ -250,7 +253,7 @@ class OperatorLibrary:
                     State.SHADOWED,
                     "MULADD-E024",
                     f"{owner.backend.name!r} owns {key}: {rule}",
-                    f"to choose it, write prefer = {{ {key} = [{claim.backend.name!r}] }} under [policy] in plugins.toml",
+                    f"to choose it, set prefer = {{ {key} = [{claim.backend.name!r}] }} under [policy] in plugins.toml",
                     claim.backend,
                 )
                 continue
@@ -260,9 +263,7 @@ class OperatorLibrary:
                     self._load(claim)
                 else:
                     self.trace("probe", f"{claim.backend.name}: no, {probe.reason}")
-                    self._reject(
-                        claim.plugin, State.UNSUPPORTED, "MULADD-E040", probe.reason, probe.fix, claim.backend
-                    )
+                    self._reject(claim.plugin, State.UNSUPPORTED, "MULADD-E040", probe.reason, probe.fix, claim.backend)
             except LoadError as error:
                 self._fail(claim.plugin, claim.backend, error, error.code, error.fix)
 
@@ -354,7 +355,8 @@ class OperatorLibrary:
         known = set(self._plugins) | set(self.policy.backends)
         for source, names in ((f"{self.prefix}_BACKENDS", self.policy.allow), ("disable", self.policy.disable)):
             for name in sorted((names or frozenset()) - known):
-                text = f"{source} names {name!r}, which is no backend; known are {', '.join(sorted(known))} (MULADD-E011)"
+                choices = ", ".join(sorted(known))
+                text = f"{source} names {name!r}, which is no backend; known are {choices} (MULADD-E011)"
                 self._findings.append(Finding("MULADD-E011", text))
 
     def _report(self) -> None:
@@ -369,7 +371,8 @@ class OperatorLibrary:
             warnings.warn(f"{self.namespace}: {message}", RuntimeWarning, stacklevel=4)
 
     def _describe(self, status: BackendStatus) -> str:
-        text = f"the backend {status.name!r} ({status.distribution} {status.version}) is {status.state}: {status.reason}"
+        origin = f"{status.distribution} {status.version}"
+        text = f"the backend {status.name!r} ({origin}) is {status.state}: {status.reason}"
         if status.code:
             text += f" [{status.code}]"
         return f"{text}; to fix it: {status.fix}" if status.fix else text
@@ -383,9 +386,7 @@ class OperatorLibrary:
 
 
 def _until_null(texts: Mapping[int, bytes | None]) -> list[str]:
-    result = []
+    result: list[str] = []
     while (text := texts[len(result)]) is not None:
         result.append(text.decode())
     return result
-
-

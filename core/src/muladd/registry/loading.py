@@ -108,7 +108,8 @@ class Loaded:
                 # RTLD_LOCAL: two backends may well have symbols of the same name.
                 self._handles.append(ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL))
             except OSError as error:
-                raise LoadError("MULADD-E050", f"its library cannot be opened: {error}", "reinstall the backend") from error
+                reason = f"its library cannot be opened: {error}"
+                raise LoadError("MULADD-E050", reason, "reinstall the backend") from error
         if backend.register is not None:
             self._library = torch.library.Library(namespace, "IMPL", backend.dispatch_key)
             try:

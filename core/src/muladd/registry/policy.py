@@ -164,7 +164,7 @@ class _Validator:
         raise PolicyError("MULADD-E010", f"{self.path}:{self.line_of(where)}: {'.'.join(where)} {problem}")
 
     def line_of(self, where: tuple[str, ...]) -> int:
-        """The line of the most specific part of the dotted key that stands in the text."""
+        """Line of the most specific part of the dotted key that stands in the text."""
         best, start = 1, 0
         for part in where:
             key = re.escape(part)

@@ -1,5 +1,7 @@
-"""Who gets a dispatch key when several backends want it. Pure: the answer depends on plugins and policy, not on the
-order in which they were found."""
+"""Who gets a dispatch key when several backends want it.
+
+Pure functions: the answer depends on plugins and policy, not on the order in which they were found.
+"""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ class ElementwisePlan {
   }
 
   // Whether each input has the result's rank and its sizes (or its strides) are those of the first input.
-  bool inputs_share(int64_t* TensorInfo::*values) const {
+  bool inputs_share(int64_t* TensorInfo::* values) const {
     return std::all_of(operands + output_count, operands + operand_count, [&](const Operand& operand) {
       const int64_t* own = operand.info.*values;
       return operand.info.ndim == ndim && std::equal(own, own + ndim, input(0).info.*values);

@@ -18,11 +18,11 @@ template <class... Parts>
   throw std::runtime_error(text);
 }
 
-// The C shim reports failure by a code and, before torch 2.13, keeps the reason to itself. Kernels validate their inputs
-// first, so what arrives here is a failed allocation or a defect.
-#define MULADD_SHIM(call)                                                                       \
-  do {                                                                                          \
-    if ((call) != 0) ::muladd::fail("PyTorch refused the call ", #call, " (out of memory?)");   \
+// The C shim reports failure by a code and, before torch 2.13, keeps the reason to itself. Kernels validate their
+// inputs first, so what arrives here is a failed allocation or a defect.
+#define MULADD_SHIM(call)                                                                     \
+  do {                                                                                        \
+    if ((call) != 0) ::muladd::fail("PyTorch refused the call ", #call, " (out of memory?)"); \
   } while (false)
 
 }  // namespace muladd

@@ -84,8 +84,7 @@ inline StableIValue box(Tensor&& tensor) { return torch::stable::detail::from(te
 template <class Op, auto kernel, std::size_t... I>
 void call_boxed(StableIValue* stack, std::index_sequence<I...>) {
   // Every argument is owned before the kernel runs, so that an exception releases all of them.
-  std::tuple<Unboxed<Op::schema.arguments[I].kind>...> arguments{
-      Unboxed<Op::schema.arguments[I].kind>(stack[I])...};
+  std::tuple<Unboxed<Op::schema.arguments[I].kind>...> arguments{Unboxed<Op::schema.arguments[I].kind>(stack[I])...};
   if constexpr (Op::schema.returns_argument) {
     kernel(std::get<I>(arguments).get()...);
     stack[0] = box(std::move(std::get<mutable_argument<Op>()>(arguments).get()));

@@ -9,10 +9,10 @@
 
 namespace muladd::op {
 
-#define MULADD_OPERATOR(identifier, text)                        \
-  struct identifier {                                            \
-    static constexpr const char* schema_text = text;             \
-    static constexpr Schema schema = parse_schema(text);         \
+#define MULADD_OPERATOR(identifier, text)                \
+  struct identifier {                                    \
+    static constexpr const char* schema_text = text;     \
+    static constexpr Schema schema = parse_schema(text); \
   }
 
 MULADD_OPERATOR(muladd, "muladd(Tensor a, Tensor b, float c) -> Tensor");
@@ -33,7 +33,7 @@ MULADD_OPERATOR(scale_out, "scale.out(Tensor x, float factor, *, Tensor(a!) out)
 template <class... Operators>
 struct List {};
 
-using Catalogue = List<muladd, muladd_out, muladd_, muladd_backward, fma, fma_out, mul, mul_out, add, add_out, scale,
-                       scale_out>;
+using Catalogue =
+    List<muladd, muladd_out, muladd_, muladd_backward, fma, fma_out, mul, mul_out, add, add_out, scale, scale_out>;
 
 }  // namespace muladd::op

@@ -33,7 +33,8 @@ inline ByteRange byte_range(const ElementwisePlan::Operand& operand) {
 inline int64_t stride_gcd(const ElementwisePlan::Operand& operand) {
   int64_t divisor = 0;
   for (int64_t d = 0; d < operand.info.ndim; ++d) {
-    if (operand.info.sizes[d] > 1) divisor = std::gcd(divisor, operand.info.strides[d] * element_size(operand.info.dtype));
+    if (operand.info.sizes[d] > 1)
+      divisor = std::gcd(divisor, operand.info.strides[d] * element_size(operand.info.dtype));
   }
   return divisor;
 }
