@@ -15,6 +15,7 @@ from .errors import (
     PolicyError,
     RegistryError,
 )
+from .explanation import Choice
 from .hooks import hookimpl, hookspec
 from .library import OperatorLibrary
 from .policy import KnownBackend, Policy, read_file
@@ -25,6 +26,7 @@ __all__ = [
     "Backend",
     "BackendStatus",
     "BackendUnavailableError",
+    "Choice",
     "ErrorCode",
     "Finding",
     "InvalidBackendError",

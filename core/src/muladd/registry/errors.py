@@ -125,6 +125,12 @@ _ROWS = (
         "Report it to the plugin's author: claim and registration disagree.",
     ),
     ErrorCode(
+        "MULADD-E055",
+        "loading ends the process",
+        "Found by `muladd doctor --deep`: opening the backend's library crashes, aborts or hangs.",
+        "Uninstall the backend or disable it in plugins.toml, and report it to the plugin's author.",
+    ),
+    ErrorCode(
         "MULADD-E060",
         "switched off",
         "The policy, an environment variable or MULADD_AUTOLOAD=0 keeps the backend from being loaded.",

@@ -12,10 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from .. import _torch_private as private
-from . import discovery, loading
+from . import discovery, explanation, loading
 from .backend import Backend
 from .discovery import FoundPlugin, PluginError
 from .errors import BackendUnavailableError, NoKernelError, RegistryError
+from .explanation import Choice
 from .loading import Loaded, LoadError
 from .policy import Policy, read_policy
 from .resolution import Claim, deciding_rule, precedence
@@ -182,6 +183,15 @@ class OperatorLibrary:
         known = [known for known in self.policy.backends.values() if known.device == device_type]
         reason = self._not_installed(known[0].name) if known else "no installed backend is for this device"
         return NoKernelError("MULADD-E001", f"{what}: {reason}{hint}")
+
+    def explain(self, operator: str, device_type: str) -> Choice:
+        """Which backend serves the operator on tensors of that device type, and what became of the others."""
+        return explanation.explain(self.backends().values(), operator, device_type)
+
+    def digest(self) -> str:
+        """A fingerprint of the choice of backends: equal wherever the same plugins and the same policy are."""
+        self.load_pending()
+        return explanation.digest(self._claims.values(), self.policy)
 
     # ---- steps of loading --------------------------------------------------------------------------------------------
 

@@ -1,0 +1,5 @@
+"""``python -m muladd``."""
+
+from .cli import main
+
+main()

@@ -1,0 +1,25 @@
+"""The command ``muladd``, one module a subcommand. Exit codes: 0 all is well, 1 a finding, 2 wrong usage."""
+
+from __future__ import annotations
+
+import typer
+
+from .config import config
+from .doctor import doctor
+from .explain import explain
+
+app = typer.Typer(
+    name="muladd",
+    help="Look into muladd's installation: backends, kernels, build flags.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+app.command()(doctor)
+app.command()(explain)
+app.command()(config)
+
+
+def main() -> None:
+    """Entry point of the console script and of ``python -m muladd``."""
+    app(prog_name="muladd")

@@ -1,0 +1,57 @@
+"""Which backend serves an operator on a device, who else wanted to, and why it is so."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .policy import Policy
+from .resolution import Claim, precedence
+from .status import BackendStatus, State
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The answer for one operator on one device type.
+
+    ``winner`` is None where no kernel is loaded. ``others`` are the backends for that device that do not serve the
+    operator.
+    """
+
+    operator: str
+    device_type: str
+    dispatch_key: str
+    winner: BackendStatus | None
+    others: tuple[BackendStatus, ...]
+
+
+def explain(statuses: Iterable[BackendStatus], operator: str, device_type: str) -> Choice:
+    """Pick out what the statuses say about one operator on one device type."""
+    concerned = [status for status in statuses if status.device_type == device_type]
+    serving = [status for status in concerned if status.state is State.LOADED and operator in status.operators]
+    winner = serving[0] if serving else None
+    key = next((status.dispatch_key for status in [*serving, *concerned] if status.dispatch_key), "")
+    return Choice(operator, device_type, key, winner, tuple(status for status in concerned if status is not winner))
+
+
+def digest(claims: Iterable[Claim], policy: Policy) -> str:
+    """A fingerprint of who comes first for which dispatch key.
+
+    It depends on the plugins that may load (name, distribution, version, operators) and on the policy's order, not on
+    the machine, the order of installation or which libraries happened to open: equal digests, equal choice.
+    """
+    ordered = sorted(claims, key=lambda claim: (claim.backend.dispatch_key, *precedence(claim, policy)))
+    rows = [
+        [
+            claim.backend.dispatch_key,
+            claim.backend.name,
+            claim.plugin.distribution,
+            claim.plugin.version,
+            sorted(claim.operators),
+        ]
+        for claim in ordered
+    ]
+    text = json.dumps([rows, policy.fallback], separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
