@@ -27,7 +27,7 @@ library = registry.OperatorLibrary(
 library.load_schemas()
 
 # 2. They have shapes, derivatives, batching rules, autocast rules, and an answer where no backend has a kernel.
-dispatch.register(library, operators.DECLARATIONS)
+overloads = dispatch.register(library, operators.DECLARATIONS)
 
 # 3. Backends bring the kernels: discover, apply the policy, check, probe, open, verify.
 library.load_backends()
@@ -53,6 +53,7 @@ __all__ = [
     "mul",
     "muladd",
     "muladd_",
+    "overloads",
     "registry",
     "require",
     "scale",

@@ -35,7 +35,8 @@ def doctor(
 ) -> None:
     """Show every installed backend: its state, the reason and the fix."""
     statuses = deep.statuses(muladd.library) if try_all else muladd.backends()
-    report = _report(statuses)
+    # Alone, a backend says nothing about the choice between several.
+    report = {**_report(statuses), **({"digest": None} if try_all else {})}
     if as_json:
         print(json.dumps(report, indent=2))
     else:

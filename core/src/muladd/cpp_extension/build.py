@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from setuptools import Command
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
 from . import ninja_file
 from .library import CppLibrary
@@ -38,6 +40,15 @@ class BuildLibraries(build_ext):
             raise SystemExit(f"muladd.cpp_extension: {error}") from None
 
 
+class FreshBuildPy(build_py):
+    """``build_py`` into an empty folder: setuptools would keep modules there that the source no longer has."""
+
+    def run(self) -> None:
+        if not self.editable_mode:
+            shutil.rmtree(self.build_lib, ignore_errors=True)
+        super().run()
+
+
 class WheelForEveryPython(bdist_wheel):
     """Tags the wheel ``py3-none-<platform>``: compiled, but for every CPython."""
 
@@ -47,4 +58,4 @@ class WheelForEveryPython(bdist_wheel):
 
 def commands() -> dict[str, type[Command]]:
     """What to pass as ``cmdclass`` to :func:`setuptools.setup`."""
-    return {"build_ext": BuildLibraries, "bdist_wheel": WheelForEveryPython}
+    return {"build_py": FreshBuildPy, "build_ext": BuildLibraries, "bdist_wheel": WheelForEveryPython}
