@@ -1,0 +1,71 @@
+# Each target does all of its set-up in .venv; a second run redoes only what changed.
+#   make demo    install everything, show the installation, train the digits classifier
+#   make test    lint, types and the whole test suite
+#   make quick   the test suite without its slow parts
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+TORCH := torch==2.13.0
+BACKENDS := $(shell sed -n 's|^directory = "backends/\(.*\)"|\1|p' plugins.toml)
+CORE_SOURCES := plugins.toml $(shell find core -type f -not -path '*/build/*' -not -path '*.egg-info/*' -not -name '*.so' -not -path '*/__pycache__/*')
+# What a backend is compiled from, apart from its own folder.
+SDK_SOURCES := $(shell find core/src/muladd/include core/src/muladd/cpp_extension -name '*.h' -o -name '*.py')
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test quick lint wheels clean tools
+.SECONDEXPANSION:
+
+help:
+	@sed -n 's/^#   //p' $(firstword $(MAKEFILE_LIST))
+
+demo: $(VENV)/.installed
+	$(BIN)/muladd doctor
+	$(BIN)/python examples/digits.py
+
+test: lint
+	$(BIN)/python -m pytest
+
+quick: $(VENV)/.installed
+	$(BIN)/python -m pytest -m "not slow and not wheels"
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run --Werror $(shell find core backends examples tests -name '*.h' -o -name '*.cpp' | grep -v /build/)
+
+wheels: $(VENV)/.installed
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps -w dist ./core $(BACKENDS:%=./backends/%)
+	@ls -l dist/*.whl
+
+clean:
+	rm -rf $(VENV) dist core/build $(BACKENDS:%=backends/%/build)
+
+# ---- set-up ----------------------------------------------------------------------------------------------------------
+
+tools:
+	@command -v $(PYTHON) >/dev/null || { echo "muladd: there is no $(PYTHON); install Python >= 3.10 or say make PYTHON=/path/to/python"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "muladd: $(PYTHON) is older than 3.10; say make PYTHON=/path/to/a/newer/python"; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "muladd: this Python has no venv module; install it (Debian: apt-get install python3-venv)"; exit 1; }
+	@command -v $${CXX:-g++} >/dev/null || { echo "muladd: there is no C++ compiler $${CXX:-g++}; install g++ >= 11 (Debian: apt-get install g++) or set CXX"; exit 1; }
+
+$(VENV)/.dependencies: pyproject.toml core/pyproject.toml | tools
+	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) pip==26.3
+	$(INSTALL) $(TORCH)
+	$(INSTALL) --group build --group test --group lint
+	@touch $@
+
+# --no-build-isolation: an isolated build would download another torch, with its CUDA packages.
+$(VENV)/.core: $(CORE_SOURCES) $(VENV)/.dependencies
+	$(INSTALL) --no-build-isolation ./core[testing]
+	@touch $@
+
+$(VENV)/.backend-%: $$(shell find backends/$$* -type f -not -path '*/build/*' -not -path '*.egg-info/*' -not -name '*.so' -not -path '*/__pycache__/*') $(SDK_SOURCES) $(VENV)/.dependencies | $(VENV)/.core
+	$(INSTALL) --no-build-isolation ./backends/$*
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.core $(BACKENDS:%=$(VENV)/.backend-%)
+	@touch $@
