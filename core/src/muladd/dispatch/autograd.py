@@ -12,7 +12,6 @@ returns wrong tangents (docs/decisions/0003-autograd-key.md).
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +21,7 @@ from torch.autograd import forward_ad
 
 from .. import _torch_private as private
 from .elementwise import check_inputs, check_output, decompose
+from .gradients import GradientPlan, Gradients
 from .overload import Overload
 
 
@@ -44,7 +44,7 @@ def autograd_kernel(overload: Overload) -> Callable[..., Any]:
                 _check_may_be_overwritten(overload, args[0])
                 # A formula may need what is overwritten, and double backward must find the way through it.
                 original = args[0].clone()
-            return function.apply(keyset, original, *args)
+            return function.apply(keyset, *args, original)
         return _below_autograd(overload, keyset, args, kwargs)
 
     return kernel
@@ -93,57 +93,42 @@ def _check_may_be_overwritten(overload: Overload, target: Tensor) -> None:
 
 
 def _autograd_function(overload: Overload) -> type[torch.autograd.Function]:
-    operator = overload.operator
-    parameters = {name: _parameters(formula) for name, formula in operator.gradients.items()}
-    joint = operator.joint_gradient
+    gradients = Gradients(overload)
     names = overload.arguments
-    several = len(overload.schema.returns) > 1
-
-    def formulas_for(needed: set[str]) -> list[tuple[tuple[str, ...], Callable[..., Any]]]:
-        if joint is not None and needed.issuperset(joint.inputs):
-            rest = [name for name in names if name in needed and name not in joint.inputs]
-            return [(joint.inputs, joint.formula), *(((name,), operator.gradients[name]) for name in rest)]
-        return [((name,), operator.gradients[name]) for name in names if name in needed]
+    grad_names = (
+        ("grad",)
+        if len(overload.schema.returns) == 1
+        else tuple(f"grad_{i}" for i in range(len(overload.schema.returns)))
+    )
 
     class Derivative(torch.autograd.Function):
         @staticmethod
-        def forward(ctx: Any, keyset: Any, original: Tensor | None, *args: Any) -> Any:
-            needed = {name for name, wanted in zip(names, ctx.needs_input_grad[2:], strict=True) if wanted}
-            ctx.formulas = formulas_for(needed)
-            wanted = {name for _, formula in ctx.formulas for name in _parameters(formula)}
-            values = {name: value for name, value in zip(names, args, strict=True) if name in wanted}
-            ctx.saved_names = [name for name in values if name in overload.tensor_arguments]
-            ctx.values = {name: value for name, value in values.items() if name not in ctx.saved_names}
-            if original is not None and names[0] in values:
-                values[names[0]] = original
-            result = _below_autograd(overload, keyset, args, {})
+        def forward(ctx: Any, keyset: Any, *inputs: Any) -> Any:
+            # The overwritten tensor must be the first one: autograd takes the first gradient for it (CopySlices).
+            *args, original = inputs
+            plan = ctx.plan = gradients.plan(ctx.needs_input_grad[1:-1])
+            result = _below_autograd(overload, keyset, tuple(args), {})
             if overload.is_in_place:
                 result = args[0]
                 ctx.mark_dirty(result)
-            ctx.save_for_backward(*(values[name] for name in ctx.saved_names))
+                args[0] = original
+            ctx.save_for_backward(*(args[i] for i in plan.tensors))
+            ctx.numbers = [args[i] for i in plan.numbers]
             ctx.set_materialize_grads(several)
             return result
 
         @staticmethod
         def backward(ctx: Any, *grads: Tensor | None) -> Any:
+            plan: GradientPlan = ctx.plan
             results: dict[str, Tensor] = {}
             if grads[0] is not None:
-                known = dict(zip(ctx.saved_names, ctx.saved_tensors, strict=True)) | ctx.values
-                known |= {f"grad_{i}": grad for i, grad in enumerate(grads)} if several else {"grad": grads[0]}
-                for inputs, formula in ctx.formulas:
-                    value = formula(**{name: known[name] for name in _parameters(formula)})
-                    results |= zip(inputs, value if len(inputs) > 1 else (value,), strict=True)
+                known: dict[str, Any] = dict(zip(grad_names, grads, strict=True))
+                known.update(zip((names[i] for i in plan.tensors), ctx.saved_tensors, strict=True))
+                known.update(zip((names[i] for i in plan.numbers), ctx.numbers, strict=True))
+                for formula in plan.formulas:
+                    results.update(zip(formula.inputs, formula(known), strict=True))
             # The engine sums each gradient to its input's shape and casts it to its dtype.
-            return (None, None, *(results.get(name) for name in names))
+            return (None, *(results.get(name) for name in names), None)
 
-    unknown = set(parameters) - set(overload.tensor_arguments)
-    if unknown:
-        raise ValueError(
-            f"{overload.name}: gradients for {sorted(unknown)}, but the schema has no such tensor arguments"
-        )
     Derivative.__name__ = Derivative.__qualname__ = f"{overload.name.replace('.', '_')}_derivative"
     return Derivative
-
-
-def _parameters(formula: Callable[..., Any]) -> tuple[str, ...]:
-    return tuple(inspect.signature(formula).parameters)

@@ -32,7 +32,8 @@ class Operator:
     Args:
         name: of its schema. The overloads ``name.out`` and ``name_``, where the catalogue has them, follow from it.
         reference: the same computation in ATen operators, called with the schema's positional arguments. It is given
-            tensors of the compute dtype: float32 for float16 and bfloat16 results, which are rounded once at the end.
+            tensors of the result's shape and of the compute dtype: float32 for float16 and bfloat16 results, which are
+            rounded once at the end.
         gradients: for each differentiable tensor argument a formula. The formula's parameters say what it needs:
             ``grad``, or ``grad_0``, ``grad_1`` ... for several results, and arguments of the operator by name; only
             those are kept for the backward pass. A gradient may have the broadcast shape; it is summed to the

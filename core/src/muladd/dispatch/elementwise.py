@@ -80,13 +80,17 @@ def compute_dtype(dtype: torch.dtype) -> torch.dtype:
 
 def decompose(overload: Overload, args: tuple[Any, ...]) -> Any:
     """The result from ATen operators, differentiable by whatever PyTorch differentiates."""
-    tensors = overload.tensors(args)
-    dtype = result_dtype(tensors)
-    wide = [value.to(compute_dtype(dtype)) if isinstance(value, Tensor) else value for value in args]
-    result = overload.operator.reference(*wide)
+    dtype = result_dtype(overload.tensors(args))
+    result = overload.operator.reference(*prepare(args, compute_dtype(dtype)))
     if isinstance(result, tuple):
         return tuple(part.to(dtype) for part in result)
     return result.to(dtype)
+
+
+def prepare(args: Sequence[Any], dtype: torch.dtype) -> list[Any]:
+    """The arguments as a reference wants them: tensors of one dtype, and all of the result's shape."""
+    tensors = iter(torch.broadcast_tensors(*(value.to(dtype) for value in args if isinstance(value, Tensor))))
+    return [next(tensors) if isinstance(value, Tensor) else value for value in args]
 
 
 def output_strides(tensors: Sequence[Tensor], shape: Sequence[int]) -> tuple[int, ...]:

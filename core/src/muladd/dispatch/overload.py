@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -16,7 +16,7 @@ from .declaration import Operator
 class Overload:
     """One overload of a declared operator: ``muladd``, ``muladd.out`` or ``muladd_``."""
 
-    operator: Operator
+    operator: Operator = field(repr=False)
     namespace: str
     schema_text: str
 

@@ -55,14 +55,26 @@ inline int64_t element_size(DType dtype) {
 
 inline std::string dtype_name(int32_t code) {
   const std::pair<int32_t, const char*> names[] = {
-      {aoti_torch_dtype_float16(), "float16"},     {aoti_torch_dtype_bfloat16(), "bfloat16"},
-      {aoti_torch_dtype_float32(), "float32"},     {aoti_torch_dtype_float64(), "float64"},
-      {aoti_torch_dtype_bool(), "bool"},           {aoti_torch_dtype_uint8(), "uint8"},
-      {aoti_torch_dtype_int8(), "int8"},           {aoti_torch_dtype_int16(), "int16"},
-      {aoti_torch_dtype_int32(), "int32"},         {aoti_torch_dtype_int64(), "int64"},
-      {aoti_torch_dtype_uint16(), "uint16"},       {aoti_torch_dtype_uint32(), "uint32"},
-      {aoti_torch_dtype_uint64(), "uint64"},       {aoti_torch_dtype_complex32(), "complex32"},
-      {aoti_torch_dtype_complex64(), "complex64"}, {aoti_torch_dtype_complex128(), "complex128"},
+      {aoti_torch_dtype_float16(), "float16"},
+      {aoti_torch_dtype_bfloat16(), "bfloat16"},
+      {aoti_torch_dtype_float32(), "float32"},
+      {aoti_torch_dtype_float64(), "float64"},
+      {aoti_torch_dtype_bool(), "bool"},
+      {aoti_torch_dtype_uint8(), "uint8"},
+      {aoti_torch_dtype_int8(), "int8"},
+      {aoti_torch_dtype_int16(), "int16"},
+      {aoti_torch_dtype_int32(), "int32"},
+      {aoti_torch_dtype_int64(), "int64"},
+      {aoti_torch_dtype_uint16(), "uint16"},
+      {aoti_torch_dtype_uint32(), "uint32"},
+      {aoti_torch_dtype_uint64(), "uint64"},
+      {aoti_torch_dtype_complex32(), "complex32"},
+      {aoti_torch_dtype_float8_e5m2(), "float8_e5m2"},
+      {aoti_torch_dtype_float8_e4m3fn(), "float8_e4m3fn"},
+      {aoti_torch_dtype_float8_e5m2fnuz(), "float8_e5m2fnuz"},
+      {aoti_torch_dtype_float8_e4m3fnuz(), "float8_e4m3fnuz"},
+      {aoti_torch_dtype_complex64(), "complex64"},
+      {aoti_torch_dtype_complex128(), "complex128"},
   };
   for (const auto& [known, name] : names) {
     if (known == code) return std::string("torch.") + name;
