@@ -13,6 +13,6 @@ cpp_extension = sys.modules["muladd_cpp_extension"] = importlib.util.module_from
 spec.loader.exec_module(cpp_extension)
 
 setup(
-    ext_modules=[cpp_extension.CppLibrary("muladd.libmuladd_schema", ["csrc/schema.cpp"])],
+    ext_modules=[cpp_extension.CppLibrary("muladd.libmuladd_schema", ["csrc/schema.cpp"], exports=["muladd_*"])],
     cmdclass=cpp_extension.commands(),
 )

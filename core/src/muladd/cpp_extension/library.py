@@ -15,6 +15,8 @@ class CppLibrary(Extension):
         sources: source files, relative to ``setup.py``.
         torch_target: oldest torch release whose stable ABI is used, ``"2.10"`` or later. Features of a later one do not
             compile.
+        exports: names of C functions that others may look up, with wildcards. Everything else stays inside, so that two
+            libraries cannot mix up their symbols and the loader can unload them.
         compile_args: appended to the compiler's command line.
         link_args: appended to the linker's command line.
     """
@@ -25,6 +27,7 @@ class CppLibrary(Extension):
         sources: Sequence[str],
         *,
         torch_target: str = "2.10",
+        exports: Sequence[str] = (),
         compile_args: Sequence[str] = (),
         link_args: Sequence[str] = (),
     ) -> None:
@@ -32,3 +35,4 @@ class CppLibrary(Extension):
             name, list(sources), extra_compile_args=list(compile_args), extra_link_args=list(link_args), language="c++"
         )
         self.torch_target = torch_target
+        self.exports = tuple(exports)

@@ -23,6 +23,9 @@ CXX_FLAGS = [
 ]
 # --as-needed keeps libraries out that are only named; --no-undefined finds a missing symbol now rather than on a user's
 # machine; -s leaves the symbol table out of the wheel.
+_SYMBOLS = "symbols.map"
+# libstdc++ stands before PyTorch, which exports a few symbols of its own copy: linked to those, a library would depend
+# on how that PyTorch was built.
 LINK_FLAGS = ["-shared", "-Wl,--as-needed", "-Wl,--no-undefined", "-Wl,-s"]
 
 
@@ -34,11 +37,17 @@ def build(library: CppLibrary, output: Path, build_dir: Path, *, jobs: int | Non
     """
     build_dir.mkdir(parents=True, exist_ok=True)
     (build_dir / "build.ninja").write_text(_build_file(library, output))
+    (build_dir / _SYMBOLS).write_text(_version_script(library.exports))
     command = [sys.executable, "-m", "ninja", "-C", str(build_dir)]
     command += ["-v"] if verbose else ["--quiet"]
     command += ["-j", str(jobs)] if jobs else []
     if subprocess.run(command, check=False).returncode != 0:
         raise ToolchainError(f"compiling {library.name} failed; the compiler's messages stand above.")
+
+
+def _version_script(exports: tuple[str, ...]) -> str:
+    visible = f"global: {'; '.join(exports)};" if exports else ""
+    return f"{{ {visible} local: *; }};\n"
 
 
 def _build_file(library: CppLibrary, output: Path) -> str:
@@ -54,7 +63,13 @@ def _build_file(library: CppLibrary, output: Path) -> str:
         *library.extra_compile_args,
         *shlex.split(os.environ.get("CXXFLAGS", "")),
     ]
-    link_flags = [*LINK_FLAGS, f"-L{torch.lib}", *library.extra_link_args, *shlex.split(os.environ.get("LDFLAGS", ""))]
+    link_flags = [
+        *LINK_FLAGS,
+        f"-Wl,--version-script={_SYMBOLS}",
+        f"-L{torch.lib}",
+        *library.extra_link_args,
+        *shlex.split(os.environ.get("LDFLAGS", "")),
+    ]
     lines = [
         "ninja_required_version = 1.5",
         "rule cxx",
@@ -63,7 +78,7 @@ def _build_file(library: CppLibrary, output: Path) -> str:
         "  deps = gcc",
         "  description = compile $in",
         "rule link",
-        f"  command = {cxx} $in -o $out {_join(link_flags)} -ltorch_cpu -lc10",
+        f"  command = {cxx} $in -o $out {_join(link_flags)} -lstdc++ -ltorch_cpu -lc10",
         "  description = link $out",
     ]
     objects = []

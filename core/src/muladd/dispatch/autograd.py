@@ -95,11 +95,8 @@ def _check_may_be_overwritten(overload: Overload, target: Tensor) -> None:
 def _autograd_function(overload: Overload) -> type[torch.autograd.Function]:
     gradients = Gradients(overload)
     names = overload.arguments
-    grad_names = (
-        ("grad",)
-        if len(overload.schema.returns) == 1
-        else tuple(f"grad_{i}" for i in range(len(overload.schema.returns)))
-    )
+    several = len(overload.schema.returns) > 1
+    grad_names = [f"grad_{i}" for i in range(len(overload.schema.returns))] if several else ["grad"]
 
     class Derivative(torch.autograd.Function):
         @staticmethod

@@ -1,0 +1,74 @@
+"""The command line, as a user types it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def muladd(*arguments, **environment):
+    import os
+
+    return subprocess.run(
+        [sys.executable, "-m", "muladd", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | environment,
+    )
+
+
+def test_doctor_shows_the_backends():
+    result = muladd("doctor")
+    assert result.returncode == 0
+    assert "muladd-core" in result.stdout
+    row = next(line for line in result.stdout.splitlines() if line.startswith("cpu"))
+    assert row.split()[:4] == ["cpu", "loaded", "CPU", "muladd-cpu"]
+
+
+def test_doctor_json():
+    report = json.loads(muladd("doctor", "--json").stdout)
+    assert report["ok"] is True
+    assert report["backends"]["cpu"]["state"] == "loaded"
+    assert set(report) >= {"muladd", "abi", "torch", "python", "platform", "digest", "not_installed", "findings"}
+
+
+def test_doctor_without_a_backend_is_a_finding():
+    result = muladd("doctor", MULADD_BACKENDS="")
+    assert result.returncode == 1
+    assert "disabled" in result.stdout
+    assert "MULADD_BACKENDS" in result.stdout
+
+
+def test_explain():
+    result = muladd("explain", "muladd", "cpu")
+    assert result.returncode == 0
+    assert "libmuladd_cpu.so" in result.stdout
+    assert "digest" in result.stdout
+    everything = muladd("explain")
+    assert "muladd_backward" in everything.stdout
+
+
+def test_explain_a_device_without_kernels():
+    result = muladd("explain", "muladd", "mps")
+    assert result.returncode == 1
+    assert "MULADD-E001" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments", [("explain", "nothing"), ("config",), ("doctor", "--unknown"), ("unknown",)], ids=" ".join
+)
+def test_wrong_usage(arguments):
+    result = muladd(*arguments)
+    assert result.returncode == 2
+    assert "Traceback" not in result.stderr
+
+
+def test_config():
+    includes, libs = muladd("config", "--includes").stdout, muladd("config", "--libs").stdout.splitlines()
+    assert Path(includes.split()[0].removeprefix("-I"), "muladd/operators.h").is_file()
+    assert [Path(path).name for path in libs] == ["libmuladd_schema.so", "libmuladd_cpu.so"]
+    assert all(Path(path).is_file() for path in libs)
+    assert "-DTORCH_TARGET_VERSION=0x020a" in muladd("config", "--cflags").stdout

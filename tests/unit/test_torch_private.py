@@ -1,0 +1,82 @@
+"""Each private name of PyTorch that muladd uses, and what breaks when it moves."""
+
+import muladd  # noqa: F401
+import torch
+from muladd import _torch_private as private
+from torch.autograd import forward_ad
+
+
+def test_below_autograd():
+    """Without it autograd kernels would call themselves for ever."""
+    x = torch.ones(2, requires_grad=True)
+    with private.below_autograd():
+        assert not (x * 2).requires_grad
+
+
+def test_below_version_bump():
+    """Without it the kernel that counts modifications would call itself for ever."""
+    with private.below_version_bump():
+        pass
+
+
+def test_keysets_after_a_key():
+    """Without them a kernel cannot pass the call on to the next key."""
+    keys = torch._C._dispatch_keys(torch.ones(2, requires_grad=True))
+    assert keys.has(torch._C.DispatchKey.AutogradCPU)
+    assert not (keys & private.after_autograd_keys).has(torch._C.DispatchKey.AutogradCPU)
+    assert not (keys & private.after_version_bump_keys).has(torch._C.DispatchKey.ADInplaceOrView)
+
+
+def test_functorch_is_active():
+    """Without it torch.func.grad of an operator fails, and torch.func.jvp is silently wrong."""
+    seen = []
+    torch.func.grad(lambda x: (seen.append(private.functorch_is_active()), x.sum())[1])(torch.ones(2))
+    assert seen == [True]
+    assert not private.functorch_is_active()
+
+
+def test_forward_ad_is_active():
+    """Without it forward-mode derivatives are silently zero."""
+    assert not private.forward_ad_is_active()
+    with forward_ad.dual_level():
+        assert private.forward_ad_is_active()
+
+
+def test_any_requires_grad():
+    """Without it every call would pay for recording a gradient, or none would record one."""
+    assert private.any_requires_grad(torch.ones(2), torch.ones(2, requires_grad=True))
+    assert not private.any_requires_grad(torch.ones(2))
+
+
+def test_without_dispatch_key():
+    """Without it autocast kernels would call themselves for ever."""
+    with torch.autocast("cpu", dtype=torch.bfloat16), private.without_dispatch_key("AutocastCPU"):
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype is torch.float32
+
+
+def test_view_may_be_modified():
+    """Without it an in-place call on one of several views would fail only after it has written."""
+    base = torch.ones(4, requires_grad=True) * 1
+    assert private.view_may_be_modified(base[1:])
+    assert not private.view_may_be_modified(base.unbind(0)[0])
+    with torch.no_grad():
+        view = base[1:]
+    assert not private.view_may_be_modified(view)
+
+
+def test_dispatcher_queries():
+    """Without them the registry cannot verify what a backend registered."""
+    assert private.has_kernel("muladd::muladd", "CPU")
+    assert not private.has_kernel("muladd::muladd", "CUDA")
+    assert private.schema_of("muladd::muladd.out") is not None
+    assert private.schema_of("muladd::nothing") is None
+    assert "muladd::muladd.out" in private.operators_of("muladd")
+
+
+def test_destroy_library():
+    """Without it a Python backend that fails halfway would leave kernels behind."""
+    library = torch.library.Library("muladd_private_test", "DEF")
+    library.define("f(Tensor x) -> Tensor")
+    assert private.schema_of("muladd_private_test::f") is not None
+    private.destroy_library(library)
+    assert private.schema_of("muladd_private_test::f") is None

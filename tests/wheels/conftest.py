@@ -1,0 +1,26 @@
+"""The wheels of this repository, built once."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from muladd.registry import read_file
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def projects():
+    """The folders that build a wheel: core and every backend of plugins.toml."""
+    known = read_file(ROOT / "plugins.toml")["backends"].values()
+    return [ROOT / "core", *(ROOT / backend.directory for backend in known)]
+
+
+@pytest.fixture(scope="session")
+def wheels(projects, tmp_path_factory):
+    """Paths of the built wheels."""
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps", "-w", str(folder)]
+    subprocess.run([*command, *map(str, projects)], check=True)
+    return sorted(folder.glob("*.whl"))
