@@ -25,9 +25,11 @@ demo: $(VENV)/.installed
 	$(BIN)/python examples/digits.py
 
 test: lint
+	$(BIN)/python -m pytest --pyargs muladd.testing --muladd-backend cpu -W ignore::DeprecationWarning -p no:cacheprovider
 	$(BIN)/python -m pytest
 
 quick: $(VENV)/.installed
+	$(BIN)/python -m pytest --pyargs muladd.testing --muladd-backend cpu -m "not compiles" -W ignore::DeprecationWarning -p no:cacheprovider
 	$(BIN)/python -m pytest -m "not slow and not wheels"
 
 lint: $(VENV)/.installed
