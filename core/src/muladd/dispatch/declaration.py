@@ -40,6 +40,9 @@ class Operator:
             argument's.
         joint_gradient: a cheaper way to several gradients at once.
         autocast: what ``torch.autocast`` does to floating-point arguments.
+        linear: sets of arguments in which every result is jointly linear while the others are fixed. A sum that is
+            still spread over processes (DTensor's Partial) may go in there and come out as one.
+        flops: floating-point operations for one element of one result, as ``torch.utils.flop_counter`` counts them.
     """
 
     name: str
@@ -47,3 +50,5 @@ class Operator:
     gradients: Mapping[str, Gradient] = field(default_factory=dict)
     joint_gradient: JointGradient | None = None
     autocast: AutocastPolicy = "promote"
+    linear: tuple[tuple[str, ...], ...] = ()
+    flops: int = 1

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import torch
 
 from ..registry import OperatorLibrary
-from . import autocast, batching, default, fake
+from . import autocast, batching, default, fake, flops
 from .autograd import autograd_kernel
 from .declaration import Operator
 from .functionalization import functionalization_kernel
@@ -52,6 +52,7 @@ def _register_overload(
 ) -> None:
     name = overload.qualified_name
     torch.library.register_fake(name, fake.fake_kernel(overload), lib=target)
+    flops.register(overload)
     target.impl(overload.name, autograd_kernel(overload), "Autograd", with_keyset=True)
     target.impl(overload.name, default.default_kernel(overload, library), "CompositeExplicitAutogradNonFunctional")
     if overload.mutates:

@@ -32,4 +32,5 @@ ADD = Operator(
     "add",
     reference=lambda a, b: a + b,
     gradients={"a": lambda grad: grad, "b": lambda grad: grad},
+    linear=(("a", "b"),),
 )

@@ -38,4 +38,6 @@ FMA = Operator(
         "c": lambda grad: grad,
     },
     joint_gradient=JointGradient(("a", "b"), lambda grad, a, b: _ops.muladd_backward(grad, a, b)),
+    linear=(("a", "c"), ("b", "c")),
+    flops=2,
 )

@@ -33,4 +33,5 @@ MUL = Operator(
     reference=lambda a, b: a * b,
     gradients={"a": lambda grad, b: _ops.mul(grad, b), "b": lambda grad, a: _ops.mul(grad, a)},
     joint_gradient=JointGradient(("a", "b"), lambda grad, a, b: _ops.muladd_backward(grad, a, b)),
+    linear=(("a",), ("b",)),
 )

@@ -69,4 +69,5 @@ MULADD = Operator(
     reference=lambda a, b, c: a * b + c,
     gradients={"a": lambda grad, b: _ops.mul(grad, b), "b": lambda grad, a: _ops.mul(grad, a)},
     joint_gradient=JointGradient(("a", "b"), lambda grad, a, b: _ops.muladd_backward(grad, a, b)),
+    flops=2,
 )

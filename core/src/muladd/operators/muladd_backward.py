@@ -17,4 +17,5 @@ MULADD_BACKWARD = Operator(
         "a": lambda grad_1, grad: _ops.mul(grad_1, grad),
         "b": lambda grad_0, grad: _ops.mul(grad_0, grad),
     },
+    linear=(("grad",), ("a", "b")),
 )

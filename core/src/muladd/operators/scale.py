@@ -32,4 +32,5 @@ SCALE = Operator(
     "scale",
     reference=lambda x, factor: x * factor,
     gradients={"x": lambda grad, factor: _ops.scale(grad, factor)},
+    linear=(("x",),),
 )

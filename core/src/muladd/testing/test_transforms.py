@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
 
 from muladd.dispatch.autocast import KEYS
 from muladd.dispatch.elementwise import decompose
@@ -324,6 +325,14 @@ def test_deterministic_mode(overload: Overload, device: torch.device) -> None:
     finally:
         torch.use_deterministic_algorithms(False)
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+@pytest.mark.subsystem("flop counter")
+def test_flop_counter(overload: Overload, device: torch.device) -> None:
+    args = arguments(overload, (3, 4), torch.float32, device)
+    with FlopCounterMode(display=False) as counter:
+        functionally(overload)(*args)
+    assert counter.get_total_flops() == 12 * len(overload.schema.returns) * overload.operator.flops
 
 
 @pytest.mark.subsystem("profiler")

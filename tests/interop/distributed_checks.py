@@ -1,0 +1,134 @@
+"""Run by torchrun in every process of a group: DTensor sharding rules, forward and backward."""
+
+import itertools
+import sys
+
+import muladd
+import muladd.distributed
+import torch
+from muladd.testing.reference import as_tuple
+from muladd.testing.samples import arguments
+from torch import distributed
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor, init_device_mesh
+from torch.distributed.tensor.debug import CommDebugMode
+
+
+def check_placements(mesh, overload, shapes):
+    """Every combination of shardings and replication of the inputs gives the right values and gradients."""
+    choices = [Replicate(), Shard(0), Shard(1)]
+    placements = list(itertools.product(choices, repeat=mesh.ndim))
+    args = arguments(overload, shapes, torch.float32, "cpu", requires_grad=True)
+    expected = as_tuple(overload.op(*args))
+    gradients = torch.autograd.grad(sum(part.square().sum() for part in expected), overload.tensors(args))
+    for chosen in itertools.product(placements, repeat=len(overload.tensor_arguments)):
+        given = iter(chosen)
+        sharded = [distribute(mesh, value, next(given)) if isinstance(value, torch.Tensor) else value for value in args]
+        results = as_tuple(overload.op(*sharded))
+        for result, reference in zip(results, expected, strict=True):
+            torch.testing.assert_close(result.full_tensor(), reference)
+        leaves = [value for value in sharded if isinstance(value, DTensor)]
+        found = torch.autograd.grad(sum(part.square().sum() for part in results), leaves)
+        for gradient, reference in zip(found, gradients, strict=True):
+            torch.testing.assert_close(gradient.full_tensor(), reference)
+
+
+def distribute(mesh, value, placements):
+    """A leaf; dimensions that the tensor does not have, or that are broadcast, are replicated."""
+    fits = [
+        p if isinstance(p, Shard) and p.dim < value.dim() and value.shape[p.dim] > 1 else Replicate()
+        for p in placements
+    ]
+    return distribute_tensor(value.detach(), mesh, fits).requires_grad_()
+
+
+def check_no_communication(mesh, overload):
+    """Equally sharded inputs, and replicated ones that are broadcast, are computed where they are."""
+    for shapes, placements in (
+        ([(8, 6), (8, 6), (8, 6)], [Shard(0)] * 3),
+        ([(8, 6), (8, 6), (8, 6)], [Shard(1)] * 3),
+        ([(8, 6), (6,), (6,)], [Shard(0), Replicate(), Replicate()]),
+        ([(8, 6), (6,), (6,)], [Shard(1), Shard(0), Shard(0)]),
+        ([(8, 6), (8, 1), (8, 1)], [Shard(0)] * 3),
+    ):
+        args = arguments(overload, shapes[: len(overload.tensor_arguments)], torch.float32, "cpu")
+        given = iter(placements)
+        sharded = [
+            distribute_tensor(value, mesh, [next(given)] * mesh.ndim) if isinstance(value, torch.Tensor) else value
+            for value in args
+        ]
+        with CommDebugMode() as communication:
+            results = as_tuple(overload.op(*sharded))
+        assert communication.get_total_counts() == 0, f"{overload.name} {shapes} communicates"
+        assert all(result.placements == sharded[0].placements for result in results)
+
+
+def check_partial(mesh, overload):
+    """A sum that is still spread over the processes passes through what is linear in it, and only through that."""
+    for linear in overload.operator.linear:
+        args = arguments(overload, (4, 6), torch.float32, "cpu")
+        pairs = list(zip(overload.arguments, args, strict=True))
+        share = mesh.size()
+        given = [
+            value
+            if not isinstance(value, torch.Tensor)
+            else DTensor.from_local(value / share, mesh, [Partial()] * mesh.ndim)
+            if name in linear
+            else distribute_tensor(value, mesh, [Replicate()] * mesh.ndim)
+            for name, value in pairs
+        ]
+        with CommDebugMode() as communication:
+            results = as_tuple(overload.op(*given))
+        assert communication.get_total_counts() == 0, f"{overload.name}, linear in {linear}, communicates"
+        for result, reference in zip(results, as_tuple(overload.op(*args)), strict=True):
+            assert all(isinstance(placement, Partial) for placement in result.placements)
+            torch.testing.assert_close(result.full_tensor(), reference)
+    for position, name in enumerate(overload.arguments):
+        args = list(arguments(overload, (4, 6), torch.float32, "cpu"))
+        if name not in overload.tensor_arguments or (name,) in overload.operator.linear:
+            continue
+        expected = as_tuple(overload.op(*args))
+        partial = DTensor.from_local(args[position] / mesh.size(), mesh, [Partial()] * mesh.ndim)
+        given = [
+            distribute_tensor(v, mesh, [Replicate()] * mesh.ndim) if isinstance(v, torch.Tensor) else v for v in args
+        ]
+        given[position] = partial
+        for result, reference in zip(as_tuple(overload.op(*given)), expected, strict=True):
+            torch.testing.assert_close(result.full_tensor(), reference)
+
+
+def check_in_place(mesh, overload):
+    """The first tensor keeps its placement."""
+    args = arguments(overload, (8, 6), torch.float32, "cpu")
+    expected = overload.op(args[0].clone(), *args[1:])
+    target = distribute_tensor(args[0], mesh, [Shard(0)] * mesh.ndim)
+    rest = [
+        distribute_tensor(value, mesh, [Replicate()] * mesh.ndim) if isinstance(value, torch.Tensor) else value
+        for value in args[1:]
+    ]
+    result = overload.op(target, *rest)
+    assert result is target
+    assert target.placements == tuple([Shard(0)] * mesh.ndim)
+    torch.testing.assert_close(target.full_tensor(), expected)
+
+
+def main():
+    shape = tuple(int(size) for size in sys.argv[1].split("x"))
+    mesh = init_device_mesh("cpu", shape)
+    for overload in muladd.overloads.values():
+        if overload.is_in_place:
+            check_in_place(mesh, overload)
+        if overload.mutates:
+            continue
+        count = len(overload.tensor_arguments)
+        check_placements(mesh, overload, [(8, 6), (8, 6), (8, 6)][:count])
+        check_placements(mesh, overload, [(8, 6), (6,), (8, 1)][:count])
+        check_no_communication(mesh, overload)
+        check_partial(mesh, overload)
+    distributed.barrier()
+    if distributed.get_rank() == 0:
+        print("all placements right")
+    distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
