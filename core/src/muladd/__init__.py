@@ -5,7 +5,9 @@
 tensor([3., 3., 3.])
 """
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch  # noqa: F401  # before any library is opened: backends find libtorch in the process
 
@@ -42,10 +44,16 @@ def get_include() -> str:
     return str(_here / "include")
 
 
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    """The operators in terms of ATen, for ``ExportedProgram.run_decompositions(muladd.decompositions())``."""
+    return dispatch.decomposition_table(overloads.values())
+
+
 __all__ = [
     "__version__",
     "add",
     "backends",
+    "decompositions",
     "fma",
     "get_include",
     "library",

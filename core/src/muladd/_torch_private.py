@@ -36,6 +36,13 @@ def view_may_be_modified(view: torch.Tensor) -> bool:
     return bool(torch._C._autograd._get_creation_meta(view) == torch._C._autograd.CreationMeta.DEFAULT)
 
 
+def replace_functional(target: torch.Tensor, value: torch.Tensor) -> None:
+    """Under functionalization: from now on ``target`` stands for ``value``, and so do views of it."""
+    torch._functionalize_replace(target, torch._from_functional_tensor(value))
+    torch._functionalize_commit_update(target)
+    torch._functionalize_sync(target)
+
+
 def has_kernel(operator: str, dispatch_key: str) -> bool:
     """Whether a kernel is registered for exactly this key: alias keys and fallbacks do not count."""
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(operator, dispatch_key))

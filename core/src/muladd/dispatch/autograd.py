@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from .. import _torch_private as private
-from .elementwise import check_inputs, check_output, decompose
+from .elementwise import check_inputs, check_output, decompose, overwrite
 from .gradients import GradientPlan, Gradients
 from .overload import Overload
 
@@ -71,7 +71,7 @@ def _decomposed(overload: Overload, args: tuple[Any, ...], kwargs: dict[str, Any
     target = overload.mutated(args, kwargs)
     result = decompose(overload, (target.clone(), *args[1:]))
     check_output(overload, target, result.shape, result.dtype, result.device)
-    return target.copy_(result)
+    return overwrite(target, result)
 
 
 def _check_may_be_overwritten(overload: Overload, target: Tensor) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -85,6 +85,23 @@ def decompose(overload: Overload, args: tuple[Any, ...]) -> Any:
     if isinstance(result, tuple):
         return tuple(part.to(dtype) for part in result)
     return result.to(dtype)
+
+
+def overwrite(target: Tensor, value: Tensor) -> Tensor:
+    """Put ``value`` into ``target`` in a way that every transformation follows.
+
+    ``copy_`` has no derivative once it is functionalized. -0.0 is the number that changes nothing when it is added to.
+    """
+    return target.fill_(-0.0).add_(value)
+
+
+def decomposition_table(overloads: Iterable[Overload]) -> dict[Any, Callable[..., Any]]:
+    """ATen decompositions of the functional overloads, as ``torch.export`` and ``torch.compile`` take them."""
+    return {
+        overload.op: lambda *args, _overload=overload: decompose(_overload, args)
+        for overload in overloads
+        if not overload.mutates
+    }
 
 
 def prepare(args: Sequence[Any], dtype: torch.dtype) -> list[Any]:

@@ -1,4 +1,4 @@
-"""The kernel at the Functionalize key: compute functionally, then copy into the target.
+"""The kernel at the Functionalize key: compute functionally, then let the target stand for the result.
 
 torch.compile, torch.export and torch.func.functionalize remove mutation from the graph. Of custom operators they accept
 only those whose results carry no alias annotation, or (from torch 2.13 on) a tag that the stable ABI cannot give. With
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .. import _torch_private as private
 from .elementwise import check_output
 from .overload import Overload
 
@@ -23,6 +24,8 @@ def functionalization_kernel(overload: Overload, functional: Overload) -> Callab
         check_output(overload, target, result.shape, result.dtype, result.device)
         if target.shape != result.shape:
             target.resize_(result.shape)
-        return target.copy_(result)
+        # What PyTorch's own in-place operators do here. A copy_ would stay in the graph, and has no derivative there.
+        private.replace_functional(target, result)
+        return target
 
     return kernel

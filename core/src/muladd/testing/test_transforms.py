@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from muladd.dispatch.autocast import KEYS
-from muladd.dispatch.elementwise import decompose
+from muladd.dispatch.elementwise import decompose, decomposition_table
 from muladd.dispatch.overload import Overload
 from muladd.testing import reference
 from muladd.testing.samples import arguments
@@ -227,6 +227,9 @@ def test_export(functional: Overload, device: torch.device) -> None:
     assert functional.op in [node.target for node in program.graph.nodes]
     more = tuple(torch.cat([tensor, tensor]) for tensor in tensors)
     torch.testing.assert_close(program.module()(*more), module(*more))
+    decomposed = program.run_decompositions(decomposition_table([functional]))
+    assert functional.op not in [node.target for node in decomposed.graph.nodes]
+    torch.testing.assert_close(decomposed.module()(*more), module(*more))
     file = io.BytesIO()
     torch.export.save(program, file)
     file.seek(0)
