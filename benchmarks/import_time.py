@@ -1,0 +1,108 @@
+"""What `import muladd` adds to `import torch`, with three backends among 300 installed distributions.
+
+Each sample is a fresh process. The number that counts is the median of the milliseconds between the end of
+`import torch` and the end of `import muladd`; the import of torch is there for comparison. Timings on a shared machine
+are noisy: the quartiles say how much.
+
+    python benchmarks/import_time.py --json benchmarks/results/import_time.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from machine import describe_machine
+
+CHILD = """
+import json, time
+start = time.perf_counter()
+import torch
+middle = time.perf_counter()
+import muladd
+end = time.perf_counter()
+loaded = sorted(name for name, status in muladd.backends().items() if status.state == "loaded")
+print(json.dumps({"torch_ms": (middle - start) * 1e3, "muladd_ms": (end - middle) * 1e3, "loaded": loaded}))
+"""
+PLUGIN = """
+from muladd.registry import Backend, Probe, hookimpl
+
+def register(library):
+    library.impl("mul", lambda a, b: a * b)
+
+@hookimpl
+def muladd_backend():
+    return Backend("{name}", "{device}", "{key}", 1, register=register, operators=["mul"], requires=["torch>=2.10"])
+"""
+
+
+def install(folder: Path, name: str, entry_points: str = "") -> None:
+    """A minimal installed distribution."""
+    metadata = folder / f"{name}-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    if entry_points:
+        (metadata / "entry_points.txt").write_text(entry_points)
+
+
+def fill(folder: Path, distributions: int) -> None:
+    """Two more backends, and distributions of which every third has entry points of some other kind."""
+    for name, device, key in (("second", "xpu", "XPU"), ("third", "mps", "MPS")):
+        (folder / f"{name}.py").write_text(PLUGIN.format(name=name, device=device, key=key))
+        install(folder, name, f"[muladd.backends]\n{name} = {name}\n")
+    for number in range(distributions):
+        other = f"[console_scripts]\ntool{number} = filler:main\n" if number % 3 == 0 else ""
+        install(folder, f"filler{number}", other)
+
+
+def sample(folder: Path) -> dict[str, float]:
+    """Import once in a fresh process."""
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    result = subprocess.run([sys.executable, "-c", CHILD], env=environment, capture_output=True, text=True, check=True)
+    return json.loads(result.stdout)
+
+
+def summary(values: list[float]) -> dict[str, float]:
+    """Median and quartiles."""
+    low, middle, high = statistics.quantiles(values, n=4)
+    return {"median": round(middle, 2), "lower_quartile": round(low, 2), "upper_quartile": round(high, 2)}
+
+
+def main() -> None:
+    """Measure and report."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--samples", type=int, default=25)
+    parser.add_argument("--distributions", type=int, default=300)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        fill(folder, options.distributions)
+        sample(folder)  # fills the file system's cache and writes byte code
+        samples = [sample(folder) for _ in range(options.samples)]
+    assert all(one["loaded"] == ["cpu", "second", "third"] for one in samples)
+    report = {
+        "machine": describe_machine(),
+        "samples": options.samples,
+        "distributions": options.distributions,
+        "torch_ms": summary([one["torch_ms"] for one in samples]),
+        "muladd_ms": summary([one["muladd_ms"] for one in samples]),
+        "ratio": round(
+            statistics.median(one["muladd_ms"] for one in samples)
+            / statistics.median(one["torch_ms"] for one in samples),
+            4,
+        ),
+    }
+    print(json.dumps(report, indent=2))
+    if options.json:
+        options.json.write_text(json.dumps(report, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,19 @@
+"""Writes docs/error-codes.md from the registry's table: `python docs/error_codes.py`. A test checks it.
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from muladd.registry import ERROR_CODES
+
+PAGE = Path(__file__).with_name("error-codes.md")
+
+
+def page() -> str:
+    """The page's text."""
+    rows = "".join(f"| {row.id} | {row.title} | {row.cause} | {row.fix} |\n" for row in ERROR_CODES.values())
+    return f"# Error codes\n\n| code | what | cause | fix |\n|---|---|---|---|\n{rows}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
