@@ -1,4 +1,4 @@
-"""Writes docs/error-codes.md from the registry's table: `python docs/error_codes.py`. A test checks it.
+"""Writes docs/error-codes.md from the registry's table: `python docs/error_codes.py`. A test checks it."""
 
 from __future__ import annotations
 

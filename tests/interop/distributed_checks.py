@@ -1,6 +1,7 @@
 """Run by torchrun in every process of a group: DTensor sharding rules, forward and backward."""
 
 import itertools
+import os
 import random
 import sys
 
@@ -131,6 +132,9 @@ def main():
     if distributed.get_rank() == 0:
         print("all placements right")
     distributed.destroy_process_group()
+    # gloo's threads may outlive the group, and now and then abort the interpreter while it shuts down.
+    sys.stdout.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ class RowKernel {
       steps_[i] = plan.ndim == 0 ? 0 : plan.operands[i].strides[0];
       one_dtype &= plan.operands[i].info.dtype == plan.dtype;
     }
-    row_ = one_dtype ? choose(Indices{}) : &RowKernel::mixed_dtypes;
+    row_ = one_dtype ? choose() : &RowKernel::mixed_dtypes;
   }
 
   void operator()(char* const* data, int64_t n) const { (this->*row_)(data, n); }
@@ -66,8 +66,7 @@ class RowKernel {
   int64_t steps_[kMaxOperands] = {};
   Row row_;
 
-  template <std::size_t... I>
-  Row choose(std::index_sequence<I...>) const {
+  Row choose() const {
     bool contiguous = true;
     for (int i = 0; i < plan_.output_count; ++i) contiguous &= steps_[i] == kStep;
     unsigned repeated = 0;  // bit i: input i is one value for the whole row

@@ -25,6 +25,7 @@ _KINDS: dict[str, Callable[[Overload], bool]] = {
     "overload": lambda _: True,
 }
 _outcomes = pytest.StashKey[dict[tuple[str, str, str], str]]()
+_files = pytest.StashKey[dict[str, str]]()  # the test file of each subsystem
 
 
 def _module(config: pytest.Config) -> Any:
@@ -39,6 +40,7 @@ def _status(config: pytest.Config, name: str) -> BackendStatus | None:
 def pytest_configure(config: pytest.Config) -> None:
     """Start with an empty matrix."""
     config.stash[_outcomes] = {}
+    config.stash[_files] = {}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -109,6 +111,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Any:
     outcomes = item.config.stash[_outcomes]
     worst = ["", "skipped", "passed", "failed"]
     outcomes[key] = max(outcomes.get(key, ""), report.outcome, key=worst.index)
+    item.config.stash[_files][marker.args[0]] = f"{item.path.name}"
     return report
 
 
@@ -133,7 +136,12 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     path = config.getoption("--muladd-matrix")
     if path:
         rows = [{"operator": o, "subsystem": s, "dtype": d, "outcome": r} for (o, s, d), r in sorted(outcomes.items())]
-        document = {"backend": config.getoption("--muladd-backend"), "torch": torch.__version__, "results": rows}
+        document = {
+            "backend": config.getoption("--muladd-backend"),
+            "torch": torch.__version__,
+            "subsystems": dict(sorted(config.stash[_files].items())),
+            "results": rows,
+        }
         Path(path).write_text(json.dumps(document, indent=1) + "\n")
 
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from muladd.dispatch.overload import Overload
+from muladd.registry import BackendStatus
 from muladd.testing.samples import DTYPES, arguments
 
 pytestmark = pytest.mark.subsystem("errors")
@@ -68,6 +69,16 @@ def test_mixed_devices(functional: Overload, device: torch.device) -> None:
             functional.op(*args)
         assert other in str(caught.value)
         assert device.type in str(caught.value)
+
+
+def test_the_kernel_itself_checks_devices(functional: Overload, backend: BackendStatus, device: torch.device) -> None:
+    """However the tensors got there: a kernel that trusts the dispatcher reads memory of another device."""
+    key = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, backend.dispatch_key))
+    for name in functional.tensor_arguments:
+        args = list(arguments(functional, (3, 4), torch.float32, device))
+        args[functional.arguments.index(name)] = torch.ones((3, 4), device="meta")
+        with pytest.raises(RuntimeError, match="meta"):
+            functional.op.redispatch(key, *args)
 
 
 def test_too_many_dimensions(functional: Overload, device: torch.device) -> None:

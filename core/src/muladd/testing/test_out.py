@@ -141,6 +141,8 @@ def test_refuses_another_shape(mutating: Overload, device: torch.device) -> None
     args = arguments(mutating, (3, 4), torch.float32, device)
     if mutating.is_in_place:
         refuses(mutating, args, torch.zeros(4, device=device), "(4,)", "(3, 4)")
+        empty = arguments(mutating, [(1, 0), (2, 1), (2, 1)][: len(mutating.tensor_arguments)], torch.float32, device)
+        refuses(mutating, empty, empty[0], "(1, 0)", "(2, 0)")
     else:
         refuses(mutating, args, torch.zeros((3, 5), device=device), "(3, 5)", "(3, 4)")
 

@@ -1,0 +1,110 @@
+"""Defects to seed into the CPU backend: what to replace by what, in which file of its sources or of the C++ SDK."""
+
+from typing import NamedTuple
+
+
+class Mutation(NamedTuple):
+    name: str
+    file: str
+    old: str
+    new: str
+
+
+TRUNCATE = """[&] {
+    T r = static_cast<T>(value);
+    if constexpr (sizeof(T) == 2) {
+      if (std::abs(static_cast<C>(r)) > std::abs(value)) {
+        uint16_t bits;
+        __builtin_memcpy(&bits, &r, 2);
+        --bits;
+        __builtin_memcpy(&r, &bits, 2);
+      }
+    }
+    return r;
+  }()"""
+
+MUTATIONS = [
+    # Loops.
+    Mutation("contiguous loop stops one short", "compute.h", "#pragma GCC ivdep\n    for (int64_t i = 0; i < n; ++i)",
+             "for (int64_t i = 0; i < n - 1; ++i)"),
+    Mutation("strided loop stops one short", "compute.h",
+             "for (int64_t i = 0; i < n; ++i) {\n      store<T>(outputs, {i * steps_[0]",
+             "for (int64_t i = 0; i + 1 < n; ++i) {\n      store<T>(outputs, {i * steps_[0]"),
+    Mutation("converting loop loads every block from the start", "compute.h", "data + (begin + i) * step",
+             "data + i * step"),
+    Mutation("converting loop stops one short of a block", "compute.h", "for (int64_t i = 0; i < length; ++i) {\n        store",
+             "for (int64_t i = 0; i < length - (length == kBlock); ++i) {\n        store"),
+    Mutation("strides are ignored", "compute.h", "if (!contiguous) return &RowKernel::strided;", ""),
+    Mutation("a repeated value is not repeated", "compute.h", "repeated >> I & 1 ? 0 : i", "repeated >> I & 1 ? 1 : i"),
+    Mutation("threads all start at the first element", "rows.h", "index[d] = rest % plan.sizes[d];", "index[d] = 0;"),
+    Mutation("outer dimensions do not wrap", "rows.h", "advance(d, -plan.sizes[d]);", ""),
+    # Arithmetic.
+    Mutation("results are truncated", "compute.h",
+             "*reinterpret_cast<T*>(outputs[0] + offsets[0]) = static_cast<T>(value);",
+             f"*reinterpret_cast<T*>(outputs[0] + offsets[0]) = {TRUNCATE};"),
+    Mutation("bfloat16 accumulates in bfloat16", "backend.h", "run<BFloat16, float>(plan, Functor<float>{params...})",
+             "run<BFloat16, BFloat16>(plan, Functor<BFloat16>{params...})"),
+    Mutation("float16 rounds the product", "arithmetic.h",
+             "MULADD_HOST_DEVICE C operator()(C a, C b, C c) const { return a * b + c; }",
+             "C operator()(C a, C b, C c) const { return C(_Float16(a * b)) + c; }"),
+    Mutation("float64 computes in float32", "backend.h", "run<double, double>(plan, Functor<double>{params...})",
+             "run<double, float>(plan, Functor<float>{params...})"),
+    Mutation("the number is rounded to float32", "arithmetic.h", "factor(static_cast<C>(factor))",
+             "factor(static_cast<float>(factor))"),
+    Mutation("gradients are swapped", "arithmetic.h", "{grad * b, grad * a}", "{grad * a, grad * b}"),
+    Mutation("the second result goes into the first", "compute.h", "(outputs[1] + offsets[1])", "(outputs[0] + offsets[1])"),
+    Mutation("nan becomes zero", "arithmetic.h", "{ return a + b; }", "{ return a + b != a + b ? C(0) : a + b; }"),
+    Mutation("minus zero becomes zero", "arithmetic.h", "{ return a * b; }", "{ return a * b + C(0); }"),
+    Mutation("infinity is clamped", "arithmetic.h", "{ return x * factor; }",
+             "{ return x * factor > C(3e38) ? C(3e38) : x * factor; }"),
+    Mutation("subnormals are flushed", "arithmetic.h", "{ return a * b; }",
+             "{ return a * b < C(1.1754944e-38) && a * b > -C(1.1754944e-38) ? a * b * C(0) : a * b; }"),
+    # Shape, dtype, strides.
+    Mutation("the storage offset is ignored", "tensor.h", "  explicit TensorInfo(const Tensor& tensor) {",
+             "  int64_t offset = 0;\n  explicit TensorInfo(const Tensor& tensor) {\n"
+             "    aoti_torch_get_storage_offset(tensor.handle(), &offset);"),
+    Mutation("broadcasting aligns on the left", "elementwise.h",
+             "const int64_t lead = ndim - info.ndim;\n    std::fill_n(operand.strides, lead, 0);",
+             "const int64_t lead = 0;\n    std::fill_n(operand.strides, ndim, 0);"),
+    Mutation("float16 with bfloat16 gives float16", "elementwise.h", "return DType::float32;  // also", "return a;  // also"),
+    Mutation("0-d tensors decide the dtype", "elementwise.h", "if (info.ndim == 0 && !only_scalars) continue;", ""),
+    Mutation("results are always contiguous", "elementwise.h", "int order[kMaxDims];\n    iteration_order(output_count, order);",
+             "return contiguous_strides(ndim, sizes, strides);\n    int order[kMaxDims];\n"
+             "    iteration_order(output_count, order);"),
+    Mutation("ties between strides are not broken", "elementwise.h", "if (sizes[a] > sizes[b]) return 1;", ""),
+    Mutation("dimensions merge although they do not fit", "elementwise.h",
+             "return operand.strides[outer] == sizes[inner] * operand.strides[inner];", "return operand.strides[outer] > 0;"),
+    Mutation("an empty out= is not restrided", "kernels.h",
+             'MULADD_SHIM(torch_call_dispatcher("aten::as_strided_", "", restride, TORCH_ABI_VERSION));', ""),
+    # Aliasing.
+    Mutation("unclassified overlap is computed directly", "kernels.h", "staging |= found == Overlap::unknown;", ""),
+    Mutation("partial overlap is not refused", "kernels.h", "if (found == Overlap::partial) {", "if (false) {"),
+    Mutation("overlap inside of the output is not refused", "kernels.h", "if (may_overlap_itself(output.info)) {",
+             "if (false) {"),
+    Mutation("the output counts as the same elements wherever it starts", "overlap.h", "output.data == input.data && ", ""),
+    Mutation("out= hands back an input", "library.h", "std::get<mutable_argument<Op>()>(arguments)",
+             "std::get<0>(arguments)"),
+    # Checks.
+    Mutation("unsupported dtypes are not refused", "elementwise.h", "if (operand.info.dtype == DType::unsupported) {",
+             "if (false) {"),
+    Mutation("devices are not checked", "elementwise.h",
+             "if (operand.info.device == device && device.type == device_type) return;", "return;"),
+    Mutation("the output's dtype is not checked", "kernels.h", "if (output.info.dtype != plan.dtype) {", "if (false) {"),
+    Mutation("the output's shape is not checked", "kernels.h",
+             "if (has_result_shape(plan, output.info)) return;", "return;"),
+    Mutation("an in-place target is resized", "kernels.h", "if (!may_resize || output.info.numel != 0) {",
+             "if (output.info.numel != 0) {"),
+    Mutation("the error does not say what is supported", "elementwise.h", "kSupportedDTypes, ", ""),
+    Mutation("too many dimensions are not refused", "elementwise.h", "if (operand.info.ndim > kMaxDims) {", "if (false) {"),
+    # Resources.
+    Mutation("handles leak", "tensor.h", "if (handle_ != nullptr) aoti_torch_delete_tensor_object(handle_);", ""),
+]  # fmt: skip
+
+# The storage offset has to be used as well as read.
+SECOND_EDIT = {
+    "the storage offset is ignored": (
+        "elementwise.h",
+        "operands[i].data = static_cast<char*>(data);",
+        "operands[i].data = static_cast<char*>(data) - operands[i].info.offset * element_size(operands[i].info.dtype);",
+    ),
+}
