@@ -3,6 +3,7 @@
 import muladd  # noqa: F401
 import torch
 from muladd import _torch_private as private
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 
 
@@ -71,6 +72,25 @@ def test_dispatcher_queries():
     assert private.schema_of("muladd::muladd.out") is not None
     assert private.schema_of("muladd::nothing") is None
     assert "muladd::muladd.out" in private.operators_of("muladd")
+
+
+def test_register_fake():
+    """Without it nothing compiles: there would be no shape-only kernels."""
+    library = torch.library.Library("muladd_fake_test", "DEF")
+    library.define("f(Tensor x) -> Tensor")
+    private.register_fake(library, "muladd_fake_test::f", lambda x: x.new_empty(7))
+    with FakeTensorMode():
+        assert torch.ops.muladd_fake_test.f(torch.ones(2)).shape == (7,)
+    assert torch.ops.muladd_fake_test.f(torch.ones(2, device="meta")).shape == (7,)
+    library._destroy()
+
+
+def test_replace_functional():
+    """Without it in-place variants would not compile."""
+    x = torch._to_functional_tensor(torch.ones(2))
+    y = torch._to_functional_tensor(torch.zeros(2))
+    private.replace_functional(x, y)
+    assert torch.equal(torch._from_functional_tensor(x), torch.zeros(2))
 
 
 def test_destroy_library():

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import torch
 
+from .. import _torch_private as private
 from ..registry import OperatorLibrary
 from . import autocast, batching, default, fake, flops
 from .autograd import autograd_kernel
@@ -51,7 +52,7 @@ def _register_overload(
     overload: Overload, overloads: dict[str, Overload], target: torch.library.Library, library: OperatorLibrary
 ) -> None:
     name = overload.qualified_name
-    torch.library.register_fake(name, fake.fake_kernel(overload), lib=target)
+    private.register_fake(target, name, fake.fake_kernel(overload))
     flops.register(overload)
     target.impl(overload.name, autograd_kernel(overload), "Autograd", with_keyset=True)
     target.impl(overload.name, default.default_kernel(overload, library), "CompositeExplicitAutogradNonFunctional")
