@@ -32,11 +32,12 @@ def statuses(library: OperatorLibrary) -> dict[str, BackendStatus]:
 
 
 def _try(status: BackendStatus) -> BackendStatus:
-    environment = {**os.environ, "MULADD_AUTOLOAD": "0"}
+    # Findings belong to this process: in the child they must neither raise nor become errors.
+    environment = {**os.environ, "MULADD_AUTOLOAD": "0", "MULADD_STRICT": "0", "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, "-c", _PROGRAM, status.name]
     try:
         child = subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S
+            command, env=environment, capture_output=True, text=True, errors="replace", check=False, timeout=_TIMEOUT_S
         )
     except subprocess.TimeoutExpired:
         return _broken(status, f"loading it did not finish within {_TIMEOUT_S:g} s")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import sys
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import torch
@@ -47,7 +48,7 @@ def doctor(
 def _report(statuses: dict[str, BackendStatus]) -> dict[str, Any]:
     """The report; its keys are documented in docs/commands.md."""
     library = muladd.library
-    failed = [s for s in statuses.values() if s.state in (State.BROKEN, State.INCOMPATIBLE) or s.missing]
+    failed = [s for s in statuses.values() if s.is_failure]
     loaded = [s for s in statuses.values() if s.state is State.LOADED]
     return {
         "ok": bool(loaded) and not failed and not library.findings,
@@ -61,7 +62,7 @@ def _report(statuses: dict[str, BackendStatus]) -> dict[str, Any]:
         "not_installed": {
             known.name: known.hint for known in library.policy.backends.values() if known.name not in statuses
         },
-        "findings": [{"code": finding.code, "message": finding.message} for finding in library.findings],
+        "findings": [asdict(finding) for finding in library.findings],
     }
 
 
@@ -92,4 +93,5 @@ def _print(report: dict[str, Any], statuses: dict[str, BackendStatus]) -> None:
     for name, hint in report["not_installed"].items():
         console.print(f"\n{name}: not installed\n  to install: {hint}", markup=False, highlight=False)
     for finding in report["findings"]:
-        console.print(f"\n{finding['message']}", markup=False, highlight=False)
+        console.print(f"\n{finding['message']} [{finding['code']}]", markup=False, highlight=False)
+        console.print(f"  fix: {finding['fix']}", markup=False, highlight=False)

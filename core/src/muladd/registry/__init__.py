@@ -3,6 +3,9 @@
 A plugin needs three names from here::
 
     from muladd.registry import Backend, Probe, hookimpl
+
+No module in here says ``from . import name`` or ``from .. import name``: both wait for the import of the whole package,
+which another thread may be in the middle of, waiting in turn for this one.
 """
 
 from .backend import Backend, Probe

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import Field, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import InvalidBackendError
+from .status import describe_value
 
 if TYPE_CHECKING:
     import torch
@@ -21,11 +22,22 @@ class Probe:
         ok: whether it can.
         reason: what is missing, or what was found.
         fix: what the user could do about it.
+
+    Raises:
+        InvalidBackendError: a field has the wrong type.
     """
 
     ok: bool
     reason: str = ""
     fix: str = ""
+
+    def __post_init__(self) -> None:
+        for name, kind in (("ok", bool), ("reason", str), ("fix", str)):
+            value = getattr(self, name)
+            if not isinstance(value, kind):
+                raise InvalidBackendError(
+                    "MULADD-E041", f"Probe: field {name} is {describe_value(value)}, expected {kind.__name__}"
+                )
 
 
 @dataclass(frozen=True)
@@ -37,9 +49,11 @@ class Backend:
         device_type: ``torch.device.type`` of the tensors it computes on: ``"cuda"``.
         dispatch_key: PyTorch's dispatch key for that device: ``"CUDA"``. ROCm uses ``"cuda"`` and ``"CUDA"``, too.
         abi: the ABI number of the C++ SDK that the backend was built with (``MULADD_ABI_VERSION``).
-        libraries: shared libraries, opened in this order.
+        libraries: absolute paths of shared libraries, opened in this order.
         register: for a backend without a library: called with a ``torch.library.Library`` of kind IMPL.
-        probe: says whether this machine can use the backend. It must not open the libraries.
+        probe: says whether this machine can use the backend. It must not open the libraries, nor import the operator
+            library, whose import may be waiting for the answer: it is asked in a thread of its own, for
+            ``<PREFIX>_PROBE_TIMEOUT`` seconds (10) at most.
         operators: names of the schemas covered, ``"muladd.out"`` for an overload; None for all of the catalogue.
         requires: requirement specifiers of installed packages, ``"torch>=2.10"``.
         priority: the higher one wins a key when the policy does not say otherwise.
@@ -63,17 +77,19 @@ class Backend:
         for field in fields(self):
             value = getattr(self, field.name)
             if not _CHECKS[field.name](value):
-                raise InvalidBackendError(
-                    "MULADD-E022",
-                    f"Backend(name={self.name!r}): field {field.name} is {value!r}, expected {field.type}",
-                )
+                raise self._invalid(f"field {field.name} is {describe_value(value)}, expected {_expected(field)}")
         if bool(self.libraries) == (self.register is not None):
-            raise InvalidBackendError(
-                "MULADD-E022", f"Backend(name={self.name!r}): give either libraries or register, exactly one of them"
-            )
+            raise self._invalid("give either libraries or register, exactly one of them")
         object.__setattr__(self, "libraries", tuple(Path(path) for path in self.libraries))
         object.__setattr__(self, "operators", None if self.operators is None else frozenset(self.operators))
         object.__setattr__(self, "requires", tuple(self.requires))
+
+    def _invalid(self, problem: str) -> InvalidBackendError:
+        return InvalidBackendError("MULADD-E022", f"Backend(name={describe_value(self.name)}): {problem}")
+
+
+def _expected(field: Field[Any]) -> str:
+    return "a sequence of absolute paths" if field.name == "libraries" else str(field.type)
 
 
 def _is_text(value: Any) -> bool:
@@ -84,11 +100,19 @@ def _is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _is_iterable_of(kinds: type | tuple[type, ...]) -> Callable[[Any], bool]:
-    def check(value: Any) -> bool:
-        return isinstance(value, (list, tuple, set, frozenset)) and all(isinstance(item, kinds) for item in value)
+def _is_iterable_of_text(value: Any) -> bool:
+    return isinstance(value, (list, tuple, set, frozenset)) and all(isinstance(item, str) for item in value)
 
-    return check
+
+def _is_sequence_of_text(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and _is_iterable_of_text(value)
+
+
+def _is_sequence_of_absolute_paths(value: Any) -> bool:
+    # A relative path would mean another file in another working directory.
+    return isinstance(value, (list, tuple)) and all(
+        isinstance(item, (str, Path)) and Path(item).is_absolute() for item in value
+    )
 
 
 def _is_optional(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
@@ -100,10 +124,10 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
     "device_type": _is_text,
     "dispatch_key": _is_text,
     "abi": _is_integer,
-    "libraries": _is_iterable_of((str, Path)),
+    "libraries": _is_sequence_of_absolute_paths,
     "register": _is_optional(callable),
     "probe": _is_optional(callable),
-    "operators": _is_optional(_is_iterable_of(str)),
-    "requires": _is_iterable_of(str),
+    "operators": _is_optional(_is_iterable_of_text),
+    "requires": _is_sequence_of_text,
     "priority": _is_integer,
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
 
@@ -13,6 +12,7 @@ import pluggy
 from .backend import Backend
 from .errors import InvalidBackendError
 from .hooks import PROJECT, BackendHooks
+from .status import Finding, describe_exception, describe_value
 
 
 @dataclass(frozen=True)
@@ -22,13 +22,18 @@ class FoundPlugin:
     name: str
     distribution: str
     version: str
+    module: str
     entry_point: metadata.EntryPoint
 
     @property
     def is_being_imported(self) -> bool:
-        """Whether the module's own import is what led here: its hook does not exist yet."""
-        module = sys.modules.get(self.entry_point.module)
-        return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
+        """Whether the import of its module, or of a package around it, is what led here: its hook is not there yet."""
+        parts = self.module.split(".")
+        return any(_is_initializing(".".join(parts[: end + 1])) for end in range(len(parts)))
+
+
+def _is_initializing(module: str) -> bool:
+    return bool(getattr(getattr(sys.modules.get(module), "__spec__", None), "_initializing", False))
 
 
 class PluginError(Exception):
@@ -39,51 +44,73 @@ class PluginError(Exception):
         self.code = code
 
 
-def find_plugins(group: str) -> Iterator[FoundPlugin]:
-    """Every entry point of the group. Of a distribution that is on sys.path twice, the first counts, as in Python."""
-    seen: set[str] = set()
+def find_plugins(group: str) -> tuple[list[FoundPlugin], list[Finding]]:
+    """Every entry point of the group, and what is wrong with the metadata of distributions that mention it.
+
+    Of a distribution that is on sys.path twice, the first counts, as in Python.
+    """
+    plugins: dict[str, list[FoundPlugin]] = {}
+    findings = []
     for distribution in metadata.distributions():
         try:
-            text = distribution.read_text("entry_points.txt")
-        except (OSError, UnicodeDecodeError):
-            # Unreadable metadata of some distribution: whether it is a plugin of ours cannot be known.
-            continue
-        if not text or group not in text:
-            continue
-        name = str(distribution.metadata["Name"])
-        normalized = re.sub(r"[-_.]+", "-", name).lower()
-        if normalized in seen:
-            continue
-        seen.add(normalized)
-        for entry_point in distribution.entry_points:
-            if entry_point.group == group:
-                yield FoundPlugin(entry_point.name, normalized, distribution.version, entry_point)
+            found = _plugins_of(distribution, group) if _mentions(distribution, group) else []
+            if found:
+                plugins.setdefault(found[0].distribution, found)
+        except Exception as error:  # damaged metadata raises whatever its parser stumbles over
+            place = getattr(distribution, "_path", None) or distribution.locate_file("")
+            problem = f"the metadata in {place} is damaged, its backends are ignored: {describe_exception(error)}"
+            fix = "reinstall or uninstall that distribution; if nothing else helps, delete the folder"
+            findings.append(Finding("MULADD-E025", problem, fix))
+    return [plugin for found in plugins.values() for plugin in found], findings
 
 
-def new_plugin_manager() -> pluggy.PluginManager:
-    """A manager that knows the hook and no plugin yet."""
-    manager = pluggy.PluginManager(PROJECT)
-    manager.add_hookspecs(BackendHooks)
-    return manager
+def _mentions(distribution: metadata.Distribution, group: str) -> bool:
+    try:
+        return group in (distribution.read_text("entry_points.txt") or "")
+    except UnicodeDecodeError as error:
+        return group.encode() in error.object
+    except OSError:
+        # Any distribution could be a plugin of ours: one that cannot be read at all does not count as one.
+        return False
 
 
-def read_backend(plugin: FoundPlugin, manager: pluggy.PluginManager) -> Backend:
-    """Import the plugin's module, register it with ``manager`` and ask its hook.
+def _plugins_of(distribution: metadata.Distribution, group: str) -> list[FoundPlugin]:
+    entry_points = [entry_point for entry_point in distribution.entry_points if entry_point.group == group]
+    if not entry_points:
+        return []
+    name, version = distribution.metadata["Name"], distribution.metadata["Version"]
+    if not name or not version:
+        raise ValueError("METADATA must give Name and Version")
+    normalized = re.sub(r"[-_.]+", "-", name).lower()
+    return [FoundPlugin(point.name, normalized, version, point.module, point) for point in entry_points]
+
+
+def read_backend(plugin: FoundPlugin) -> Backend:
+    """Import the plugin's module and ask its hook.
 
     Raises:
         PluginError: for whatever goes wrong in it, ``SystemExit`` included; only a KeyboardInterrupt passes.
     """
+    origin = plugin.entry_point.value
     try:
         module = plugin.entry_point.load()
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise PluginError("MULADD-E020", f"importing {plugin.entry_point.value} failed") from error
-    backend = _call_hook(plugin, module, manager)
+        raise PluginError("MULADD-E020", f"importing {origin} failed") from error
+    try:
+        answers = _call_hook(module, plugin.name)
+    except KeyboardInterrupt:
+        raise
+    except InvalidBackendError as error:
+        raise PluginError(error.code, error.message) from error
+    except BaseException as error:
+        raise PluginError("MULADD-E021", f"the hook of {origin} failed") from error
+    if answers is None:
+        raise PluginError("MULADD-E021", f"{origin} has no function muladd_backend that is marked with @hookimpl")
+    backend = answers[0] if answers else None  # pluggy leaves out hooks that return None
     if not isinstance(backend, Backend):
-        raise PluginError(
-            "MULADD-E021", f"the hook of {plugin.entry_point.value} returned {backend!r}, expected a Backend"
-        )
+        raise PluginError("MULADD-E021", f"the hook of {origin} returned {describe_value(backend)}, expected a Backend")
     if backend.name != plugin.name:
         raise PluginError(
             "MULADD-E022", f"the entry point is called {plugin.name!r}, but its backend names itself {backend.name!r}"
@@ -91,16 +118,11 @@ def read_backend(plugin: FoundPlugin, manager: pluggy.PluginManager) -> Backend:
     return backend
 
 
-def _call_hook(plugin: FoundPlugin, module: object, manager: pluggy.PluginManager) -> object:
-    try:
-        manager.register(module, plugin.name)
-        others = [other for name, other in manager.list_name_plugin() if name != plugin.name and other is not None]
-        results = manager.subset_hook_caller("muladd_backend", remove_plugins=others)()
-    except KeyboardInterrupt:
-        raise
-    except InvalidBackendError as error:
-        raise PluginError(error.code, str(error)) from error
-    except BaseException as error:
-        raise PluginError("MULADD-E021", f"the hook of {plugin.entry_point.value} failed") from error
-    # pluggy leaves out hooks that return None, and modules without the hook.
-    return results[0] if results else None
+def _call_hook(module: object, name: str) -> list[object] | None:
+    # A manager for each plugin: what is wrong with one never gets in the way of another, nor of a second attempt.
+    manager = pluggy.PluginManager(PROJECT)
+    manager.add_hookspecs(BackendHooks)
+    manager.register(module, name)
+    manager.check_pending()
+    hook = manager.hook.muladd_backend
+    return list(hook()) if hook.get_hookimpls() else None

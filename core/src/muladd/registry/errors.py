@@ -31,13 +31,15 @@ _ROWS = (
     ErrorCode(
         "MULADD-E010",
         "plugins.toml is not valid",
-        "The policy file does not parse, has an unknown key or a value of the wrong type. The file is ignored.",
+        "The policy file does not parse, has an unknown key or a value of the wrong type, and is ignored; or it names "
+        "a backend or dispatch key that does not exist.",
         "Correct the line that the message names.",
     ),
     ErrorCode(
         "MULADD-E011",
         "environment variable is not valid",
-        "An environment variable of the registry has a value it does not know, or names a backend that does not exist.",
+        "An environment variable of the registry has a value it does not know, or names a backend that does not exist. "
+        "The value is ignored.",
         "Correct or unset the variable.",
     ),
     ErrorCode(
@@ -55,7 +57,8 @@ _ROWS = (
     ErrorCode(
         "MULADD-E022",
         "backend describes itself wrongly",
-        "A field of the Backend has the wrong type or contradicts the entry point, or it claims unknown operators.",
+        "A field of the Backend has the wrong type or contradicts the entry point, or it claims operators, a "
+        "dispatch key or a requirement that do not exist.",
         "Report it to the plugin's author; uninstall the plugin or disable it in plugins.toml meanwhile.",
     ),
     ErrorCode(
@@ -69,6 +72,12 @@ _ROWS = (
         "another backend owns the dispatch key",
         "Two backends claim the same operator at the same dispatch key; only one may be loaded.",
         "Nothing, or name the one you want first under [policy] prefer in plugins.toml.",
+    ),
+    ErrorCode(
+        "MULADD-E025",
+        "metadata of a distribution is damaged",
+        "An installed distribution names the plugin group, but its METADATA or entry_points.txt cannot be read.",
+        "Reinstall or uninstall the distribution in the folder that the message names.",
     ),
     ErrorCode(
         "MULADD-E030",
@@ -92,7 +101,8 @@ _ROWS = (
         "MULADD-E041",
         "probe failed",
         "The backend's probe raised, returned something else than a Probe, or did not finish in time.",
-        "Report it to the plugin's author; uninstall the plugin or disable it in plugins.toml meanwhile.",
+        "Report it to the plugin's author; disable the plugin in plugins.toml meanwhile. MULADD_PROBE_TIMEOUT=60 waits "
+        "a minute for a slow probe instead of ten seconds.",
     ),
     ErrorCode(
         "MULADD-E050",
@@ -142,11 +152,12 @@ ERROR_CODES: dict[str, ErrorCode] = {row.id: row for row in _ROWS}
 
 
 class RegistryError(RuntimeError):
-    """Base class; ``code`` is a key of :data:`ERROR_CODES`."""
+    """Base class; ``code`` is a key of :data:`ERROR_CODES`, ``message`` the text without it."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{message} ({code})")
         self.code = ERROR_CODES[code].id
+        self.message = message
 
 
 class NoKernelError(RegistryError, NotImplementedError):

@@ -1,20 +1,20 @@
-"""Getting one backend into the process: is it compatible, can the machine use it, open it, see what it registered."""
+"""Getting one backend into the process: is it compatible, can the machine use it, open it."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import threading
-from collections.abc import Iterable
 from importlib import metadata
 
 import torch
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.version import InvalidVersion, Version
 
-from .. import _torch_private as private
+from .._torch_private import close_shared_library, destroy_library
 from .backend import Backend, Probe
-
-PROBE_TIMEOUT_S = 10.0
+from .elf import check_complete
+from .status import describe_value
 
 
 class LoadError(Exception):
@@ -39,14 +39,24 @@ def check_compatible(backend: Backend, abi: int) -> None:
             "upgrade the core" if backend.abi > abi else "upgrade the backend",
         )
     for text in backend.requires:
-        try:
-            requirement = Requirement(text)
-        except InvalidRequirement as error:
-            raise LoadError("MULADD-E022", f"its requirement {text!r} is not valid: {error}") from error
-        installed = _installed_version(requirement.name)
-        if installed is None or not requirement.specifier.contains(installed, prereleases=True):
-            found = f"{requirement.name} {installed} is installed" if installed else "that is not installed"
-            raise LoadError("MULADD-E031", f"it requires {text}, but {found}", f"pip install '{text}'")
+        _check_requirement(text)
+
+
+def _check_requirement(text: str) -> None:
+    try:
+        requirement = Requirement(text)
+    except InvalidRequirement as error:
+        raise LoadError("MULADD-E022", f"its requirement {describe_value(text)} is not valid") from error
+    if requirement.marker is not None and not requirement.marker.evaluate():
+        return
+    installed = _installed_version(requirement.name)
+    try:
+        met = installed is not None and requirement.specifier.contains(Version(installed), prereleases=True)
+    except InvalidVersion:
+        met = False
+    if not met:
+        found = f"{requirement.name} {installed} is installed" if installed else "that is not installed"
+        raise LoadError("MULADD-E031", f"it requires {text}, but {found}", f"pip install '{text}'")
 
 
 def _installed_version(name: str) -> str | None:
@@ -54,11 +64,11 @@ def _installed_version(name: str) -> str | None:
         return torch.__version__
     try:
         return metadata.version(name)
-    except metadata.PackageNotFoundError:
+    except Exception:  # not there, or with metadata that cannot be read
         return None
 
 
-def run_probe(backend: Backend, timeout_s: float = PROBE_TIMEOUT_S) -> Probe:
+def run_probe(backend: Backend, timeout_s: float) -> Probe:
     """Ask the backend's probe, in a thread of its own so that one that hangs does not hang the import.
 
     Raises:
@@ -79,12 +89,16 @@ def run_probe(backend: Backend, timeout_s: float = PROBE_TIMEOUT_S) -> Probe:
     thread.start()
     thread.join(timeout_s)
     if not outcome:
-        raise LoadError("MULADD-E041", f"its probe did not finish within {timeout_s:g} s")
+        raise LoadError(
+            "MULADD-E041",
+            f"its probe did not finish within {timeout_s:g} s; does it wait for hardware, or import the operator "
+            "library that is waiting for it?",
+        )
     answer = outcome[0]
     if isinstance(answer, BaseException):
         raise LoadError("MULADD-E041", "its probe failed") from answer
     if not isinstance(answer, Probe):
-        raise LoadError("MULADD-E041", f"its probe returned {answer!r}, expected a Probe")
+        raise LoadError("MULADD-E041", f"its probe returned {describe_value(answer)}, expected a Probe")
     return answer
 
 
@@ -102,14 +116,12 @@ class Loaded:
             LoadError: with the loader's or the plugin's own exception as its cause.
         """
         for path in backend.libraries:
-            if not path.is_file():
-                raise LoadError("MULADD-E050", f"its library {path} does not exist", "reinstall the backend")
             try:
+                check_complete(path)
                 # RTLD_LOCAL: two backends may well have symbols of the same name.
                 self._handles.append(ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL))
-            except OSError as error:
-                reason = f"its library cannot be opened: {error}"
-                raise LoadError("MULADD-E050", reason, "reinstall the backend") from error
+            except (OSError, ValueError) as error:
+                raise LoadError("MULADD-E050", f"its library {describe_value(str(path))} cannot be opened") from error
         if backend.register is not None:
             self._library = torch.library.Library(namespace, "IMPL", backend.dispatch_key)
             try:
@@ -120,18 +132,10 @@ class Loaded:
                 raise LoadError("MULADD-E052", "its register function failed") from error
 
     def undo(self) -> None:
-        """Take the kernels out of the dispatcher again, as far as the loader allows."""
+        """Take the kernels out of the dispatcher again. Some libraries cannot be unloaded: check afterwards."""
         if self._library is not None:
-            private.destroy_library(self._library)
+            destroy_library(self._library)
             self._library = None
         while self._handles:
             # The library's static destructors remove its registrations.
-            private.close_shared_library(self._handles.pop())
-
-
-def registered_kernels(namespace: str, operators: Iterable[str], keys: Iterable[str]) -> set[tuple[str, str]]:
-    """The (operator, dispatch key) pairs that have a kernel now."""
-    keys = tuple(keys)
-    return {
-        (operator, key) for operator in operators for key in keys if private.has_kernel(f"{namespace}::{operator}", key)
-    }
+            close_shared_library(self._handles.pop())

@@ -6,9 +6,10 @@ Precedence, from weak to strong: the file that the operator library ships, the u
 
 from __future__ import annotations
 
+import math
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,10 @@ from .status import Finding
 if sys.version_info >= (3, 11):
     import tomllib
 else:
-    import tomli as tomllib
+    import tomli as tomllib  # pragma: no cover  # Python 3.10
 
 FALLBACKS = ("error", "reference")
+PROBE_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,14 @@ class Policy:
     autoload: bool = True
     strict: bool = False
     trace: bool = False
+    probe_timeout_s: float = PROBE_TIMEOUT_S
     findings: tuple[Finding, ...] = ()
 
-    def rejects(self, name: str, prefix: str) -> tuple[str, str] | None:
+    def rejects(self, name: str, namespace: str) -> tuple[str, str] | None:
         """Why the backend may not load, and what to change; None if it may."""
+        prefix = namespace.upper()
+        if not self.autoload:
+            return (f"{prefix}_AUTOLOAD=0", f"call {namespace}.load({name!r}), or unset the variable")
         if self.allow is not None and name not in self.allow:
             listed = ",".join(sorted(self.allow))
             return (
@@ -62,6 +68,26 @@ class Policy:
         if name in self.disable:
             return ("plugins.toml lists it under [policy] disable", f"remove {name!r} from disable")
         return None
+
+    def unknown_names(
+        self, installed: set[str], prefix: str, is_dispatch_key: Callable[[str], bool]
+    ) -> Iterator[Finding]:
+        """Backends and dispatch keys that the policy names and that do not exist."""
+        known = sorted(installed | set(self.backends))
+        file = "in plugins.toml"
+        sources = [
+            ("MULADD-E011", f"{prefix}_BACKENDS", self.allow or ()),
+            ("MULADD-E010", f"[policy] disable {file}", self.disable),
+            *(("MULADD-E010", f"[policy] prefer.{key} {file}", names) for key, names in self.prefer.items()),
+        ]
+        for code, source, names in sources:
+            for name in sorted(set(names) - set(known)):
+                problem = f"{source} names {name!r}, which is no backend; known are {', '.join(known)}"
+                yield Finding(code, problem, f"correct or remove {name!r} there")
+        for key in self.prefer:
+            if not is_dispatch_key(key):
+                problem = f"[policy] prefer {file} names {key!r}, which is no dispatch key of PyTorch"
+                yield Finding("MULADD-E010", problem, "write it as PyTorch does: CPU, CUDA, XPU")
 
     def rank(self, key: str, name: str) -> int:
         """Position in the order of preference for a dispatch key; unnamed ones come last."""
@@ -79,7 +105,8 @@ def read_policy(shipped: Path, environment: Mapping[str, str], prefix: str) -> P
         try:
             policy = _overlay(policy, read_file(Path(user_file)))
         except PolicyError as error:
-            findings.append(Finding(error.code, f"{error}; the file is ignored"))
+            fix = f"correct it, or unset {prefix}_PLUGINS"
+            findings.append(Finding(error.code, f"{error.message}; the file is ignored", fix))
     return replace(_overlay_environment(policy, environment, prefix, findings), findings=tuple(findings))
 
 
@@ -101,7 +128,10 @@ def read_file(path: Path) -> dict[str, Any]:
         line = error.object[: error.start].count(b"\n") + 1
         raise PolicyError("MULADD-E010", f"{path}:{line}: is not UTF-8 text") from error
     except tomllib.TOMLDecodeError as error:
-        raise PolicyError("MULADD-E010", f"{path}: is not TOML: {error}") from error
+        place = re.search(r" \((?:at line (\d+).*|at end of document)\)$", str(error))
+        at = place[1] if place and place[1] else text.count("\n") + 1
+        problem = str(error)[: place.start()] if place else str(error)
+        raise PolicyError("MULADD-E010", f"{path}:{at}: is not TOML: {problem}") from error
     return _Validator(path, text).document(document)
 
 
@@ -190,9 +220,8 @@ def _overlay_environment(
         try:
             return parse(environment[variable])
         except ValueError as error:
-            findings.append(
-                Finding("MULADD-E011", f"{variable}={environment[variable]!r} is ignored: {error} (MULADD-E011)")
-            )
+            problem = f"{variable}={environment[variable]!r} is ignored: {error}"
+            findings.append(Finding("MULADD-E011", problem, f"correct or unset {variable}"))
             return default
 
     return replace(
@@ -202,6 +231,7 @@ def _overlay_environment(
         strict=read("STRICT", _parse_switch, policy.strict),
         trace=read("TRACE", _parse_switch, policy.trace),
         fallback=read("FALLBACK", _parse_fallback, policy.fallback),
+        probe_timeout_s=read("PROBE_TIMEOUT", _parse_seconds, policy.probe_timeout_s),
     )
 
 
@@ -219,3 +249,13 @@ def _parse_fallback(text: str) -> str:
     if text not in FALLBACKS:
         raise ValueError(f"expected {' or '.join(FALLBACKS)}")
     return text
+
+
+def _parse_seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise ValueError("expected a positive number of seconds")
+    return seconds

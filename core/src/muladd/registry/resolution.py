@@ -20,34 +20,33 @@ class Claim:
     backend: Backend
     operators: frozenset[str]
 
-    def conflicts_with(self, other: Claim) -> bool:
-        """Whether both want some operator at the same dispatch key."""
-        return self.backend.dispatch_key == other.backend.dispatch_key and not self.operators.isdisjoint(
-            other.operators
-        )
+    @property
+    def pairs(self) -> frozenset[tuple[str, str]]:
+        """What it wants to own: operators, each at the backend's dispatch key."""
+        return frozenset((operator, self.backend.dispatch_key) for operator in self.operators)
 
 
-def precedence(claim: Claim, policy: Policy) -> tuple[int, int, bool, str, str]:
-    """Sort key: policy preference, priority, first-party before third-party, name; the distribution breaks ties."""
+def precedence(claim: Claim, policy: Policy) -> tuple[int, int, bool, str]:
+    """Sort key: policy preference, priority, first-party before third-party, name. No two claims have one name."""
     backend = claim.backend
     return (
         policy.rank(backend.dispatch_key, backend.name),
         -backend.priority,
         claim.plugin.distribution not in policy.first_party,
         backend.name,
-        claim.plugin.distribution,
     )
 
 
 def deciding_rule(winner: Claim, loser: Claim, policy: Policy) -> str:
     """The first criterion in which two claims differ, in words."""
     key = winner.backend.dispatch_key
+    won, lost = precedence(winner, policy), precedence(loser, policy)
+    if won > lost:
+        return "it was loaded before"  # by load(), against the order
     rules = (
         f"[policy] prefer for {key} names it first",
         f"its priority is higher ({winner.backend.priority} against {loser.backend.priority})",
         "it is first-party",
         "its name sorts first",
-        "its distribution sorts first",
     )
-    pairs = zip(precedence(winner, policy), precedence(loser, policy), rules, strict=True)
-    return next(rule for won, lost, rule in pairs if won != lost)
+    return next(rule for better, worse, rule in zip(won, lost, rules, strict=True) if better != worse)

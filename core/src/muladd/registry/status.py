@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,11 @@ class BackendStatus:
     load_ms: float = 0.0
     exception: BaseException | None = None
 
+    @property
+    def is_failure(self) -> bool:
+        """Whether something is wrong with it, in part or altogether; absent hardware and policy are not wrong."""
+        return self.state in (State.BROKEN, State.INCOMPATIBLE) or bool(self.missing)
+
     def as_json(self) -> dict[str, Any]:
         """The fields as JSON values; the exception as its class and text."""
         values = {**self.__dict__, "state": str(self.state)}
@@ -58,13 +64,30 @@ class BackendStatus:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something wrong that belongs to no single backend: a policy file, an environment variable."""
+    """Something wrong that belongs to no single backend: a policy file, an environment variable, damaged metadata."""
 
     code: str
     message: str
+    fix: str
+
+    def __str__(self) -> str:
+        return f"{self.message} [{self.code}]; to fix it: {self.fix}"
 
 
 def describe_exception(error: BaseException) -> str:
     """Class and text of an exception, on one line."""
-    text = " ".join(str(error).split())
+    text = " ".join(_shown(str, error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def describe_value(value: object) -> str:
+    """``repr`` of what a plugin handed over, shortened."""
+    text = _shown(repr, value)
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def _shown(show: Callable[[Any], str], value: object) -> str:
+    try:
+        return show(value)
+    except Exception as error:  # a plugin's own __str__ or __repr__ may fail, too
+        return f"<{type(value).__name__} that cannot be shown: {type(error).__name__}>"

@@ -1,0 +1,46 @@
+"""What PyTorch's dispatcher holds for a namespace: to see what a backend registered and what it left behind."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from .._torch_private import has_kernel as torch_has_kernel
+from .._torch_private import kernel_registrations, operators_of
+
+# (operator, dispatch key, where it was registered), each with how often it is there. A name has a key "" of its own.
+Registrations = Counter[tuple[str, str, str]]
+
+_NO_KEYS = ("name", "schema", "debug", "alias analysis kind")  # the other lines of PyTorch's dump
+
+
+def registrations(namespace: str) -> Registrations:
+    """Everything that is registered now for operators of the namespace."""
+    found: Registrations = Counter()
+    for name in operators_of(namespace):
+        operator = name.removeprefix(f"{namespace}::")
+        found[operator, "", ""] = 1
+        for line in kernel_registrations(name).splitlines():
+            key, colon, origin = line.partition(": ")
+            if colon and key not in _NO_KEYS:
+                # A kernel is inactive when a later one has replaced it.
+                found[operator, key.removesuffix(" (inactive)").removesuffix("[alias]"), origin] += 1
+    return found
+
+
+def difference(after: Registrations, before: Registrations) -> set[tuple[str, str]]:
+    """The (operator, dispatch key) pairs to which something was added."""
+    return {(operator, key) for operator, key, _ in after - before}
+
+
+def has_kernel(namespace: str, operator: str, key: str) -> bool:
+    """Whether a kernel for exactly this dispatch key is registered."""
+    return torch_has_kernel(f"{namespace}::{operator}", key)
+
+
+def is_dispatch_key(namespace: str, operator: str, key: str) -> bool:
+    """Whether PyTorch knows the key; any operator serves to ask."""
+    try:
+        torch_has_kernel(f"{namespace}::{operator}", key)
+    except RuntimeError:
+        return False
+    return True

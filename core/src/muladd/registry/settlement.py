@@ -1,0 +1,133 @@
+"""Loads the backends that win, in order, and keeps track of whose kernels are in the dispatcher."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from .dispatcher import Registrations, difference, has_kernel, registrations
+from .ledger import Ledger
+from .loading import Loaded, LoadError, run_probe
+from .policy import Policy
+from .resolution import Claim, deciding_rule, precedence
+from .status import State
+
+
+class Settlement:
+    """Who owns which kernels.
+
+    ``owners`` maps (operator, dispatch key) to a backend's name, also where a broken one could not be removed.
+    """
+
+    def __init__(self, namespace: str, policy: Policy, ledger: Ledger) -> None:
+        self.owners: dict[tuple[str, str], str] = {}
+        self._namespace = namespace
+        self._policy = policy
+        self._ledger = ledger
+        self._catalogue: frozenset[str] = frozenset()
+        self._claims: dict[str, Claim] = {}
+        self._loaded: dict[str, Loaded] = {}
+
+    def settle(self, claims: list[Claim], catalogue: Iterable[str]) -> None:
+        """Probe and load in order of precedence; whoever comes later and wants the same operator is shadowed."""
+        self._catalogue = frozenset(catalogue)
+        self._claims.update({claim.backend.name: claim for claim in claims})
+        for claim in sorted(claims, key=lambda claim: (claim.backend.dispatch_key, *precedence(claim, self._policy))):
+            owner = next((self.owners[pair] for pair in sorted(claim.pairs) if pair in self.owners), None)
+            if owner is not None:
+                self._shadow(claim, owner)
+                continue
+            try:
+                probe = run_probe(claim.backend, self._policy.probe_timeout_s)
+                if probe.ok:
+                    self._load(claim)
+                else:
+                    self._ledger.record(
+                        claim.plugin,
+                        State.UNSUPPORTED,
+                        backend=claim.backend,
+                        code="MULADD-E040",
+                        reason=probe.reason or "its probe says no and gives no reason",
+                        fix=probe.fix or f"see the documentation of {claim.plugin.distribution}",
+                    )
+            except LoadError as error:
+                self._ledger.fail(claim.plugin, claim.backend, error, code=error.code, fix=error.fix)
+
+    def _shadow(self, claim: Claim, owner: str) -> None:
+        key, name = claim.backend.dispatch_key, claim.backend.name
+        if self._ledger.statuses[owner].state is State.LOADED:
+            rule = deciding_rule(self._claims[owner], claim, self._policy)
+            fix = f'to choose it, set prefer = {{ {key} = ["{name}"] }} under [policy] in plugins.toml'
+        else:
+            rule = "it is broken, but its kernels cannot be removed from this process"
+            fix = f"uninstall or disable {owner!r}"
+        self._ledger.record(
+            claim.plugin,
+            State.SHADOWED,
+            backend=claim.backend,
+            code="MULADD-E024",
+            reason=f"{owner!r} owns {key}: {rule}",
+            fix=fix,
+        )
+
+    def _load(self, claim: Claim) -> None:
+        backend, key = claim.backend, claim.backend.dispatch_key
+        before = registrations(self._namespace)
+        loaded = Loaded()
+        start = time.perf_counter()
+        try:
+            loaded.open(backend, self._namespace)
+            load_ms = (time.perf_counter() - start) * 1e3
+            covered = self._covered(claim, before)
+        except LoadError as error:
+            loaded.undo()
+            stuck = difference(registrations(self._namespace), before)
+            if not stuck:
+                raise
+            self._record_stuck(claim, error, stuck)
+            return
+        self._loaded[backend.name] = loaded
+        self.owners.update({(operator, key): backend.name for operator in covered})
+        missing = tuple(sorted(claim.operators - covered))
+        self._ledger.record(
+            claim.plugin,
+            State.LOADED,
+            backend=backend,
+            code="MULADD-E053" if missing else "",
+            reason=f"no kernel for {', '.join(missing)}" if missing else "",
+            fix=f"pip install --upgrade {claim.plugin.distribution}" if missing else "",
+            operators=tuple(sorted(covered)),
+            missing=missing,
+            load_ms=load_ms,
+        )
+
+    def _covered(self, claim: Claim, before: Registrations) -> set[str]:
+        """The claimed operators that have a kernel now.
+
+        Raises:
+            LoadError: there is none, or something was registered that is not claimed.
+        """
+        key = claim.backend.dispatch_key
+        added = difference(registrations(self._namespace), before)
+        names = {operator for operator, k in added if k == ""} - self._catalogue
+        unclaimed = [f"{name} (not in the catalogue)" for name in names]
+        unclaimed += [f"{op} at {k}" for op, k in added - claim.pairs if k and op not in names]
+        if unclaimed:
+            raise LoadError("MULADD-E054", f"it registered what it does not claim: {', '.join(sorted(unclaimed))}")
+        covered = {operator for operator in claim.operators if has_kernel(self._namespace, operator, key)}
+        if not covered:
+            raise LoadError("MULADD-E051", f"it registered no kernel at {key}")
+        return covered
+
+    def _record_stuck(self, claim: Claim, error: LoadError, stuck: set[tuple[str, str]]) -> None:
+        """Kernels that stay although their backend is broken keep every other backend off what they occupy."""
+        name = claim.backend.name
+        kernels = ", ".join(sorted(f"{operator} at {key}" for operator, key in stuck if key))
+        consequence = f"; the library cannot be unloaded, so that its kernels stay in this process: {kernels}"
+        fix = f"uninstall {claim.plugin.distribution} or disable {name!r} in plugins.toml, then start the process anew"
+        self._ledger.fail(claim.plugin, claim.backend, error, code=error.code, fix=fix, consequence=consequence)
+        for owner in {self.owners[pair] for pair in stuck & self.owners.keys()}:
+            self._ledger.lose(
+                owner, {operator for operator, key in stuck if self.owners.get((operator, key)) == owner}, name
+            )
+        self.owners.update(dict.fromkeys(stuck, name))

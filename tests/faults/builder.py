@@ -1,0 +1,121 @@
+"""Writes real installed distributions, with real shared libraries, into a folder for sys.path."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+KERNELS = Path(__file__).parent / "kernels.cpp"
+
+_MODULE = """\
+from pathlib import Path
+from muladd.registry import Backend, Probe, hookimpl
+
+HERE = Path(__file__).parent
+{extra}
+
+@hookimpl
+def muladd_backend():
+    return Backend({fields})
+"""
+
+
+def module_source(name: str, extra: str = "", /, **fields: str) -> str:
+    """The module of a plugin; fields of its Backend are Python expressions."""
+    given = {
+        "name": repr(name),
+        "device_type": "'npu'",
+        "dispatch_key": "'PrivateUse1'",
+        "abi": "1",
+        **({} if "register" in fields else {"libraries": "[HERE / 'libkernels.so']"}),
+        **fields,
+    }
+    return _MODULE.format(extra=extra, fields=", ".join(f"{field}={value}" for field, value in given.items()))
+
+
+class Site:
+    """A folder with installed distributions, like site-packages."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        root.mkdir(parents=True, exist_ok=True)
+
+    def install(
+        self,
+        name: str = "acme",
+        /,
+        *,
+        source: str | bytes | None = None,
+        library: Path | bytes | None = None,
+        distribution: str = "",
+        version: str = "1.0",
+        metadata: str | bytes | None = None,
+        entry_points: str | bytes | None = None,
+        module: bool = True,
+        extra: str = "",
+        **fields: str,
+    ) -> Path:
+        """Install a backend's distribution ``muladd-<name>`` and return its package's folder.
+
+        Everything can be replaced by something faulty: ``source`` is the module, ``library`` becomes libkernels.so,
+        ``metadata`` and ``entry_points`` are files of the dist-info; further keywords are fields of the Backend.
+        """
+        distribution = distribution or f"muladd-{name}"
+        package = self.root / distribution.replace("-", "_")
+        info = self.root / f"{package.name}-{version}.dist-info"
+        if metadata is None:
+            metadata = f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n"
+        if entry_points is None:
+            entry_points = f"[muladd.backends]\n{name} = {package.name}\n"
+        files = {
+            info / "METADATA": metadata,
+            info / "entry_points.txt": entry_points,
+            info / "RECORD": f"{package.name}/__init__.py,,\n{info.name}/METADATA,,\n",
+        }
+        if module:
+            files[package / "__init__.py"] = module_source(name, extra, **fields) if source is None else source
+        if library is not None:
+            files[package / "libkernels.so"] = library.read_bytes() if isinstance(library, Path) else library
+        for path, content in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return package
+
+
+class Compiler:
+    """Compiles variants of kernels.cpp, each once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._flags: list[str] = []
+
+    def library(self, name: str, macros: Mapping[str, str] | None = None, link: Iterable[str] = ()) -> Path:
+        """The shared library that kernels.cpp becomes with these macros."""
+        output = self.folder / f"{name}.so"
+        if not output.exists():
+            defines = [f"-D{macro}={value}" for macro, value in (macros or {}).items()]
+            command = ["g++", *self.flags(), "-O0", *defines, "-shared", str(KERNELS), "-o", str(output), *link]
+            subprocess.run([*command, *self.libraries()], check=True)
+        return output
+
+    def gone(self) -> Path:
+        """A library to link with that is not where it was any more when the program runs."""
+        output = self.folder / "gone" / "libgone.so"
+        if not output.exists():
+            output.parent.mkdir()
+            command = ["g++", "-shared", "-fPIC", "-x", "c++", "-", "-o", str(output)]
+            subprocess.run(command, input="int gone() { return 0; }", check=True, text=True)
+        return output
+
+    def flags(self) -> list[str]:
+        if not self._flags:
+            command = [sys.executable, "-m", "muladd", "config", "--cflags"]
+            self._flags = shlex.split(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        return self._flags
+
+    def libraries(self) -> list[str]:
+        include = next(Path(flag.removeprefix("-isystem")) for flag in self.flags() if flag.startswith("-isystem"))
+        return [f"-L{include.parent / 'lib'}", "-ltorch_cpu", "-lc10"]

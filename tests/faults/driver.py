@@ -1,0 +1,95 @@
+"""Runs in the child: imports muladd, computes, and writes down all there is to know as JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import traceback
+import warnings
+from pathlib import Path
+from typing import Any
+
+
+def main(request: dict[str, Any]) -> None:
+    """Do what the request says and write the report into the file it names."""
+    report: dict[str, Any] = {"out": {}}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            scope = {"out": report["out"]}
+            exec(request["before"], scope)
+            import muladd
+
+            _look(report, muladd, request)
+            exec(request["then"], scope | {"muladd": muladd})
+        except BaseException as error:
+            report["error"] = {**_error(error), "traceback": traceback.format_exc()}
+    report["warnings"] = [
+        {"category": item.category.__name__, "message": str(item.message), "file": Path(item.filename).name}
+        for item in caught
+        if str(item.message).startswith("muladd")
+    ]
+    Path(request["report"]).write_text(json.dumps(report))
+
+
+def _look(report: dict[str, Any], muladd: Any, request: dict[str, Any]) -> None:
+    import torch
+
+    with contextlib.suppress(muladd.registry.NoKernelError):
+        a, b = torch.arange(6.0).reshape(2, 3), torch.full((3,), 2.0)
+        report["numbers"] = muladd.muladd(a, b, 0.5).tolist()
+    statuses = muladd.backends()
+    report["statuses"] = {
+        name: {**status.as_json(), "exception": status.exception and _error(status.exception)}
+        for name, status in statuses.items()
+    }
+    report["findings"] = [vars(finding) for finding in muladd.library.findings]
+    report["digest"] = muladd.library.digest()
+    report["maps"] = sorted(
+        {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/" in line}
+    )
+    if request["device"]:
+        report["call"] = _call_on_device(muladd, torch)
+    if request["doctor"]:
+        report["doctor"], report["doctor_json"] = _doctor(), _doctor("--json")
+
+
+def _call_on_device(muladd: Any, torch: Any) -> Any:
+    """What a call with tensors of PyTorch's spare device, here called npu, comes to."""
+    from torch.utils import backend_registration
+
+    backend_registration._setup_privateuseone_for_python_backend("npu")
+    library = torch.library.Library("aten", "IMPL", "PrivateUse1")
+    library.impl(
+        "empty.memory_format",
+        lambda size, dtype=None, **_: torch._C._acc.create_empty_tensor(size, dtype or torch.float32),
+    )
+    x = torch.empty(3, device="npu")
+    try:
+        return str(muladd.add(x, x))
+    except Exception as error:
+        return _error(error)
+
+
+def _doctor(*options: str) -> dict[str, Any]:
+    from muladd.cli import app
+    from typer.testing import CliRunner
+
+    result = CliRunner().invoke(app, ["doctor", *options])
+    return {"exit": result.exit_code, "text": result.output}
+
+
+def _error(error: BaseException | None) -> dict[str, Any] | None:
+    if error is None:
+        return None
+    try:
+        text = str(error)
+    except Exception:
+        text = ""
+    classes = [kind.__name__ for kind in type(error).__mro__]
+    return {"type": classes[0], "classes": classes, "text": text, "cause": _error(error.__cause__)}
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

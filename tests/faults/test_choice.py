@@ -1,0 +1,289 @@
+"""Several backends for one device: who wins, who is used when the winner cannot, and what the losers are told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .builder import Compiler, Site
+from .conftest import Run
+
+GOOD = {"KEY": "PrivateUse1"}
+EVERYWHERE = {"KEY": "PrivateUse1", "ALSO_AT": "CPU", "ALSO": '"muladd"'}
+
+
+def quoted(*names: str) -> str:
+    return ",".join(f'"{name}"' for name in names)
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Two plugins for one key; the fields of each and what becomes of the loser."""
+
+    id: str
+    winner: str
+    rule: str
+    fields: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    policy: str = ""
+
+
+CONTESTS = [
+    Contest("name", "alpha", "its name sorts first"),
+    Contest("priority", "beta", "its priority is higher (1 against 0)", {"beta": {"priority": "1"}}),
+    Contest("negative priority", "beta", "its priority is higher (0 against -1)", {"alpha": {"priority": "-1"}}),
+    Contest(
+        "preference before priority",
+        "beta",
+        "[policy] prefer for PrivateUse1 names it first",
+        {"alpha": {"priority": "9"}},
+        'prefer = { PrivateUse1 = ["beta", "alpha"] }',
+    ),
+    Contest("preferred before not mentioned", "beta", "prefer", policy='prefer = { PrivateUse1 = ["beta"] }'),
+    Contest(
+        "preference for another key",
+        "alpha",
+        "its name sorts first",
+        policy='prefer = { XPU = ["beta"] }',
+    ),
+]
+
+
+@pytest.mark.parametrize("contest", CONTESTS, ids=lambda contest: contest.id.replace(" ", "-"))
+@pytest.mark.parametrize("order", [("alpha", "beta"), ("beta", "alpha")], ids=["ab", "ba"])
+def test_winner(contest: Contest, order: tuple[str, ...], tmp_path: Path, compiler: Compiler, run: Run) -> None:
+    sites = [Site(tmp_path / name) for name in order]
+    for site, name in zip(sites, order, strict=True):
+        site.install(name, library=compiler.library("good", GOOD), **contest.fields.get(name, {}))
+    policy = tmp_path / "mine.toml"
+    policy.write_text(f"[policy]\n{contest.policy}\n")
+    paths = [site.root for site in sites]
+    report = run(*paths, device=True, doctor=True, MULADD_PLUGINS=str(policy))
+
+    [loser] = {"alpha", "beta"} - {contest.winner}
+    lost = report["statuses"][loser]
+    assert report["statuses"][contest.winner]["state"] == "loaded"
+    assert (lost["state"], lost["code"]) == ("shadowed", "MULADD-E024")
+    assert f"'{contest.winner}' owns PrivateUse1" in lost["reason"]
+    assert contest.rule in lost["reason"]
+    assert report["warnings"] == []
+    assert report["doctor"]["exit"] == 0
+    # The winner's kernel is what runs, and the loser's library was not even opened.
+    assert f"muladd_{contest.winner}/libkernels.so" in report["call"]["text"]
+    assert not any(f"muladd_{loser}/" in path for path in report["maps"])
+
+    # The advice works.
+    assert f'prefer = {{ PrivateUse1 = ["{loser}"] }}' in lost["fix"]
+    policy.write_text(f'[policy]\nprefer = {{ PrivateUse1 = ["{loser}"] }}\n')
+    assert run(*paths, MULADD_PLUGINS=str(policy))["statuses"][loser]["state"] == "loaded"
+
+
+def test_first_party_wins_before_the_name(site: Site, compiler: Compiler, run: Run, tmp_path: Path) -> None:
+    site.install("aaa", library=compiler.library("good", GOOD), device_type="'cpu'", dispatch_key="'CPU'")
+    policy = tmp_path / "mine.toml"
+    policy.write_text("[policy]\nprefer = {}\n")
+    report = run(site.root, MULADD_PLUGINS=str(policy))
+    assert report["statuses"]["cpu"]["state"] == "loaded"
+    assert "it is first-party" in report["statuses"]["aaa"]["reason"]
+
+
+UNABLE = {
+    "probe says no": {"extra": "def probe(): return Probe(False, 'no device')", "probe": "probe"},
+    "probe raises": {"extra": "def probe(): raise OSError", "probe": "probe"},
+    "library is missing": {"libraries": "[HERE / 'missing.so']"},
+    "register raises": {
+        "extra": "def register(library):\n    library.impl('add', lambda a, b: a)\n    raise OSError\n",
+        "register": "register",
+    },
+    "library registers elsewhere": {"elsewhere": True},
+}
+
+
+@pytest.mark.parametrize("reason", UNABLE)
+def test_runner_up_is_used(reason: str, site: Site, compiler: Compiler, run: Run) -> None:
+    fields = dict(UNABLE[reason])
+    macros = EVERYWHERE if fields.pop("elsewhere", False) else GOOD
+    site.install("alpha", library=compiler.library("everywhere" if macros is EVERYWHERE else "good", macros), **fields)
+    site.install("beta", library=compiler.library("good", GOOD))
+    report = run(site.root, device=True)
+    assert report["statuses"]["alpha"]["state"] == ("unsupported" if reason == "probe says no" else "broken")
+    assert report["statuses"]["beta"]["state"] == "loaded"
+    assert "muladd_beta/libkernels.so" in report["call"]["text"]
+    assert "numbers" in report  # the CPU's own kernel is back
+
+
+SPLIT = (["muladd", "muladd.out", "muladd_", "muladd_backward", "fma", "fma.out"], ["add", "add.out", "mul", "scale"])
+
+
+def test_disjoint_operators_of_one_key_are_both_loaded(site: Site, compiler: Compiler, run: Run) -> None:
+    for name, operators in zip(("alpha", "beta"), SPLIT, strict=True):
+        library = compiler.library(f"split-{name}", {**GOOD, "OPERATORS": quoted(*operators)})
+        site.install(name, library=library, operators=str(operators))
+    report = run(
+        site.root,
+        device=True,
+        then="""
+choice = muladd.library.explain("muladd", "npu")
+out["winner"] = choice.winner.name
+out["others"] = [status.name for status in choice.others]
+out["gap"] = str(muladd.library.no_kernel_error("mul.out", "npu"))
+out["full"] = str(muladd.library.no_kernel_error("add", "npu"))
+""",
+    )
+    assert [report["statuses"][name]["state"] for name in ("alpha", "beta")] == ["loaded", "loaded"]
+    assert report["statuses"]["beta"]["operators"] == sorted(SPLIT[1])
+    assert "muladd_beta/libkernels.so" in report["call"]["text"]
+    assert report["out"]["winner"] == "alpha"
+    assert report["out"]["others"] == ["beta"]
+    assert "does not cover it" in report["out"]["gap"]
+
+
+def test_overlapping_operators_shadow(site: Site, compiler: Compiler, run: Run) -> None:
+    for name, operators in (("alpha", ["add", "mul"]), ("beta", ["mul", "scale"])):
+        library = compiler.library(f"overlap-{name}", {**GOOD, "OPERATORS": quoted(*operators)})
+        site.install(name, library=library, operators=str(operators))
+    statuses = run(site.root)["statuses"]
+    assert (statuses["alpha"]["state"], statuses["beta"]["state"]) == ("loaded", "shadowed")
+
+
+def test_partial_coverage_is_reported(site: Site, compiler: Compiler, run: Run) -> None:
+    site.install("acme", library=compiler.library("split-beta", {**GOOD, "OPERATORS": quoted(*SPLIT[1])}))
+    report = run(site.root, doctor=True, then="out['error'] = str(muladd.library.no_kernel_error('fma', 'npu'))")
+    status = report["statuses"]["acme"]
+    assert (status["state"], status["code"]) == ("loaded", "MULADD-E053")
+    assert status["operators"] == sorted(SPLIT[1])
+    assert "fma" in status["missing"]
+    assert "no kernel for" in status["reason"]
+    assert status["fix"] == "pip install --upgrade muladd-acme"
+    assert len(report["warnings"]) == 1
+    assert "MULADD-E053" in report["warnings"][0]["message"]
+    assert report["doctor"]["exit"] == 1
+    assert "'acme' (muladd-acme 1.0) does not cover it" in report["out"]["error"]
+    strict = run(site.root, MULADD_STRICT="1")["error"]
+    assert strict["classes"][0] == "RegistryError"
+    assert "'acme'" in strict["text"]
+
+
+# ---- a library that cannot be unloaded -----------------------------------------------------------------------------
+
+STUCK = ("-Wl,-z,nodelete",)
+
+
+def test_kernels_that_stay_keep_others_off(site: Site, compiler: Compiler, run: Run) -> None:
+    """The broken winner cannot be taken out of the process again: nobody may be loaded on top of it."""
+    library = compiler.library("stuck", {**GOOD, "ALSO_AT": "XPU", "ALSO": '"add"'}, STUCK)
+    site.install("alpha", library=library)
+    site.install("beta", library=compiler.library("good", GOOD))
+    report = run(
+        site.root,
+        then="""
+import warnings
+for name in ("alpha", "beta"):
+    try:
+        muladd.load(name)
+    except muladd.registry.BackendUnavailableError as error:
+        out[name] = str(error)
+""",
+    )
+    alpha, beta = report["statuses"]["alpha"], report["statuses"]["beta"]
+    assert (alpha["state"], alpha["code"]) == ("broken", "MULADD-E054")
+    assert "cannot be unloaded, so that its kernels stay in this process" in alpha["reason"]
+    assert "fma.out at PrivateUse1" in alpha["reason"]
+    assert "start the process anew" in alpha["fix"]
+    assert (beta["state"], beta["code"]) == ("shadowed", "MULADD-E024")
+    assert "cannot be removed" in beta["reason"]
+    assert "'alpha'" in beta["fix"]
+    assert "stay in this process" in report["out"]["alpha"]
+    assert "cannot be removed" in report["out"]["beta"]
+    [warning] = report["warnings"]
+    assert "'alpha'" in warning["message"]
+
+
+def test_kernels_that_stay_on_top_of_another_backend(site: Site, compiler: Compiler, run: Run) -> None:
+    """A library replaces the CPU's kernel and stays: the CPU backend must not claim to be whole."""
+    site.install("vile", library=compiler.library("stuck-everywhere", EVERYWHERE, STUCK))
+    report = run(site.root, then="out['error'] = str(muladd.library.no_kernel_error('muladd', 'cpu'))")
+    assert "muladd_vile" in report["error"]["text"]  # its kernel is what a call on the CPU reaches
+
+
+def test_status_of_a_backend_that_was_replaced(site: Site, compiler: Compiler, run: Run) -> None:
+    site.install("vile", library=compiler.library("stuck-everywhere", EVERYWHERE, STUCK))
+    # The driver's own call would raise: ask in its place.
+    report = run(
+        site.root,
+        before="""
+import muladd
+statuses = muladd.backends()
+out["vile"] = statuses["vile"].reason
+out["cpu"] = vars(statuses["cpu"]) | {"exception": None, "library": None}
+out["add"] = muladd.add(__import__("torch").ones(2), 1 * __import__("torch").ones(2)).tolist()
+""",
+    )
+    assert "muladd at CPU" in report["out"]["vile"]
+    assert report["out"]["cpu"]["missing"] == ["muladd"]
+    assert "'vile' replaced its kernels for muladd" in report["out"]["cpu"]["reason"]
+    assert "add" in report["out"]["cpu"]["operators"]
+    assert report["out"]["add"] == [2.0, 2.0]
+    assert len(report["warnings"]) == 2
+
+
+# ---- names ---------------------------------------------------------------------------------------------------------
+
+
+def test_two_distributions_with_one_backend_name(site: Site, compiler: Compiler, run: Run) -> None:
+    for distribution in ("zzz-acme", "aaa-acme"):
+        site.install("acme", distribution=distribution, library=compiler.library("good", GOOD))
+    report = run(
+        site.root,
+        doctor=True,
+        then="""
+try:
+    muladd.load("acme@zzz-acme")
+except muladd.registry.BackendUnavailableError as error:
+    out["error"] = str(error)
+""",
+    )
+    assert report["statuses"]["acme"]["state"] == "loaded"
+    assert report["statuses"]["acme"]["distribution"] == "aaa-acme"
+    second = report["statuses"]["acme@zzz-acme"]
+    assert (second["state"], second["code"]) == ("shadowed", "MULADD-E023")
+    assert "aaa-acme" in second["reason"]
+    assert second["fix"] == "pip uninstall aaa-acme, or pip uninstall zzz-acme"
+    assert "aaa-acme offers a backend of the same name" in report["out"]["error"]
+    assert report["warnings"] == []
+    assert report["doctor"]["exit"] == 0
+
+
+def test_third_party_cannot_take_a_first_party_name(site: Site, compiler: Compiler, run: Run) -> None:
+    site.install("cpu", distribution="aaa-cpu", library=compiler.library("good", GOOD))
+    report = run(site.root)
+    assert report["statuses"]["cpu"]["distribution"] == "muladd-cpu"
+    assert report["statuses"]["cpu@aaa-cpu"]["state"] == "shadowed"
+    assert "numbers" in report
+
+
+def test_one_distribution_twice_on_the_path(tmp_path: Path, compiler: Compiler, run: Run) -> None:
+    sites = [Site(tmp_path / "one"), Site(tmp_path / "two")]
+    for site, version in zip(sites, ("2.0", "1.0"), strict=True):
+        site.install("acme", version=version, library=compiler.library("good", GOOD))
+    for paths in (sites, sites[::-1]):
+        report = run(*(site.root for site in paths))
+        status = report["statuses"]["acme"]
+        assert status["state"] == "loaded"
+        assert status["library"].startswith(str(paths[0].root))  # as Python takes the module from the first, too
+        assert [name for name in report["statuses"] if name.startswith("acme")] == ["acme"]
+
+
+def test_only_the_libraries_of_winners_are_opened(site: Site, compiler: Compiler, run: Run) -> None:
+    library = compiler.library("good", GOOD)
+    no = {"extra": "def probe(): return Probe(False)", "probe": "probe"}
+    site.install("winner", library=library, priority="1")
+    site.install("loser", library=library)
+    site.install("absent", library=library, priority="2", **no)
+    site.install("other", library=library, abi="7", priority="3")
+    site.install("off", library=library, priority="4")
+    maps = run(site.root, MULADD_BACKENDS="cpu,winner,loser,absent,other")["maps"]
+    assert [path for path in maps if path.startswith(f"{site.root}/")] == [f"{site.root}/muladd_winner/libkernels.so"]

@@ -1,0 +1,77 @@
+"""``muladd doctor --deep``: a library that takes the process with it is only a result."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+
+from .builder import Compiler, Site
+
+GOOD = {"KEY": "PrivateUse1"}
+DOCTOR = "import muladd_cli; muladd_cli.main()"  # the console script
+QUICK = f"from muladd.cli import deep; deep._TIMEOUT_S = 8.0; {DOCTOR}"
+
+# name -> (macros of the library, what doctor says)
+CRASHES = {
+    "segv": ({**GOOD, "BEFORE": "raise(SIGSEGV)"}, "ended the process with SIGSEGV"),
+    "aborts": ({**GOOD, "BEFORE": "(abort(), 0)"}, "ended the process with SIGABRT"),
+    "throws": ({**GOOD, "BEFORE": "std::stoi(std::string())"}, "ended the process with SIGABRT"),
+    "exits": ({**GOOD, "BEFORE": "(_exit(7), 0)"}, "ended the process with exit code 7"),
+    "defines": ({**GOOD, "DEFINE": ""}, "ended the process with SIG"),
+    "hangs": ({**GOOD, "BEFORE": "sleep(600)"}, "did not finish within 8 s"),
+}
+
+Python = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def test_crashes(site: Site, compiler: Compiler, python: Python) -> None:
+    for name, (macros, _) in CRASHES.items():
+        site.install(name, library=compiler.library(name, macros))
+    site.install("good", library=compiler.library("good", GOOD))
+    site.install("broken", source="raise OSError('no disk')")
+    # What is wrong with the environment belongs to the parent: it must not end the children.
+    done = python(
+        "-c",
+        _autoload_off(QUICK),
+        "doctor",
+        "--deep",
+        "--json",
+        path=(site.root,),
+        MULADD_FALLBACK="bogus",
+        PYTHONWARNINGS="ignore",
+    )
+    assert done.returncode == 1, done.stderr
+    report = json.loads(done.stdout)
+    for name, (_, words) in CRASHES.items():
+        status = report["backends"][name]
+        assert (status["state"], status["code"]) == ("broken", "MULADD-E055")
+        assert words in status["reason"]
+        assert f"disable '{name}'" in status["fix"]
+        assert status["distribution"] == f"muladd-{name}"
+    assert report["backends"]["good"]["state"] == report["backends"]["cpu"]["state"] == "loaded"
+    assert report["backends"]["broken"]["code"] == "MULADD-E020"
+    assert "OSError: no disk" in report["backends"]["broken"]["exception"]
+    assert [finding["code"] for finding in report["findings"]] == ["MULADD-E011"]
+
+    # The advice works.
+    policy = site.root / "mine.toml"
+    policy.write_text(f"[policy]\ndisable = {[*CRASHES, 'broken']}\n")
+    program = "import muladd; print({status.state.value for status in muladd.backends().values()})"
+    done = python("-c", program, path=(site.root,), MULADD_PLUGINS=str(policy))
+    assert done.returncode == 0, done.stderr
+    assert "'loaded'" in done.stdout
+    assert "'disabled'" in done.stdout
+
+
+def _autoload_off(program: str) -> str:
+    """What the console script does before muladd is imported, for a program that imports it earlier."""
+    return f"import os; os.environ['MULADD_AUTOLOAD'] = '0'; {program}"
+
+
+def test_console_script_opens_nothing_itself(site: Site, compiler: Compiler, python: Python) -> None:
+    site.install("segv", library=compiler.library("segv", CRASHES["segv"][0]))
+    done = python("-c", DOCTOR, "doctor", "--deep", path=(site.root,))
+    assert done.returncode == 1, done.stderr
+    assert "MULADD-E055" in done.stdout
+    assert "SIGSEGV" in done.stdout

@@ -1,0 +1,105 @@
+"""Damaged metadata of one distribution: it is ignored and named, the others are found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .builder import Compiler, Site
+from .conftest import Run
+
+GOOD = {"KEY": "PrivateUse1"}
+
+# id -> (what is installed instead, what the finding says)
+DAMAGED: dict[str, tuple[dict[str, Any], str]] = {
+    "entry points not UTF-8": (
+        {"entry_points": b"[muladd.backends]\nacme = muladd_\xff\n"},
+        "UnicodeDecodeError",
+    ),
+    "entry point without a value": ({"entry_points": "[muladd.backends]\nacme\n"}, "TypeError"),
+    "entry point that is no module": ({"entry_points": "[muladd.backends]\nacme = ???\n"}, "AttributeError"),
+    "METADATA not UTF-8": ({"metadata": b"Name: muladd-acme\nVersion: 1.0\nAuthor: \xff\n"}, "UnicodeDecodeError"),
+    "METADATA without Name": ({"metadata": "Version: 1.0\n"}, "METADATA must give Name and Version"),
+    "METADATA without Version": ({"metadata": "Name: muladd-acme\n"}, "METADATA must give Name and Version"),
+    "METADATA empty": ({"metadata": ""}, "METADATA must give Name and Version"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_damaged_metadata(damage: str, site: Site, compiler: Compiler, run: Run) -> None:
+    library = compiler.library("good", GOOD)
+    installed, words = DAMAGED[damage]
+    site.install("acme", library=library, **installed)
+    site.install("beta", library=library)
+    report = run(site.root, doctor=True)
+    assert "numbers" in report
+    assert report["statuses"]["beta"]["state"] == "loaded"
+    assert "acme" not in report["statuses"]
+    [finding] = report["findings"]
+    assert finding["code"] == "MULADD-E025"
+    assert str(site.root / "muladd_acme-1.0.dist-info") in finding["message"]
+    assert words in finding["message"]
+    assert "reinstall" in finding["fix"]
+    [warning] = report["warnings"]
+    assert finding["message"] in warning["message"]
+    assert report["doctor"]["exit"] == report["doctor_json"]["exit"] == 1
+    assert "MULADD-E025" in report["doctor"]["text"]
+    error = run(site.root, MULADD_STRICT="1")["error"]
+    assert "muladd_acme-1.0.dist-info" in error["text"]
+
+    site.install("acme", library=library, priority="1")
+    assert run(site.root)["statuses"]["acme"]["state"] == "loaded"
+
+
+def no_file(info: Path) -> None:
+    (info / "entry_points.txt").unlink()
+
+
+def loop(info: Path) -> None:
+    no_file(info)
+    (info / "entry_points.txt").symlink_to(info / "entry_points.txt")
+
+
+def other_group(info: Path) -> None:
+    (info / "entry_points.txt").write_text("[muladd.backends_of_another_kind]\nacme = muladd_acme\n")
+
+
+def other_damage(info: Path) -> None:
+    (info / "entry_points.txt").write_bytes(b"[console_scripts]\n\xff = x\n")
+
+
+@pytest.mark.parametrize("change", [no_file, loop, other_group, other_damage], ids=lambda change: change.__name__)
+def test_distributions_that_do_not_concern_us(
+    change: Callable[[Path], None], site: Site, compiler: Compiler, run: Run
+) -> None:
+    site.install("acme", library=compiler.library("good", GOOD))
+    change(site.root / "muladd_acme-1.0.dist-info")
+    report = run(site.root)
+    assert "acme" not in report["statuses"]
+    assert "numbers" in report
+    assert report["findings"] == report["warnings"] == []
+
+
+def test_requirement_on_a_distribution_with_damaged_metadata(site: Site, compiler: Compiler, run: Run) -> None:
+    site.install("victim", entry_points="", metadata=b"Name: muladd-victim\nVersion: \xff\n")
+    site.install("acme", library=compiler.library("good", GOOD), requires="['muladd-victim>=1']")
+    report = run(site.root)
+    status = report["statuses"]["acme"]
+    assert (status["state"], status["code"]) == ("incompatible", "MULADD-E031")
+    assert "muladd-victim" in status["reason"]
+
+
+@pytest.mark.parametrize("step", ["module", "hook", "register"])
+def test_keyboard_interrupt_is_the_users(step: str, site: Site, run: Run) -> None:
+    """Ctrl-C while a plugin is at work stops the import, as anywhere else."""
+    hook = "from muladd.registry import hookimpl\n@hookimpl\ndef muladd_backend(): raise KeyboardInterrupt\n"
+    installed: dict[str, dict[str, Any]] = {
+        "module": {"source": "raise KeyboardInterrupt"},
+        "hook": {"source": hook},
+        "register": {"extra": "def register(library): raise KeyboardInterrupt", "register": "register"},
+    }
+    site.install("acme", **installed[step])
+    assert run(site.root)["error"]["classes"][0] == "KeyboardInterrupt"

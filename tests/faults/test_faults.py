@@ -1,0 +1,573 @@
+"""Each way in which a backend can fail: muladd still works, says what is wrong, and how to put it right."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .builder import Compiler, Site
+from .conftest import Run
+
+NUMBERS = [[0.5, 2.5, 4.5], [6.5, 8.5, 10.5]]  # what the driver's call must give
+GOOD = {"KEY": "PrivateUse1"}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A faulty plugin ``acme``, and the status it must get.
+
+    ``library`` has the macros and linker flags of the library, or is a function of a good library's bytes; ``repaired``
+    has the arguments of the installation that differ after the user has followed the advice.
+    """
+
+    id: str
+    code: str
+    reason: str
+    state: str = "broken"
+    cause: str | None = None
+    library: Mapping[str, str] | Callable[[bytes], bytes] | None = field(default_factory=lambda: GOOD)
+    link: tuple[str, ...] = ()
+    installed: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    repaired: Mapping[str, Any] | None = None
+
+    @property
+    def is_failure(self) -> bool:
+        return self.state in ("broken", "incompatible")
+
+
+def register(body: str) -> dict[str, str]:
+    """The fields of a backend without a library."""
+    indented = "\n    ".join(body.splitlines())
+    return {"extra": f"def register(library):\n    {indented}\n", "register": "register"}
+
+
+def probe(body: str) -> dict[str, str]:
+    return {"extra": f"def probe():\n    {body}\n", "probe": "probe"}
+
+
+def hook(body: str, arguments: str = "") -> dict[str, str]:
+    return {
+        "source": f"from muladd.registry import hookimpl\n@hookimpl\ndef muladd_backend({arguments}):\n    {body}\n"
+    }
+
+
+def source(text: str | bytes) -> dict[str, Any]:
+    return {"source": text}
+
+
+def set_machine(library: bytes) -> bytes:
+    """The same ELF file for another architecture: e_machine is the half-word at 18, 0xB7 is AArch64."""
+    return library[:18] + (0xB7).to_bytes(2, "little") + library[20:]
+
+
+FAULTS = [
+    # ---- libraries
+    Fault("library missing", "MULADD-E050", "libkernels.so", cause="OSError", library=None, repaired={}),
+    Fault("library empty", "MULADD-E050", "file too short", cause="OSError", library=lambda _: b"", repaired={}),
+    Fault("library truncated", "MULADD-E050", "truncated", cause="OSError", library=lambda so: so[: len(so) // 3]),
+    Fault("library truncated early", "MULADD-E050", "truncated", cause="OSError", library=lambda so: so[:100]),
+    Fault("library truncated in its header", "MULADD-E050", "too short", cause="OSError", library=lambda so: so[:40]),
+    Fault("library is text", "MULADD-E050", "invalid ELF header", cause="OSError", library=lambda _: b"hello\n" * 99),
+    Fault("library for AArch64", "MULADD-E050", "libkernels.so", cause="OSError", library=set_machine, repaired={}),
+    Fault(
+        "library with undefined symbol", "MULADD-E050", "gone", cause="OSError", library={**GOOD, "BEFORE": "gone()"}
+    ),
+    Fault(
+        "library needs a missing one",
+        "MULADD-E050",
+        "libgone.so",
+        cause="OSError",
+        link=("-Wl,--no-as-needed", "-lgone"),
+    ),
+    Fault(
+        "library is a folder",
+        "MULADD-E050",
+        "/muladd_acme'",
+        cause="OSError",
+        installed={"libraries": "[HERE]"},
+        repaired={},
+    ),
+    Fault(
+        "library path with a null byte",
+        "MULADD-E050",
+        "null",
+        cause="ValueError",
+        installed={"libraries": "['/a\\0b']"},
+    ),
+    Fault(
+        "library path too long",
+        "MULADD-E050",
+        "File name too long",
+        cause="OSError",
+        installed={"libraries": "['/' + 'x' * 300]"},
+    ),
+    Fault(
+        "second library missing",
+        "MULADD-E050",
+        "other.so",
+        cause="OSError",
+        installed={"libraries": "[HERE / 'libkernels.so', HERE / 'other.so']"},
+        repaired={},
+    ),
+    Fault("library registers nothing", "MULADD-E051", "no kernel at PrivateUse1", library={}),
+    Fault("library registers another key", "MULADD-E054", "add at XPU", library={"KEY": "XPU"}),
+    Fault(
+        "library registers a second key",
+        "MULADD-E054",
+        "scale at AutocastCPU",
+        library={**GOOD, "ALSO_AT": "AutocastCPU", "ALSO": '"scale"'},
+    ),
+    Fault(
+        "library replaces another backend's kernel",
+        "MULADD-E054",
+        "muladd at CPU",
+        library={**GOOD, "ALSO_AT": "CPU", "ALSO": '"muladd"'},
+    ),
+    Fault(
+        "library registers an unknown operator",
+        "MULADD-E054",
+        "nonsense (not in the catalogue)",
+        library={**GOOD, "ALSO_AT": "PrivateUse1", "ALSO": '"nonsense"'},
+    ),
+    Fault(
+        "library defines an operator",
+        "MULADD-E054",
+        "fused_everything (not in the catalogue)",
+        library={**GOOD, "DEFINE_MORE": ""},
+    ),
+    Fault(
+        "library registers more than claimed",
+        "MULADD-E054",
+        "mul at PrivateUse1",
+        installed={"operators": "['add']"},
+    ),
+    # ---- compatibility
+    Fault(
+        "ABI too old",
+        "MULADD-E030",
+        "ABI 0, this core has ABI 1",
+        state="incompatible",
+        installed={"abi": "0"},
+        repaired={},
+    ),
+    Fault(
+        "ABI too new",
+        "MULADD-E030",
+        "ABI 9, this core has ABI 1",
+        state="incompatible",
+        installed={"abi": "9"},
+        repaired={},
+    ),
+    Fault(
+        "future torch",
+        "MULADD-E031",
+        "it requires torch>=99, but torch 2.",
+        state="incompatible",
+        installed={"requires": "['torch>=99']"},
+        repaired={"requires": "['torch>=2.10']"},
+    ),
+    Fault(
+        "required package missing",
+        "MULADD-E031",
+        "it requires not-there>=1, but that is not installed",
+        state="incompatible",
+        installed={"requires": "['pluggy', 'not-there>=1']"},
+        repaired={"requires": "['pluggy', \"not-there>=1; python_version<'3'\"]"},
+    ),
+    Fault(
+        "required package without a valid version",
+        "MULADD-E031",
+        "muladd-acme unknown is installed",
+        state="incompatible",
+        installed={"requires": "['muladd-acme>=1']", "version": "unknown"},
+    ),
+    Fault(
+        "requirement not valid",
+        "MULADD-E022",
+        "'torch >> 2'",
+        cause="InvalidRequirement",
+        installed={"requires": "['torch >> 2']"},
+    ),
+    # ---- modules
+    Fault(
+        "module missing",
+        "MULADD-E020",
+        "muladd_acme",
+        cause="ModuleNotFoundError",
+        library=None,
+        installed={"module": False},
+        repaired={},
+    ),
+    Fault(
+        "module missing, but not its folder",
+        "MULADD-E021",
+        "no function muladd_backend",
+        installed={"module": False},
+        repaired={},
+    ),
+    Fault(
+        "attribute missing",
+        "MULADD-E020",
+        "nothing",
+        cause="AttributeError",
+        installed={"entry_points": "[muladd.backends]\nacme = muladd_acme:nothing\n"},
+    ),
+    Fault(
+        "import error",
+        "MULADD-E020",
+        "No module named 'not_there'",
+        cause="ModuleNotFoundError",
+        installed=source("import not_there"),
+        repaired={},
+    ),
+    Fault("syntax error", "MULADD-E020", "SyntaxError", cause="SyntaxError", installed=source("def hook(:\n")),
+    Fault("module not UTF-8", "MULADD-E020", "SyntaxError", cause="SyntaxError", installed=source(b"x = '\xff\xfe'\n")),
+    Fault("module with null bytes", "MULADD-E020", "null bytes", cause=None, installed=source(b"\0\0")),
+    Fault("module exits", "MULADD-E020", "SystemExit: 3", cause="SystemExit", installed=source("raise SystemExit(3)")),
+    Fault(
+        "module raises a BaseException",
+        "MULADD-E020",
+        "Weird: from the module",
+        cause="Weird",
+        installed=source("class Weird(BaseException): ...\nraise Weird('from the module')"),
+    ),
+    Fault(
+        "exception that cannot be shown",
+        "MULADD-E020",
+        "Mute that cannot be shown",
+        cause="Mute",
+        installed=source("class Mute(Exception):\n    def __str__(self): raise KeyError\nraise Mute"),
+    ),
+    # ---- hooks
+    Fault("no hook", "MULADD-E021", "no function muladd_backend", installed=source("")),
+    Fault("hook not marked", "MULADD-E021", "@hookimpl", installed=source("def muladd_backend(): ..."), repaired={}),
+    Fault(
+        "hook misspelt",
+        "MULADD-E021",
+        "muladd_backends",
+        cause="PluginValidationError",
+        installed=source("from muladd.registry import hookimpl\n@hookimpl\ndef muladd_backends(): ..."),
+    ),
+    Fault(
+        "hook with an argument", "MULADD-E021", "config", cause="PluginValidationError", installed=hook("...", "config")
+    ),
+    Fault(
+        "hook raises",
+        "MULADD-E021",
+        "OSError: no driver",
+        cause="OSError",
+        installed=hook("raise OSError('no driver')"),
+        repaired={},
+    ),
+    Fault("hook exits", "MULADD-E021", "SystemExit", cause="SystemExit", installed=hook("raise SystemExit")),
+    Fault("hook returns None", "MULADD-E021", "returned None, expected a Backend", installed=hook("return None")),
+    Fault(
+        "hook returns a dict",
+        "MULADD-E021",
+        "returned {'name': 'acme'}, expected a Backend",
+        installed=hook("return {'name': 'acme'}"),
+    ),
+    Fault(
+        "hook returns what cannot be shown",
+        "MULADD-E021",
+        "Mute that cannot be shown",
+        installed=hook("class Mute:\n        def __repr__(self): raise KeyError\n    return Mute()"),
+    ),
+    Fault(
+        "hook returns something long", "MULADD-E021", "xxx..., expected a Backend", installed=hook("return 'x' * 9999")
+    ),
+    # ---- descriptions
+    Fault("unknown field", "MULADD-E021", "colour", cause="TypeError", installed={"colour": "1"}),
+    Fault("name empty", "MULADD-E022", "field name is ''", cause="InvalidBackendError", installed={"name": "''"}),
+    Fault(
+        "name is another", "MULADD-E022", "'acme', but its backend names itself 'zeta'", installed={"name": "'zeta'"}
+    ),
+    Fault(
+        "abi is text",
+        "MULADD-E022",
+        "field abi is '1', expected int",
+        cause="InvalidBackendError",
+        installed={"abi": "'1'"},
+    ),
+    Fault(
+        "abi is a bool",
+        "MULADD-E022",
+        "field abi is True, expected int",
+        cause="InvalidBackendError",
+        installed={"abi": "True"},
+    ),
+    Fault(
+        "libraries is one path",
+        "MULADD-E022",
+        "field libraries is",
+        cause="InvalidBackendError",
+        installed={"libraries": "HERE / 'libkernels.so'"},
+        repaired={},
+    ),
+    Fault(
+        "library path is relative",
+        "MULADD-E022",
+        "expected a sequence of absolute paths",
+        cause="InvalidBackendError",
+        installed={"libraries": "['libkernels.so']"},
+        repaired={},
+    ),
+    Fault(
+        "neither libraries nor register",
+        "MULADD-E022",
+        "exactly one",
+        cause="InvalidBackendError",
+        installed={"libraries": "[]"},
+    ),
+    Fault(
+        "libraries and register",
+        "MULADD-E022",
+        "exactly one",
+        cause="InvalidBackendError",
+        installed={"libraries": "['/lib.so']", "register": "print"},
+    ),
+    Fault(
+        "register is not callable",
+        "MULADD-E022",
+        "field register is 5",
+        cause="InvalidBackendError",
+        installed={"register": "5"},
+    ),
+    Fault(
+        "probe is not callable",
+        "MULADD-E022",
+        "field probe is True",
+        cause="InvalidBackendError",
+        installed={"probe": "True"},
+    ),
+    Fault(
+        "operators is text",
+        "MULADD-E022",
+        "field operators is 'add'",
+        cause="InvalidBackendError",
+        installed={"operators": "'add'"},
+    ),
+    Fault(
+        "requires is text",
+        "MULADD-E022",
+        "field requires is 'torch'",
+        cause="InvalidBackendError",
+        installed={"requires": "'torch'"},
+    ),
+    Fault(
+        "priority is a float",
+        "MULADD-E022",
+        "field priority is 0.5",
+        cause="InvalidBackendError",
+        installed={"priority": "0.5"},
+    ),
+    Fault(
+        "operators that do not exist",
+        "MULADD-E022",
+        "divide, sub",
+        installed={"operators": "['sub', 'add', 'divide']"},
+        repaired={"operators": "None"},
+    ),
+    Fault(
+        "dispatch key that does not exist",
+        "MULADD-E022",
+        "no dispatch key 'NPU'",
+        installed={"dispatch_key": "'NPU'"},
+        repaired={},
+    ),
+    # ---- probes
+    Fault(
+        "probe raises",
+        "MULADD-E041",
+        "RuntimeError: driver is asleep",
+        cause="RuntimeError",
+        installed=probe("raise RuntimeError('driver is asleep')"),
+        repaired=probe("return Probe(True)"),
+    ),
+    Fault("probe exits", "MULADD-E041", "SystemExit: 1", cause="SystemExit", installed=probe("raise SystemExit(1)")),
+    Fault("probe returns a bool", "MULADD-E041", "returned True, expected a Probe", installed=probe("return True")),
+    Fault("probe returns None", "MULADD-E041", "returned None, expected a Probe", installed=probe("pass")),
+    Fault(
+        "probe with wrong field",
+        "MULADD-E041",
+        "field ok is 1, expected bool",
+        cause="InvalidBackendError",
+        installed=probe("return Probe(1)"),
+    ),
+    Fault(
+        "probe with wrong reason",
+        "MULADD-E041",
+        "field reason is None, expected str",
+        cause="InvalidBackendError",
+        installed=probe("return Probe(True, None)"),
+    ),
+    Fault(
+        "probe hangs",
+        "MULADD-E041",
+        "did not finish within 0.2 s",
+        installed=probe("import time; time.sleep(0.8); return Probe(True)"),
+        environment={"MULADD_PROBE_TIMEOUT": "0.2"},
+        repaired=probe("return Probe(True)"),
+    ),
+    Fault(
+        "probe imports muladd",
+        "MULADD-E041",
+        "import the operator library",
+        installed=probe("import muladd; return Probe(bool(muladd.backends))"),
+        environment={"MULADD_PROBE_TIMEOUT": "0.2"},
+    ),
+    Fault(
+        "probe says no",
+        "MULADD-E040",
+        "no NPU in this machine",
+        state="unsupported",
+        installed=probe("return Probe(False, 'no NPU in this machine', 'plug one in')"),
+        repaired=probe("return Probe(True)"),
+    ),
+    Fault(
+        "probe says no without a reason",
+        "MULADD-E040",
+        "gives no reason",
+        state="unsupported",
+        installed=probe("return Probe(False)"),
+    ),
+    # ---- backends without a library
+    Fault(
+        "register raises halfway",
+        "MULADD-E052",
+        "ValueError: halfway",
+        cause="ValueError",
+        installed=register("library.impl('add', lambda a, b: a)\nraise ValueError('halfway')"),
+        repaired=register("for name in ('add', 'mul'): library.impl(name, lambda a, b: a)")
+        | {"operators": "['add', 'mul']"},
+    ),
+    Fault("register exits", "MULADD-E052", "SystemExit", cause="SystemExit", installed=register("raise SystemExit")),
+    Fault("register does nothing", "MULADD-E051", "no kernel at PrivateUse1", installed=register("pass")),
+    Fault(
+        "register takes no argument",
+        "MULADD-E052",
+        "TypeError",
+        cause="TypeError",
+        installed={"extra": "def register(): ...", "register": "register"},
+    ),
+    Fault(
+        "register at another key",
+        "MULADD-E052",
+        "XPU",
+        cause="RuntimeError",
+        installed=register("library.impl('add', lambda a, b: a)\nlibrary.impl('mul', lambda a, b: a, 'XPU')"),
+    ),
+    # ---- policy
+    Fault(
+        "not in MULADD_BACKENDS",
+        "MULADD-E060",
+        "MULADD_BACKENDS=cpu",
+        state="disabled",
+        environment={"MULADD_BACKENDS": "cpu"},
+        repaired={},
+    ),
+]
+
+
+def ids(fault: Fault) -> str:
+    return fault.id.replace(" ", "-")
+
+
+@pytest.fixture
+def put(site: Site, compiler: Compiler) -> Callable[..., Path]:
+    """Install a fault's plugin."""
+
+    def install(fault: Fault) -> Path:
+        library = None
+        if callable(fault.library):
+            library = fault.library(compiler.library("good", GOOD).read_bytes())
+        elif fault.library is not None:
+            name = "good" if fault.library == GOOD and not fault.link else ids(fault)
+            link = (f"-L{compiler.gone().parent}", *fault.link) if fault.link else ()
+            library = compiler.library(name, fault.library, link)
+        return site.install("acme", library=library, **fault.installed)
+
+    return install
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=ids)
+def test_fault(fault: Fault, put: Callable[..., Path], site: Site, run: Run) -> None:
+    put(fault)
+    report = run(site.root, device=True, doctor=True, **fault.environment)
+
+    assert "error" not in report, report["error"]["traceback"]
+    assert report["numbers"] == NUMBERS
+    status = report["statuses"]["acme"]
+    assert (status["state"], status["code"]) == (fault.state, fault.code), status
+    assert fault.reason in status["reason"]
+    assert status["fix"]
+    assert (status["distribution"], status["version"]) == ("muladd-acme", fault.installed.get("version", "1.0"))
+    assert (status["exception"] is not None) == (fault.state == "broken")
+    if fault.cause:
+        assert fault.cause in status["exception"]["classes"]
+    assert report["statuses"]["cpu"]["state"] == "loaded"
+    assert report["findings"] == []
+    check_warnings(report, fault)
+    check_doctor(report, fault)
+    check_call(report, fault)
+
+
+def check_warnings(report: Mapping[str, Any], fault: Fault) -> None:
+    messages = [(warning["category"], warning["message"]) for warning in report["warnings"]]
+    if fault.is_failure:
+        [(category, message)] = messages
+        assert category == "RuntimeWarning"
+        assert "'acme'" in message
+        assert fault.code in message
+        assert fault.reason in message
+        assert report["warnings"][0]["file"] == "driver.py"  # where muladd is imported
+    else:
+        assert messages == []
+
+
+def check_doctor(report: Mapping[str, Any], fault: Fault) -> None:
+    expected_exit = 1 if fault.is_failure else 0
+    assert report["doctor"]["exit"] == expected_exit, report["doctor"]
+    assert fault.code in report["doctor"]["text"]
+    assert fault.reason in report["doctor"]["text"]
+    assert report["doctor_json"]["exit"] == expected_exit
+    described = json.loads(report["doctor_json"]["text"])
+    assert described["ok"] is not fault.is_failure
+    assert described["backends"]["acme"]["code"] == fault.code
+
+
+def check_call(report: Mapping[str, Any], fault: Fault) -> None:
+    """An operator on the device says why there is no kernel, caused by the exception that is to blame."""
+    call = report["call"]
+    assert call["classes"][:2] == ["NoKernelError", "RegistryError"]
+    for part in ("npu", "acme", fault.reason, "muladd doctor", "MULADD-E001"):
+        assert part in call["text"]
+    assert (call["cause"] and call["cause"]["text"]) == (report["statuses"]["acme"]["exception"] or {}).get("text")
+
+
+@pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault.is_failure], ids=ids)
+def test_strict(fault: Fault, put: Callable[..., Path], site: Site, run: Run) -> None:
+    put(fault)
+    error = run(site.root, MULADD_STRICT="1", **fault.environment)["error"]
+    assert error["classes"][:2] == ["RegistryError", "RuntimeError"]
+    assert "'acme' (muladd-acme" in error["text"]
+    assert fault.code in error["text"]
+    assert (error["cause"] is not None) == (fault.state == "broken")
+
+
+@pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault.repaired is not None], ids=ids)
+def test_repaired(fault: Fault, put: Callable[..., Path], site: Site, run: Run, compiler: Compiler) -> None:
+    put(fault)
+    package = site.install("acme", library=compiler.library("good", GOOD), **fault.repaired)
+    (package / "other.so").unlink(missing_ok=True)
+    report = run(site.root)
+    status = report["statuses"]["acme"]
+    assert (status["state"], status["code"], status["reason"], status["fix"]) == ("loaded", "", "", "")
+    assert report["warnings"] == []
+    assert report["numbers"] == NUMBERS

@@ -1,0 +1,221 @@
+"""plugins.toml and the environment: every mistake is named with file, line and key, and ignored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .builder import Compiler, Site
+from .conftest import Run
+
+BACKEND = '[backends.npu]\ndistribution = "muladd-npu"\ndispatch-key = "PrivateUse1"\ndevice = "npu"\n'
+
+# id -> (text, line, what the message says)
+MALFORMED = {
+    "not TOML": ("[policy]\nfallback = \n", 2, "is not TOML: Invalid value"),
+    "not closed": ("[policy]\ndisable = [", 2, "is not TOML"),
+    "key given twice": (
+        '[policy]\nfallback = "error"\nfallback = "error"\n',
+        3,
+        "is not TOML: Cannot overwrite",
+    ),
+    "unknown table": ("[backend.npu]\n", 1, "backend is not a known key; known are backends, policy"),
+    "unknown policy key": ('[policy]\n\nfalback = "error"\n', 3, "policy.falback is not a known key"),
+    "unknown backend key": (BACKEND + 'colour = "red"\n', 5, "backends.npu.colour is not a known key"),
+    "missing backend key": ('[backends.npu]\ndevice = "npu"\n', 1, "backends.npu has no 'distribution'"),
+    "backend is no table": ("[backends]\nnpu = 1\n", 2, "backends.npu is 1, expected a table"),
+    "backends is no table": ("backends = []\n", 1, "backends is [], expected a table"),
+    "policy is no table": ('policy = "error"\n', 1, "policy is 'error', expected a table"),
+    "device is a number": (BACKEND.replace('"npu"', "7"), 4, "backends.npu.device is 7, expected a text"),
+    "hint is empty": (BACKEND + 'hint = ""\n', 5, "backends.npu.hint is '', expected a text that is not empty"),
+    "unknown fallback": (
+        '[policy]\nfallback = "aten"\n',
+        2,
+        "policy.fallback is 'aten', expected 'error' or 're",
+    ),
+    "fallback is a list": ('[policy]\nfallback = ["error"]\n', 2, "policy.fallback is ['error']"),
+    "disable is text": ('[policy]\ndisable = "cpu"\n', 2, "policy.disable is 'cpu', expected a list of backend names"),
+    "disable has a number": ('[policy]\ndisable = ["cpu", 1]\n', 2, "policy.disable is ['cpu', 1]"),
+    "prefer is a list": ('[policy]\nprefer = ["cpu"]\n', 2, "policy.prefer is ['cpu'], expected a table"),
+    "prefer has text": ('[policy]\n# a comment\nprefer = { CPU = "cpu" }\n', 3, "policy.prefer.CPU is 'cpu'"),
+    "prefer table has text": ('[policy.prefer]\nXPU = []\nCPU = "cpu"\n', 3, "policy.prefer.CPU is 'cpu'"),
+}
+
+
+@pytest.mark.parametrize("mistake", MALFORMED)
+def test_malformed_file(mistake: str, tmp_path: Path, run: Run) -> None:
+    text, line, message = MALFORMED[mistake]
+    policy = tmp_path / "mine.toml"
+    policy.write_text(text)
+    report = run(doctor=True, MULADD_PLUGINS=str(policy))
+    check_finding(report, "MULADD-E010", f"{policy}:{line}: ", message, "the file is ignored")
+    assert "MULADD_PLUGINS" in report["findings"][0]["fix"]
+
+
+def check_finding(report: dict, code: str, *parts: str) -> None:
+    """One finding: muladd works all the same, warns once, and doctor shows it."""
+    assert "error" not in report, report["error"]["traceback"]
+    assert "numbers" in report
+    [finding] = report["findings"]
+    assert finding["code"] == code
+    assert finding["fix"]
+    [warning] = report["warnings"]
+    assert warning["category"] == "RuntimeWarning"
+    for part in parts:
+        assert part in finding["message"]
+        assert part in warning["message"]
+        assert part in report["doctor"]["text"]
+    assert code in warning["message"]
+    assert report["doctor"]["exit"] == report["doctor_json"]["exit"] == 1
+
+
+def test_file_is_not_utf8(tmp_path: Path, run: Run) -> None:
+    policy = tmp_path / "mine.toml"
+    policy.write_bytes(b"[policy]\n\ndisable = ['\xff']\n")
+    check_finding(run(doctor=True, MULADD_PLUGINS=str(policy)), "MULADD-E010", f"{policy}:3: is not UTF-8 text")
+
+
+@pytest.mark.parametrize(("kind", "words"), [("missing", "No such"), ("folder", "directory"), ("loop", "symbolic")])
+def test_file_cannot_be_read(kind: str, words: str, tmp_path: Path, run: Run) -> None:
+    policy = tmp_path / "mine.toml"
+    if kind == "folder":
+        policy.mkdir()
+    elif kind == "loop":
+        policy.symlink_to(policy)
+    check_finding(run(doctor=True, MULADD_PLUGINS=str(policy)), "MULADD-E010", f"{policy}: cannot be read", words)
+
+
+def test_line_of_a_key_that_the_text_spells_otherwise(tmp_path: Path, run: Run) -> None:
+    policy = tmp_path / "mine.toml"
+    policy.write_text('[policy]\n"\\u0066allback" = "aten"\n')
+    check_finding(run(doctor=True, MULADD_PLUGINS=str(policy)), "MULADD-E010", f"{policy}:1: policy.fallback is 'aten'")
+
+
+UNKNOWN = {
+    "disable": ('disable = ["gpu"]', "[policy] disable in plugins.toml names 'gpu', which is no backend; known are "),
+    "prefer": (
+        'prefer = { CPU = ["cpu", "gpu"] }',
+        "[policy] prefer.CPU in plugins.toml names 'gpu', which",
+    ),
+    "prefer key": ('prefer = { cpu = ["cpu"] }', "names 'cpu', which is no dispatch key of PyTorch"),
+}
+
+
+@pytest.mark.parametrize("key", UNKNOWN)
+def test_unknown_name_in_file(key: str, tmp_path: Path, run: Run) -> None:
+    text, message = UNKNOWN[key]
+    policy = tmp_path / "mine.toml"
+    policy.write_text(f"[policy]\n{text}\n")
+    check_finding(run(doctor=True, MULADD_PLUGINS=str(policy)), "MULADD-E010", message)
+
+
+BAD_VALUES = {
+    "MULADD_BACKENDS": ("cpu,gpu", "MULADD_BACKENDS names 'gpu', which is no backend"),
+    "MULADD_AUTOLOAD": ("no", "MULADD_AUTOLOAD='no' is ignored: expected 0 or 1"),
+    "MULADD_STRICT": ("yes", "MULADD_STRICT='yes' is ignored: expected 0 or 1"),
+    "MULADD_TRACE": ("", "MULADD_TRACE='' is ignored: expected 0 or 1"),
+    "MULADD_FALLBACK": ("aten", "MULADD_FALLBACK='aten' is ignored: expected error or reference"),
+    "MULADD_PROBE_TIMEOUT": ("soon", "MULADD_PROBE_TIMEOUT='soon' is ignored: expected a positive number of seconds"),
+}
+
+
+@pytest.mark.parametrize("variable", BAD_VALUES)
+def test_bad_value_in_environment(variable: str, run: Run) -> None:
+    value, message = BAD_VALUES[variable]
+    check_finding(run(doctor=True, **{variable: value}), "MULADD-E011", message)
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "inf", "nan"])
+def test_bad_probe_timeout(value: str, run: Run) -> None:
+    check_finding(run(doctor=True, MULADD_PROBE_TIMEOUT=value), "MULADD-E011", "expected a positive number of seconds")
+
+
+@pytest.mark.parametrize("environment", [{"MULADD_FALLBACK": "aten"}, {"MULADD_PLUGINS": "/nowhere.toml"}], ids=str)
+def test_strict_raises_for_findings(environment: dict[str, str], run: Run) -> None:
+    error = run(MULADD_STRICT="1", **environment)["error"]
+    assert error["classes"][0] == "RegistryError"
+    assert next(iter(environment.values())) in error["text"]
+
+
+def test_unset_variable_is_the_repair(run: Run) -> None:
+    report = run(MULADD_FALLBACK="error", MULADD_PLUGINS="", doctor=True)
+    assert report["findings"] == report["warnings"] == []
+    assert report["doctor"]["exit"] == 0
+
+
+# ---- policy that is right ------------------------------------------------------------------------------------------
+
+DISABLED = {
+    "MULADD_BACKENDS empty": ({"MULADD_BACKENDS": ""}, "MULADD_BACKENDS= does not name it"),
+    "MULADD_BACKENDS without it": ({"MULADD_BACKENDS": "acme"}, "MULADD_BACKENDS=acme does not name it"),
+    "MULADD_AUTOLOAD=0": ({"MULADD_AUTOLOAD": "0"}, "MULADD_AUTOLOAD=0"),
+    "disable": ({"MULADD_PLUGINS": "mine.toml"}, "plugins.toml lists it under [policy] disable"),
+}
+
+
+@pytest.mark.parametrize("how", DISABLED)
+def test_disabled(how: str, tmp_path: Path, site: Site, compiler: Compiler, run: Run) -> None:
+    environment, reason = DISABLED[how]
+    if "MULADD_PLUGINS" in environment:
+        policy = tmp_path / "mine.toml"
+        policy.write_text(f'{BACKEND}[policy]\ndisable = ["cpu"]\n')
+        environment = {"MULADD_PLUGINS": str(policy)}
+    site.install("acme", library=compiler.library("good", {"KEY": "PrivateUse1"}))
+    report = run(
+        site.root,
+        then="""
+import torch
+out["error"] = str(muladd.library.no_kernel_error("add", "cpu"))
+out["loaded"] = muladd.load("cpu").state
+out["again"] = muladd.load("cpu").state
+out["numbers"] = muladd.add(torch.ones(2), torch.ones(2)).tolist()
+""",
+        **environment,
+    )
+    status = report["statuses"]["cpu"]
+    assert (status["state"], status["code"]) == ("disabled", "MULADD-E060")
+    assert reason in status["reason"]
+    assert status["fix"]
+    assert "numbers" not in report  # the driver's call found no kernel
+    assert reason in report["out"]["error"]
+    assert report["warnings"] == []
+    assert not any("libmuladd_cpu" in path for path in report["maps"])
+    # load() does not ask the policy.
+    assert (report["out"]["loaded"], report["out"]["again"]) == ("loaded", "loaded")
+    assert report["out"]["numbers"] == [2.0, 2.0]
+
+
+def test_users_file_is_laid_over_the_shipped_one(tmp_path: Path, run: Run) -> None:
+    policy = tmp_path / "mine.toml"
+    policy.write_text(BACKEND)
+    report = run(device=True, doctor=True, MULADD_PLUGINS=str(policy))
+    assert report["findings"] == []
+    assert "the backend 'npu' is not installed: pip install muladd-npu" in report["call"]["text"]
+    assert "npu: not installed" in report["doctor"]["text"]
+
+
+def test_trace_goes_to_standard_error(run: Run) -> None:
+    log = run(MULADD_TRACE="1")["log"]
+    for step in ("schemas: ", "discover: ", "plugin: cpu: CPU", "loaded: cpu"):
+        assert step in log
+
+
+def test_shipped_file_is_damaged(tmp_path: Path, run: Run) -> None:
+    """The core's own file is part of the installation: without it there is nothing to go on with."""
+    policy = tmp_path / "shipped.toml"
+    policy.write_text("[policy]\nfallback = 1\n")
+    report = run(
+        then=f"""
+from pathlib import Path
+library = muladd.library
+try:
+    muladd.registry.OperatorLibrary(
+        "muladd", schema_library=library.schema_library, entry_point_group="none", plugins_file=Path({str(policy)!r}),
+        distribution="muladd-core")
+except muladd.registry.PolicyError as error:
+    out["error"], out["code"] = str(error), error.code
+"""
+    )
+    assert f"{policy}:2: policy.fallback is 1" in report["out"]["error"]
+    assert report["out"]["code"] == "MULADD-E010"

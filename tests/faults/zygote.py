@@ -1,0 +1,54 @@
+"""Forks a child for each request on standard input: each imports muladd anew, PyTorch is imported once for all.
+
+A line of JSON asks for a child; a line with its exit code answers when it has ended.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def main() -> None:
+    """Serve until standard input ends."""
+    import packaging.requirements  # noqa: F401
+    import pluggy  # noqa: F401
+    import torch  # noqa: F401
+    from rich.console import Console  # noqa: F401
+    from rich.table import Table  # noqa: F401
+    from torch.utils import backend_registration  # noqa: F401
+    from typer.testing import CliRunner  # noqa: F401
+
+    gc.collect()
+    gc.freeze()  # the children need not visit PyTorch's objects when they end
+    for line in sys.stdin:
+        request = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            _become(request)
+            return
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+def _become(request: dict[str, Any]) -> None:
+    log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    signal.alarm(request["timeout"])
+    os.environ.update(request["environment"])
+    sys.path[:0] = request["path"]
+    sys.path.insert(0, str(Path(__file__).parent))
+    import driver
+
+    sys.path.pop(0)
+    driver.main(request)
+
+
+main()
