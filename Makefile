@@ -12,6 +12,8 @@ CORE_SOURCES := plugins.toml $(shell find core -type f -not -path '*/build/*' -n
 # What a backend is compiled from, apart from its own folder.
 SDK_SOURCES := $(shell find core/src/muladd/include core/src/muladd/cpp_extension -name '*.h' -o -name '*.py')
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# PyTorch deprecates jit.trace and jit.script, which the kit tests as long as they are there.
+KIT := $(BIN)/python -m pytest --pyargs muladd.testing --muladd-backend cpu -q -W ignore::DeprecationWarning
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test quick lint wheels clean tools
@@ -25,11 +27,16 @@ demo: $(VENV)/.installed
 	$(BIN)/python examples/digits.py
 
 test: lint
-	$(BIN)/python -m pytest --pyargs muladd.testing --muladd-backend cpu -W ignore::DeprecationWarning -p no:cacheprovider
-	$(BIN)/python -m pytest
+	$(KIT) --muladd-matrix $(VENV)/matrix.json
+	$(BIN)/python docs/coverage.py --check $(VENV)/matrix.json
+	$(BIN)/python -m coverage erase
+	$(BIN)/python -m coverage run -m pytest tests/faults
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report
+	$(BIN)/python -m pytest --ignore tests/faults
 
 quick: $(VENV)/.installed
-	$(BIN)/python -m pytest --pyargs muladd.testing --muladd-backend cpu -m "not compiles" -W ignore::DeprecationWarning -p no:cacheprovider
+	$(KIT) -m "not compiles"
 	$(BIN)/python -m pytest -m "not slow and not wheels"
 
 lint: $(VENV)/.installed

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import muladd
 import pytest
-from mutations import MUTATIONS, SECOND_EDIT
+
+from .mutations import MUTATIONS, SECOND_EDIT
 
 pytestmark = pytest.mark.slow
 

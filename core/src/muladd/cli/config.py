@@ -7,8 +7,6 @@ from typing import Annotated
 import typer
 
 import muladd
-from muladd.cpp_extension import toolchain
-from muladd.cpp_extension.ninja_file import CXX_FLAGS
 from muladd.registry import State
 
 
@@ -24,6 +22,10 @@ def config(
     """Print compiler flags or library paths."""
     if not (includes or libs or cflags):
         raise typer.BadParameter("give at least one of --includes, --libs and --cflags")
+    # Not at the top: the package needs setuptools, which the other commands do without.
+    from muladd.cpp_extension import toolchain
+    from muladd.cpp_extension.ninja_file import CXX_FLAGS
+
     include_flags = [f"-I{muladd.get_include()}", f"-isystem{toolchain.find_torch().include}"]
     if includes:
         print(" ".join(include_flags))

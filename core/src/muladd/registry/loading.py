@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import threading
 from importlib import metadata
 
 import torch
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.version import InvalidVersion, Version
 
 from .._torch_private import close_shared_library, destroy_library
 from .backend import Backend, Probe
@@ -42,7 +41,18 @@ def check_compatible(backend: Backend, abi: int) -> None:
         _check_requirement(text)
 
 
+# What nearly every backend requires, and nothing else. PyTorch compares its version itself, and importing packaging for
+# it would take a third of all of muladd's import.
+_TORCH_AT_LEAST = re.compile(r"torch\s*>=\s*(\d+(?:\.\d+)*)\s*")
+
+
 def _check_requirement(text: str) -> None:
+    at_least = _TORCH_AT_LEAST.fullmatch(text)
+    if at_least and torch.__version__ >= at_least[1]:
+        return
+    from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.version import InvalidVersion, Version
+
     try:
         requirement = Requirement(text)
     except InvalidRequirement as error:

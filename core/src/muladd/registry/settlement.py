@@ -25,12 +25,14 @@ class Settlement:
         self._policy = policy
         self._ledger = ledger
         self._catalogue: frozenset[str] = frozenset()
+        self._registered: Registrations | None = None  # what the dispatcher holds, while nobody else adds to it
         self._claims: dict[str, Claim] = {}
         self._loaded: dict[str, Loaded] = {}
 
     def settle(self, claims: list[Claim], catalogue: Iterable[str]) -> None:
         """Probe and load in order of precedence; whoever comes later and wants the same operator is shadowed."""
         self._catalogue = frozenset(catalogue)
+        self._registered = None
         self._claims.update({claim.backend.name: claim for claim in claims})
         for claim in sorted(claims, key=lambda claim: (claim.backend.dispatch_key, *precedence(claim, self._policy))):
             owner = next((self.owners[pair] for pair in sorted(claim.pairs) if pair in self.owners), None)
@@ -72,7 +74,8 @@ class Settlement:
 
     def _load(self, claim: Claim) -> None:
         backend, key = claim.backend, claim.backend.dispatch_key
-        before = registrations(self._namespace)
+        before = self._registered or registrations(self._namespace)
+        self._registered = None
         loaded = Loaded()
         start = time.perf_counter()
         try:
@@ -81,6 +84,7 @@ class Settlement:
             covered = self._covered(claim, before)
         except LoadError as error:
             loaded.undo()
+            self._registered = None
             stuck = difference(registrations(self._namespace), before)
             if not stuck:
                 raise
@@ -108,7 +112,9 @@ class Settlement:
             LoadError: there is none, or something was registered that is not claimed.
         """
         key = claim.backend.dispatch_key
-        added = difference(registrations(self._namespace), before)
+        # The next backend's comparison starts here; asking the dispatcher takes milliseconds.
+        self._registered = registrations(self._namespace)
+        added = difference(self._registered, before)
         names = {operator for operator, k in added if k == ""} - self._catalogue
         unclaimed = [f"{name} (not in the catalogue)" for name in names]
         unclaimed += [f"{op} at {k}" for op, k in added - claim.pairs if k and op not in names]
