@@ -66,6 +66,19 @@ def test_wrong_usage(arguments):
     assert "Traceback" not in result.stderr
 
 
+def test_check_runs_the_kit():
+    result = muladd("check", "cpu", "--", "-q", "-k", "test_sizes and muladd-float32", "-p", "no:cacheprovider")
+    assert result.returncode == 0, result.stdout
+    assert "1 passed" in result.stdout
+
+
+def test_check_fails_a_backend_that_is_not_loaded():
+    result = muladd("check", "cpu", "--", "-q", "-x", "-p", "no:cacheprovider", MULADD_BACKENDS="")
+    assert result.returncode == 1
+    assert "MULADD_REQUIRE promises it" in result.stdout
+    assert muladd("check", "nothing").returncode == 2
+
+
 def test_config():
     includes, libs = muladd("config", "--includes").stdout, muladd("config", "--libs").stdout.splitlines()
     assert Path(includes.split()[0].removeprefix("-I"), "muladd/operators.h").is_file()

@@ -65,6 +65,21 @@ def test_view_may_be_modified():
     assert not private.view_may_be_modified(view)
 
 
+def test_base_of():
+    """Without it an in-place call on a view of a leaf would fail only after it has written."""
+    base = torch.ones(4)
+    assert private.base_of(base[1:]) is base
+    assert private.base_of(base) is None
+
+
+def test_parse_schema():
+    """Without it the declarations cannot be matched with the catalogue."""
+    schema = private.parse_schema("f(Tensor x, float c, *, Tensor(a!) out) -> Tensor(a!)")
+    assert [argument.name for argument in schema.arguments] == ["x", "c", "out"]
+    assert [argument.kwarg_only for argument in schema.arguments] == [False, False, True]
+    assert len(schema.returns) == 1
+
+
 def test_dispatcher_queries():
     """Without them the registry cannot verify what a backend registered."""
     assert private.has_kernel("muladd::muladd", "CPU")

@@ -3,12 +3,14 @@
 import subprocess
 import sys
 import venv
+from pathlib import Path
 
 import pytest
 
 pytestmark = [pytest.mark.wheels, pytest.mark.slow]
 
 OTHER_TORCH = "2.14.1"
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="session")
@@ -21,6 +23,20 @@ def other_python(wheels, tmp_path_factory):
     subprocess.run([*install, f"torch=={OTHER_TORCH}", "pytest", "hypothesis", "expecttest", "numpy"], check=True)
     subprocess.run([*install, *map(str, wheels)], check=True)
     return python
+
+
+@pytest.mark.parametrize("tests", ["unit/test_torch_private.py", "unit/test_another_library.py"])
+def test_private_names_and_machinery(other_python, tmp_path, tests):
+    command = [str(other_python), "-m", "pytest", "-q", "-W", "ignore", "-p", "no:cacheprovider"]
+    result = subprocess.run([*command, str(ROOT / "tests" / tests)], cwd=tmp_path, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout[-3000:]
+
+
+def test_distributed(other_python):
+    checks = ROOT / "tests/interop/distributed_checks.py"
+    command = [str(other_python), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(checks), "2"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    assert "all placements right" in result.stdout, result.stderr[-3000:]
 
 
 def test_conformance(other_python, tmp_path):

@@ -6,7 +6,9 @@ tensor([3., 3., 3.])
 """
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch  # noqa: F401  # before any library is opened: backends find libtorch in the process
@@ -47,6 +49,13 @@ def get_include() -> str:
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """The operators in terms of ATen, for ``ExportedProgram.run_decompositions(muladd.decompositions())``."""
     return dispatch.decomposition_table(overloads.values())
+
+
+def __getattr__(name: str) -> ModuleType:
+    # What most programs do not use, and what takes long to import.
+    if name in ("distributed", "testing"):
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __all__ = [

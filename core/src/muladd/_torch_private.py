@@ -32,6 +32,16 @@ def without_dispatch_key(key: str) -> Any:
     return torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key)))
 
 
+def parse_schema(text: str) -> Any:
+    """The schema as PyTorch sees it, with ``arguments`` and ``returns``."""
+    return torch._C.parse_schema(text)
+
+
+def base_of(view: torch.Tensor) -> torch.Tensor | None:
+    """The tensor that a differentiable view is a view of; None if it is no view."""
+    return view._base if view._is_view() else None
+
+
 def view_may_be_modified(view: torch.Tensor) -> bool:
     """False for views that autograd cannot rebase: one of several from one call, or made under no_grad."""
     return bool(torch._C._autograd._get_creation_meta(view) == torch._C._autograd.CreationMeta.DEFAULT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from .check import check
 from .config import config
 from .doctor import doctor
 from .explain import explain
@@ -17,6 +18,7 @@ app = typer.Typer(
 )
 app.command()(doctor)
 app.command()(explain)
+app.command()(check)
 app.command()(config)
 
 

@@ -78,7 +78,7 @@ def _check_may_be_overwritten(overload: Overload, target: Tensor) -> None:
     """PyTorch finds these out after the kernel has written; by then the data is gone."""
     if not target.requires_grad:
         return
-    base = target._base if target._is_view() else None
+    base = private.base_of(target)
     if target.is_leaf or (base is not None and base.is_leaf and base.requires_grad):
         what = "a leaf variable" if base is None else "a view of a leaf variable"
         raise RuntimeError(

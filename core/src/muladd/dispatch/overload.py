@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .. import _torch_private as private
 from .declaration import Operator
 
 
@@ -37,8 +38,8 @@ class Overload:
         return getattr(getattr(getattr(torch.ops, self.namespace), base), overload or "default")
 
     @cached_property
-    def schema(self) -> torch._C.FunctionSchema:
-        return torch._C.parse_schema(self.schema_text)
+    def schema(self) -> Any:
+        return private.parse_schema(self.schema_text)
 
     @cached_property
     def arguments(self) -> tuple[str, ...]:
