@@ -42,8 +42,9 @@ def build(folder, edits):
         text = path.read_text()
         assert text.count(old) >= 1, f"{file} does not have: {old}"
         path.write_text(text.replace(old, new, 1))
-    flags = shlex.split(run("muladd", "config", "--cflags").stdout)
+    flags = shlex.split(run(sys.executable, "-m", "muladd", "config", "--cflags").stdout)
     own = [flag for flag in flags if not flag.startswith(("-O", f"-I{muladd.get_include()}"))]
+    assert not any("muladd/include" in flag for flag in own), "the unedited headers would be found first"
     torch_lib = (
         Path(next(flag for flag in flags if flag.startswith("-isystem")).removeprefix("-isystem")).parent / "lib"
     )

@@ -2,6 +2,7 @@
 
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import muladd
@@ -13,7 +14,9 @@ HEADERS = sorted(path.name for path in Path(muladd.get_include(), "muladd").glob
 @pytest.fixture(scope="module")
 def compile_source(tmp_path_factory):
     """Type-check a source; returns the compiler's messages, empty if there are none."""
-    flags = subprocess.run(["muladd", "config", "--cflags"], capture_output=True, text=True, check=True).stdout
+    flags = subprocess.run(
+        [sys.executable, "-m", "muladd", "config", "--cflags"], capture_output=True, text=True, check=True
+    ).stdout
     folder = tmp_path_factory.mktemp("sdk")
 
     def run(text):

@@ -133,16 +133,25 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         marks = "".join(f"{_mark(row.get(subsystem, [])):>4}" for subsystem in subsystems)
         terminalreporter.write_line(f"{operator:>{width}}{marks}")
     terminalreporter.write_line("ok: passed, FAIL: failed, --: skipped or not claimed")
+    unclaimed = _unclaimed(config)
+    if unclaimed:
+        terminalreporter.write_line(f"not claimed by the backend, and not tested: {', '.join(unclaimed)}")
     path = config.getoption("--muladd-matrix")
     if path:
         rows = [{"operator": o, "subsystem": s, "dtype": d, "outcome": r} for (o, s, d), r in sorted(outcomes.items())]
         document = {
             "backend": config.getoption("--muladd-backend"),
             "torch": torch.__version__,
+            "not_claimed": unclaimed,
             "subsystems": dict(sorted(config.stash[_files].items())),
             "results": rows,
         }
         Path(path).write_text(json.dumps(document, indent=1) + "\n")
+
+
+def _unclaimed(config: pytest.Config) -> list[str]:
+    status = _status(config, str(config.getoption("--muladd-backend")))
+    return sorted(set(_module(config).overloads) - set(status.operators if status else ()))
 
 
 def _mark(outcomes: list[str]) -> str:
