@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ def make(tmp_path, *, tools=("python3", "g++"), python=None, **variables):
     folder = tmp_path / "bin"
     folder.mkdir()
     for tool in ("sed", "find", "sh", *tools):
-        (folder / tool).symlink_to(shutil.which(tool))
+        # Not the python3 on PATH: a version manager's is a script with needs of its own.
+        (folder / tool).symlink_to(Path(sys.executable).resolve() if tool == "python3" else shutil.which(tool))
     if python is not None:
         (folder / "python3").write_text(python)
         (folder / "python3").chmod(0o755)
