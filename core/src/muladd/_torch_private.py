@@ -48,7 +48,7 @@ def view_may_be_modified(view: torch.Tensor) -> bool:
 
 
 def register_fake(library: torch.library.Library, operator: str, kernel: Callable[..., Any]) -> None:
-    """``torch.library.register_fake``, which spends a third of muladd's import on finding out who calls it."""
+    """``torch.library.register_fake`` without its look-up of the calling source line, which delays the import."""
     entry = torch._library.simple_registry.singleton.find(operator)
     entry.fake_impl.register(kernel, "muladd.dispatch.fake", library)
 

@@ -41,8 +41,8 @@ def check_compatible(backend: Backend, abi: int) -> None:
         _check_requirement(text)
 
 
-# What nearly every backend requires, and nothing else. PyTorch compares its version itself, and importing packaging for
-# it would take a third of all of muladd's import.
+# What nearly every backend requires, and nothing else. PyTorch compares its version itself, which saves
+# importing packaging.
 _TORCH_AT_LEAST = re.compile(r"torch\s*>=\s*(\d+(?:\.\d+)*)\s*")
 
 

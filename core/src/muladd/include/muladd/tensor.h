@@ -23,7 +23,6 @@ inline constexpr const char* kSupportedDTypes = "torch.float16, torch.bfloat16, 
 struct Codes {
   int32_t dtypes[4] = {aoti_torch_dtype_float16(), aoti_torch_dtype_bfloat16(), aoti_torch_dtype_float32(),
                        aoti_torch_dtype_float64()};
-  int32_t strided = aoti_torch_layout_strided();
 
   static const Codes& get() {
     static const Codes codes;
