@@ -114,8 +114,8 @@ os.environ["MULADD_BACKENDS"] = ""
 from pathlib import Path
 from muladd.registry import OperatorLibrary, BackendUnavailableError
 bare = OperatorLibrary(
-    "muladd", schema_library=muladd.library.schema_library, entry_point_group="no.such.group",
-    plugins_file=Path(muladd.__file__).parent / "plugins.toml", distribution="muladd-core")
+    "muladd", operators=[], schema_library=muladd.library.schema_library,
+    entry_point_group="no.such.group", plugins_file=Path(muladd.__file__).parent / "plugins.toml", distribution="muladd-core")
 bare.load_schemas()
 bare.load_backends()
 out["backends"] = list(bare.backends())
@@ -207,7 +207,7 @@ changed = ({change})(muladd.library.schema_library.read_bytes()) if {change is n
 if changed is not None: path.write_bytes(changed)
 try:
     OperatorLibrary(
-        {namespace}, schema_library=path, entry_point_group="no.such.group",
+        {namespace}, operators=["muladd"], schema_library=path, entry_point_group="no.such.group",
         plugins_file=Path(muladd.__file__).parent / "plugins.toml", distribution="muladd-core").load_schemas()
 except ImportError as error:
     out["error"] = str(error)
@@ -215,3 +215,15 @@ except ImportError as error:
     report = run(then=then)
     assert message in report["out"]["error"]
     assert str(path) in report["out"]["error"] or fault == "second copy"
+
+
+@pytest.mark.parametrize(
+    "define",
+    ["torch.library.define('muladd::fma.out', '(Tensor a) -> Tensor')", "block = torch.library.Library('muladd', 'DEF')"],
+    ids=["an operator", "the namespace"],
+)
+def test_somebody_else_defined(define: str, run: Run) -> None:
+    """PyTorch would end the process when the schema library defines it again."""
+    report = run(before=f"import torch\n{define}")
+    assert report["error"]["type"] == "ImportError"
+    assert "the operator namespace 'muladd' is already defined in this process" in report["error"]["message"]

@@ -201,6 +201,24 @@ def test_trace_goes_to_standard_error(run: Run) -> None:
         assert step in log
 
 
+@pytest.mark.parametrize("compiled", ["of another text", "missing"])
+def test_shipped_file_was_edited(compiled: str, tmp_path: Path, run: Run) -> None:
+    """The wheel has a compiled form of the file; whoever edits the text is right all the same."""
+    then = f"""
+import shutil
+from pathlib import Path
+shipped, edited = Path(muladd.__file__).parent / "plugins.toml", Path({str(tmp_path)!r}) / "plugins.toml"
+edited.write_text(shipped.read_text().replace("disable = []", 'disable = ["cpu"]'))
+if {compiled == "of another text"}:
+    shutil.copy(shipped.with_suffix(".json"), edited.with_suffix(".json"))
+library = muladd.registry.OperatorLibrary(
+    "muladd", operators=[], schema_library=muladd.library.schema_library, entry_point_group="none",
+    plugins_file=edited, distribution="muladd-core")
+out["disable"] = sorted(library.policy.disable)
+"""
+    assert run(then=then)["out"]["disable"] == ["cpu"]
+
+
 def test_shipped_file_is_damaged(tmp_path: Path, run: Run) -> None:
     """The core's own file is part of the installation: without it there is nothing to go on with."""
     policy = tmp_path / "shipped.toml"
@@ -211,8 +229,8 @@ from pathlib import Path
 library = muladd.library
 try:
     muladd.registry.OperatorLibrary(
-        "muladd", schema_library=library.schema_library, entry_point_group="none", plugins_file=Path({str(policy)!r}),
-        distribution="muladd-core")
+        "muladd", operators=[], schema_library=library.schema_library, entry_point_group="none",
+        plugins_file=Path({str(policy)!r}), distribution="muladd-core")
 except muladd.registry.PolicyError as error:
     out["error"], out["code"] = str(error), error.code
 """

@@ -21,6 +21,7 @@ _here = Path(__file__).parent
 
 library = registry.OperatorLibrary(
     "muladd",
+    operators=[operator.name for operator in operators.DECLARATIONS],
     schema_library=_here / "libmuladd_schema.so",
     entry_point_group="muladd.backends",
     plugins_file=_here / "plugins.toml",

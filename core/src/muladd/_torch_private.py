@@ -70,6 +70,12 @@ def kernel_registrations(operator: str) -> str:
     return str(torch._C._dispatch_dump(operator))
 
 
+def kernels_without_schema() -> dict[str, str]:
+    """Operators that have a kernel but no schema, with PyTorch's dump of what is registered."""
+    dumps = torch._C._dispatch_find_dangling_impls()
+    return {dump.partition("\n")[0].removeprefix("name: "): dump for dump in dumps}
+
+
 def schema_of(operator: str) -> Any | None:
     """The schema of an operator (``"ns::name"`` or ``"ns::name.overload"``), None when nobody defined it."""
     name, _, overload = operator.partition(".")
@@ -77,6 +83,15 @@ def schema_of(operator: str) -> Any | None:
         return torch._C._dispatch_find_schema_or_throw(name, overload)
     except RuntimeError:
         return None
+
+
+def is_namespace_defined(namespace: str) -> bool:
+    """Whether there is a TORCH_LIBRARY block, or a ``torch.library.Library`` of kind DEF, for the namespace."""
+    try:
+        torch._C._dispatch_library("DEF", namespace, "").reset()
+    except RuntimeError:
+        return True
+    return False
 
 
 def operators_of(namespace: str) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import platform
 import sys
-from dataclasses import asdict
 from typing import Annotated, Any
 
 import torch
@@ -62,7 +61,7 @@ def _report(statuses: dict[str, BackendStatus]) -> dict[str, Any]:
         "not_installed": {
             known.name: known.hint for known in library.policy.backends.values() if known.name not in statuses
         },
-        "findings": [asdict(finding) for finding in library.findings],
+        "findings": [finding._asdict() for finding in library.findings],
     }
 
 

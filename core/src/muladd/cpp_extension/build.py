@@ -13,6 +13,7 @@ from setuptools.command.build_py import build_py
 
 from . import ninja_file
 from .library import CppLibrary
+from .policy_file import compile_policy
 from .toolchain import ToolchainError
 
 if TYPE_CHECKING:
@@ -47,6 +48,9 @@ class FreshBuildPy(build_py):
         if not self.editable_mode:
             shutil.rmtree(self.build_lib, ignore_errors=True)
         super().run()
+        if not self.editable_mode:
+            for path in Path(self.build_lib).rglob("plugins.toml"):
+                compile_policy(path)
 
 
 class WheelForEveryPython(bdist_wheel):

@@ -13,6 +13,7 @@ returns wrong tangents (docs/decisions/0003-autograd-key.md).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -27,7 +28,8 @@ from .overload import Overload
 
 def autograd_kernel(overload: Overload) -> Callable[..., Any]:
     """The kernel for one overload; it is called with the dispatch key set in front."""
-    function = _autograd_function(overload)
+    gradients = Gradients(overload)
+    derivative = cache(lambda: _autograd_function(overload, gradients))  # not before somebody differentiates
 
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         tensors = [*overload.tensors(args), *kwargs.values()]
@@ -44,7 +46,7 @@ def autograd_kernel(overload: Overload) -> Callable[..., Any]:
                 _check_may_be_overwritten(overload, args[0])
                 # A formula may need what is overwritten, and double backward must find the way through it.
                 original = args[0].clone()
-            return function.apply(keyset, *args, original)
+            return derivative().apply(keyset, *args, original)
         return _below_autograd(overload, keyset, args, kwargs)
 
     return kernel
@@ -92,8 +94,7 @@ def _check_may_be_overwritten(overload: Overload, target: Tensor) -> None:
         )
 
 
-def _autograd_function(overload: Overload) -> type[torch.autograd.Function]:
-    gradients = Gradients(overload)
+def _autograd_function(overload: Overload, gradients: Gradients) -> type[torch.autograd.Function]:
     names = overload.arguments
     several = len(overload.schema.returns) > 1
     grad_names = [f"grad_{i}" for i in range(len(overload.schema.returns))] if several else ["grad"]

@@ -1,10 +1,8 @@
 """One operator, declared."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
 
 from torch import Tensor
 
@@ -12,8 +10,7 @@ AutocastPolicy = Literal["promote", "lower_precision", "float32"]
 Gradient = Callable[..., Tensor]
 
 
-@dataclass(frozen=True)
-class JointGradient:
+class JointGradient(NamedTuple):
     """Several gradients from one kernel: used when all of them are needed.
 
     Args:
@@ -25,8 +22,7 @@ class JointGradient:
     formula: Callable[..., tuple[Tensor, ...]]
 
 
-@dataclass(frozen=True)
-class Operator:
+class Operator(NamedTuple):
     """An element-wise operator of an operator library.
 
     Args:
@@ -47,7 +43,7 @@ class Operator:
 
     name: str
     reference: Callable[..., Any]
-    gradients: Mapping[str, Gradient] = field(default_factory=dict)
+    gradients: Mapping[str, Gradient] = MappingProxyType({})
     joint_gradient: JointGradient | None = None
     autocast: AutocastPolicy = "promote"
     linear: tuple[tuple[str, ...], ...] = ()

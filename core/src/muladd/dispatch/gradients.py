@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from .overload import Overload
 
 
-@dataclass(frozen=True)
-class Formula:
+class Formula(NamedTuple):
     """A declared gradient: what it is for, what it is called with."""
 
     inputs: tuple[str, ...]
@@ -31,8 +29,7 @@ class Formula:
         return result if len(self.inputs) > 1 else (result,)
 
 
-@dataclass(frozen=True)
-class GradientPlan:
+class GradientPlan(NamedTuple):
     """The formulas for one set of needed gradients, and the positions of the arguments they use."""
 
     formulas: tuple[Formula, ...]
@@ -53,20 +50,18 @@ class Gradients:
         if unknown:
             raise ValueError(f"{overload.name}: gradients for {sorted(unknown)}, which its schema does not have")
         self._overload = overload
-        self._single = {name: Formula.of((name,), function) for name, function in operator.gradients.items()}
-        joint = operator.joint_gradient
-        self._joint = Formula.of(joint.inputs, joint.formula) if joint else None
         self.plan = cache(self._plan)
 
     def _plan(self, needed: tuple[bool, ...]) -> GradientPlan:
         """The plan for the arguments, by position, whose gradients are needed."""
-        names = self._overload.arguments
+        names, operator = self._overload.arguments, self._overload.operator
         wanted = [name for name, is_needed in zip(names, needed, strict=True) if is_needed]
         formulas = []
-        if self._joint and set(wanted).issuperset(self._joint.inputs):
-            formulas.append(self._joint)
-            wanted = [name for name in wanted if name not in self._joint.inputs]
-        formulas += [self._single[name] for name in wanted]
+        joint = operator.joint_gradient
+        if joint and set(wanted).issuperset(joint.inputs):
+            formulas.append(Formula.of(joint.inputs, joint.formula))
+            wanted = [name for name in wanted if name not in joint.inputs]
+        formulas += [Formula.of((name,), operator.gradients[name]) for name in wanted]
         used = {parameter for formula in formulas for parameter in formula.parameters}
         tensors = self._overload.tensor_arguments
         return GradientPlan(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -13,13 +12,16 @@ from .. import _torch_private as private
 from .declaration import Operator
 
 
-@dataclass(frozen=True)
 class Overload:
     """One overload of a declared operator: ``muladd``, ``muladd.out`` or ``muladd_``."""
 
-    operator: Operator = field(repr=False)
-    namespace: str
-    schema_text: str
+    def __init__(self, operator: Operator, namespace: str, schema_text: str) -> None:
+        self.operator = operator
+        self.namespace = namespace
+        self.schema_text = schema_text
+
+    def __repr__(self) -> str:
+        return f"Overload({self.qualified_name})"
 
     @cached_property
     def name(self) -> str:

@@ -45,6 +45,7 @@ def register(library: OperatorLibrary, operators: Iterable[Operator]) -> dict[st
     _libraries.append(target)
     for overload in overloads.values():
         _register_overload(overload, overloads, target, library)
+    flops.register(overloads.values())
     return overloads
 
 
@@ -53,7 +54,6 @@ def _register_overload(
 ) -> None:
     name = overload.qualified_name
     private.register_fake(target, name, fake.fake_kernel(overload))
-    flops.register(overload)
     target.impl(overload.name, autograd_kernel(overload), "Autograd", with_keyset=True)
     target.impl(overload.name, default.default_kernel(overload, library), "CompositeExplicitAutogradNonFunctional")
     if overload.mutates:

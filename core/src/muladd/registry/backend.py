@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import torch
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Probe:
     """A backend's answer to: can this machine use you?
 
@@ -40,7 +40,7 @@ class Probe:
                 )
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Backend:
     """Kernels for one dispatch key, and how to get them into the process.
 
@@ -80,9 +80,9 @@ class Backend:
                 raise self._invalid(f"field {field.name} is {describe_value(value)}, expected {_expected(field)}")
         if bool(self.libraries) == (self.register is not None):
             raise self._invalid("give either libraries or register, exactly one of them")
-        object.__setattr__(self, "libraries", tuple(Path(path) for path in self.libraries))
-        object.__setattr__(self, "operators", None if self.operators is None else frozenset(self.operators))
-        object.__setattr__(self, "requires", tuple(self.requires))
+        self.libraries = tuple(Path(path) for path in self.libraries)
+        self.operators = None if self.operators is None else frozenset(self.operators)
+        self.requires = tuple(self.requires)
 
     def _invalid(self, problem: str) -> InvalidBackendError:
         return InvalidBackendError("MULADD-E022", f"Backend(name={describe_value(self.name)}): {problem}")

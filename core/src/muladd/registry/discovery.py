@@ -1,11 +1,10 @@
 """Finds installed backends: one scan of the installed metadata, each entry point loaded in isolation."""
 
-from __future__ import annotations
-
 import re
 import sys
-from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
+from typing import NamedTuple
 
 import pluggy
 
@@ -15,8 +14,7 @@ from .hooks import PROJECT, BackendHooks
 from .status import Finding, describe_exception, describe_value
 
 
-@dataclass(frozen=True)
-class FoundPlugin:
+class FoundPlugin(NamedTuple):
     """An entry point, not imported yet."""
 
     name: str
@@ -65,7 +63,11 @@ def find_plugins(group: str) -> tuple[list[FoundPlugin], list[Finding]]:
 
 
 def _mentions(distribution: metadata.Distribution, group: str) -> bool:
+    folder = getattr(distribution, "_path", None)
     try:
+        if isinstance(folder, Path):  # nearly all; read_text takes twice as long, and there may be hundreds
+            with open(f"{folder}/entry_points.txt", "rb") as file:  # noqa: PTH123  # a Path more takes as long again
+                return group.encode() in file.read()
         return group in (distribution.read_text("entry_points.txt") or "")
     except UnicodeDecodeError as error:
         return group.encode() in error.object
@@ -78,7 +80,8 @@ def _plugins_of(distribution: metadata.Distribution, group: str) -> list[FoundPl
     entry_points = [entry_point for entry_point in distribution.entry_points if entry_point.group == group]
     if not entry_points:
         return []
-    name, version = distribution.metadata["Name"], distribution.metadata["Version"]
+    fields = distribution.metadata
+    name, version = fields["Name"], fields["Version"]
     if not name or not version:
         raise ValueError("METADATA must give Name and Version")
     normalized = re.sub(r"[-_.]+", "-", name).lower()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from .._torch_private import has_kernel as torch_has_kernel
-from .._torch_private import kernel_registrations, operators_of
+from .._torch_private import kernel_registrations, kernels_without_schema, operators_of
 
 # (operator, dispatch key, where it was registered), each with how often it is there. A name has a key "" of its own.
 Registrations = Counter[tuple[str, str, str]]
@@ -13,18 +14,26 @@ Registrations = Counter[tuple[str, str, str]]
 _NO_KEYS = ("name", "schema", "debug", "alias analysis kind")  # the other lines of PyTorch's dump
 
 
-def registrations(namespace: str) -> Registrations:
-    """Everything that is registered now for operators of the namespace."""
+def registrations(namespace: str, operators: Iterable[str]) -> Registrations:
+    """Everything that is registered now for these operators, and kernels for operators that nobody has defined."""
+    dumps = {operator: kernel_registrations(f"{namespace}::{operator}") for operator in operators}
+    for name, dump in kernels_without_schema().items():
+        if name.startswith(f"{namespace}::"):
+            dumps[name.removeprefix(f"{namespace}::")] = dump
     found: Registrations = Counter()
-    for name in operators_of(namespace):
-        operator = name.removeprefix(f"{namespace}::")
+    for operator, dump in dumps.items():
         found[operator, "", ""] = 1
-        for line in kernel_registrations(name).splitlines():
+        for line in dump.splitlines():
             key, colon, origin = line.partition(": ")
             if colon and key not in _NO_KEYS:
                 # A kernel is inactive when a later one has replaced it.
                 found[operator, key.removesuffix(" (inactive)").removesuffix("[alias]"), origin] += 1
     return found
+
+
+def operator_names(namespace: str) -> set[str]:
+    """Every operator that has a schema or a kernel now. Takes milliseconds: it lists all of PyTorch's."""
+    return {name.removeprefix(f"{namespace}::") for name in operators_of(namespace)}
 
 
 def difference(after: Registrations, before: Registrations) -> set[tuple[str, str]]:

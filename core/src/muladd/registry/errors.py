@@ -1,12 +1,9 @@
 """Every failure the registry reports has a stable code; this table is also the documentation's."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class ErrorCode:
+class ErrorCode(NamedTuple):
     """One row of the table of failures."""
 
     id: str

@@ -5,15 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .policy import Policy
 from .resolution import Claim, precedence
 from .status import BackendStatus, State
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """The answer for one operator on one device type.
 
     ``winner`` is None where no kernel is loaded. ``others`` are the backends for that device that do not serve the

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +43,7 @@ class Ledger:
             device_type=backend.device_type if backend else known.device if known else "",
             library=backend.libraries[0] if backend and backend.libraries else None,
         )
-        self.statuses[status.name] = replace(status, **details)
+        self.statuses[status.name] = status._replace(**details)
         self._trace(str(state), f"{status.name} {details.get('reason', '')}".strip())
 
     def fail(
@@ -74,8 +73,7 @@ class Ledger:
         """A loaded backend whose kernels another one has replaced for good."""
         status = self.statuses[name]
         lost = sorted(operators & set(status.operators))
-        self.statuses[name] = replace(
-            status,
+        self.statuses[name] = status._replace(
             operators=tuple(sorted(set(status.operators) - set(lost))),
             missing=tuple(sorted({*status.missing, *lost})),
             code="MULADD-E054",

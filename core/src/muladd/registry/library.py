@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 from .backend import Backend
@@ -30,6 +31,7 @@ class OperatorLibrary:
     Args:
         namespace: of the operators in the dispatcher, ``torch.ops.<namespace>``. In upper case it is the prefix of the
             environment variables.
+        operators: base names of what the schema library defines, to see that nobody else has done so.
         schema_library: the shared library that defines the operators. It exports ``<namespace>_abi_version`` and
             ``<namespace>_schemas``.
         entry_point_group: where backends register themselves.
@@ -38,7 +40,14 @@ class OperatorLibrary:
     """
 
     def __init__(
-        self, namespace: str, *, schema_library: Path, entry_point_group: str, plugins_file: Path, distribution: str
+        self,
+        namespace: str,
+        *,
+        operators: Iterable[str],
+        schema_library: Path,
+        entry_point_group: str,
+        plugins_file: Path,
+        distribution: str,
     ) -> None:
         self.namespace = namespace
         self.distribution = distribution
@@ -46,6 +55,7 @@ class OperatorLibrary:
         self.entry_point_group = entry_point_group
         self.prefix = namespace.upper()
         self.abi = 0
+        self._expected = tuple(operators)
         self.schemas: tuple[str, ...] = ()
         self.policy: Policy = read_policy(plugins_file, os.environ, self.prefix)
         self.trace = Tracer(namespace, self.policy.trace)
@@ -73,7 +83,7 @@ class OperatorLibrary:
         Raises:
             ImportError: the library is missing, or something else in this process has defined the namespace already.
         """
-        self.abi, self.schemas = open_schemas(self.namespace, self.schema_library, self.distribution)
+        self.abi, self.schemas = open_schemas(self.namespace, self.schema_library, self.distribution, self._expected)
         self.trace("schemas", f"{len(self.schemas)} operators from {self.schema_library}, ABI {self.abi}")
 
     # ---- backends ----------------------------------------------------------------------------------------------------

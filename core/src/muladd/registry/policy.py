@@ -6,28 +6,24 @@ Precedence, from weak to strong: the file that the operator library ships, the u
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from .errors import PolicyError
 from .status import Finding
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib  # pragma: no cover  # Python 3.10
 
 FALLBACKS = ("error", "reference")
 PROBE_TIMEOUT_S = 10.0
 
 
-@dataclass(frozen=True)
-class KnownBackend:
+class KnownBackend(NamedTuple):
     """One ``[backends.NAME]`` table: a backend one can install."""
 
     name: str
@@ -38,14 +34,13 @@ class KnownBackend:
     hint: str = ""
 
 
-@dataclass(frozen=True)
-class Policy:
+class Policy(NamedTuple):
     """What the files and the environment say, merged."""
 
-    backends: Mapping[str, KnownBackend] = field(default_factory=dict)
+    backends: Mapping[str, KnownBackend] = MappingProxyType({})
     first_party: frozenset[str] = frozenset()  # distributions in the shipped file
     disable: frozenset[str] = frozenset()
-    prefer: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    prefer: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     fallback: str = "error"
     allow: frozenset[str] | None = None
     autoload: bool = True
@@ -97,8 +92,8 @@ class Policy:
 
 def read_policy(shipped: Path, environment: Mapping[str, str], prefix: str) -> Policy:
     """Merge the shipped file, the user's file and the environment. Mistakes become findings, they do not raise."""
-    policy = _overlay(Policy(), read_file(shipped))
-    policy = replace(policy, first_party=frozenset(known.distribution for known in policy.backends.values()))
+    policy = _overlay(Policy(), _read_compiled(shipped) or read_file(shipped))
+    policy = policy._replace(first_party=frozenset(known.distribution for known in policy.backends.values()))
     findings: list[Finding] = []
     user_file = environment.get(f"{prefix}_PLUGINS")
     if user_file:
@@ -107,7 +102,7 @@ def read_policy(shipped: Path, environment: Mapping[str, str], prefix: str) -> P
         except PolicyError as error:
             fix = f"correct it, or unset {prefix}_PLUGINS"
             findings.append(Finding(error.code, f"{error.message}; the file is ignored", fix))
-    return replace(_overlay_environment(policy, environment, prefix, findings), findings=tuple(findings))
+    return _overlay_environment(policy, environment, prefix, findings)._replace(findings=tuple(findings))
 
 
 def read_file(path: Path) -> dict[str, Any]:
@@ -119,6 +114,10 @@ def read_file(path: Path) -> dict[str, Any]:
     Raises:
         PolicyError: naming file, line and key.
     """
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib  # pragma: no cover  # Python 3.10
     try:
         text = path.read_bytes().decode()
         document = tomllib.loads(text)
@@ -133,6 +132,21 @@ def read_file(path: Path) -> dict[str, Any]:
         problem = str(error)[: place.start()] if place else str(error)
         raise PolicyError("MULADD-E010", f"{path}:{at}: is not TOML: {problem}") from error
     return _Validator(path, text).document(document)
+
+
+def _read_compiled(path: Path) -> dict[str, Any] | None:
+    """The plugins.json that the build wrote for the file; None if there is none, or if it is for another text.
+
+    Importing a TOML parser would be a tenth of the operator library's import.
+    """
+    try:
+        compiled = json.loads(path.with_suffix(".json").read_bytes())
+        text = path.read_bytes()
+    except OSError:
+        return None
+    if compiled["sha256"] != hashlib.sha256(text).hexdigest():
+        return None
+    return _Validator(path, text.decode()).document(compiled["document"])
 
 
 class _Validator:
@@ -207,7 +221,7 @@ class _Validator:
 
 
 def _overlay(policy: Policy, document: dict[str, Any]) -> Policy:
-    return replace(policy, backends={**policy.backends, **document["backends"]}, **document["policy"])
+    return policy._replace(backends={**policy.backends, **document["backends"]}, **document["policy"])
 
 
 def _overlay_environment(
@@ -224,8 +238,7 @@ def _overlay_environment(
             findings.append(Finding("MULADD-E011", problem, f"correct or unset {variable}"))
             return default
 
-    return replace(
-        policy,
+    return policy._replace(
         allow=read("BACKENDS", _parse_names, policy.allow),
         autoload=read("AUTOLOAD", _parse_switch, policy.autoload),
         strict=read("STRICT", _parse_switch, policy.strict),

@@ -3,17 +3,14 @@
 Pure functions: the answer depends on plugins and policy, not on the order in which they were found.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .backend import Backend
 from .discovery import FoundPlugin
 from .policy import Policy
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(NamedTuple):
     """A compatible backend with the operators it wants, spelled out."""
 
     plugin: FoundPlugin

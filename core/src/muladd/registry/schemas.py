@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from .._torch_private import operators_of, schema_of
+from .._torch_private import is_namespace_defined, schema_of
 from .elf import check_complete
 
 
-def open_schemas(namespace: str, path: Path, distribution: str) -> tuple[int, tuple[str, ...]]:
+def open_schemas(
+    namespace: str, path: Path, distribution: str, operators: Iterable[str]
+) -> tuple[int, tuple[str, ...]]:
     """The ABI number and the schemas of the library.
 
     Raises:
@@ -20,7 +22,7 @@ def open_schemas(namespace: str, path: Path, distribution: str) -> tuple[int, tu
     """
     reinstall = f"pip install --force-reinstall {distribution}"
     if not _is_open(path):
-        _check_namespace_is_free(namespace, distribution)
+        _check_namespace_is_free(namespace, distribution, operators)
     try:
         check_complete(path)
         library = ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
@@ -42,13 +44,16 @@ def _is_open(path: Path) -> bool:
     return True
 
 
-def _check_namespace_is_free(namespace: str, distribution: str) -> None:
-    # A second definition of the namespace would end the process inside of PyTorch's static initialisers.
-    taken = [name for name in operators_of(namespace) if schema_of(name) is not None]
-    if taken:
+def _check_namespace_is_free(namespace: str, distribution: str, operators: Iterable[str]) -> None:
+    # A second definition, of the namespace or of an operator, would end the process inside of PyTorch's static
+    # initialisers.
+    overloads = [f"{namespace}::{name}{suffix}" for name in operators for suffix in ("", ".out", "_")]
+    taken = [overload for overload in overloads if schema_of(overload) is not None]
+    if taken or is_namespace_defined(namespace):
+        what = f"{namespace!r} is already defined in this process{f' ({taken[0]})' if taken else ''}"
         raise ImportError(
-            f"the operator namespace {namespace!r} is already defined in this process ({taken[0]}), by "
-            f"another copy of {distribution} or another package; import only one of them"
+            f"the operator namespace {what}, by another copy of {distribution} or another package; import only one of "
+            "them"
         )
 
 

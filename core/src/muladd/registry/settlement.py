@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from .dispatcher import Registrations, difference, has_kernel, registrations
+from .backend import Backend
+from .dispatcher import Registrations, difference, has_kernel, operator_names, registrations
+from .elf import may_define_operators
 from .ledger import Ledger
 from .loading import Loaded, LoadError, run_probe
 from .policy import Policy
@@ -25,7 +27,7 @@ class Settlement:
         self._policy = policy
         self._ledger = ledger
         self._catalogue: frozenset[str] = frozenset()
-        self._registered: Registrations | None = None  # what the dispatcher holds, while nobody else adds to it
+        self._registered: Registrations | None = None  # what the last backend left, while nobody else adds to it
         self._claims: dict[str, Claim] = {}
         self._loaded: dict[str, Loaded] = {}
 
@@ -74,8 +76,7 @@ class Settlement:
 
     def _load(self, claim: Claim) -> None:
         backend, key = claim.backend, claim.backend.dispatch_key
-        before = self._registered or registrations(self._namespace)
-        self._registered = None
+        before = self._registrations(backend, reuse=True)
         loaded = Loaded()
         start = time.perf_counter()
         try:
@@ -84,8 +85,7 @@ class Settlement:
             covered = self._covered(claim, before)
         except LoadError as error:
             loaded.undo()
-            self._registered = None
-            stuck = difference(registrations(self._namespace), before)
+            stuck = difference(self._registrations(backend), before)
             if not stuck:
                 raise
             self._record_stuck(claim, error, stuck)
@@ -105,6 +105,15 @@ class Settlement:
             load_ms=load_ms,
         )
 
+    def _registrations(self, backend: Backend, *, reuse: bool = False) -> Registrations:
+        """What the dispatcher holds, as far as this backend can change it. With ``reuse``, what the last one left."""
+        if any(may_define_operators(path) for path in backend.libraries):
+            self._registered = None
+            return registrations(self._namespace, operator_names(self._namespace))
+        if self._registered is None or not reuse:
+            self._registered = registrations(self._namespace, self._catalogue)
+        return self._registered
+
     def _covered(self, claim: Claim, before: Registrations) -> set[str]:
         """The claimed operators that have a kernel now.
 
@@ -112,9 +121,7 @@ class Settlement:
             LoadError: there is none, or something was registered that is not claimed.
         """
         key = claim.backend.dispatch_key
-        # The next backend's comparison starts here; asking the dispatcher takes milliseconds.
-        self._registered = registrations(self._namespace)
-        added = difference(self._registered, before)
+        added = difference(self._registrations(claim.backend), before)
         names = {operator for operator, k in added if k == ""} - self._catalogue
         unclaimed = [f"{name} (not in the catalogue)" for name in names]
         unclaimed += [f"{op} at {k}" for op, k in added - claim.pairs if k and op not in names]

@@ -1,12 +1,9 @@
 """What became of an installed backend."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class State(str, enum.Enum):
@@ -23,8 +20,7 @@ class State(str, enum.Enum):
         return self.value
 
 
-@dataclass(frozen=True)
-class BackendStatus:
+class BackendStatus(NamedTuple):
     """One backend as :func:`muladd.backends` reports it.
 
     ``reason`` and ``fix`` are sentences for people; ``code`` is a key of the table of failures, empty when all is well.
@@ -54,7 +50,7 @@ class BackendStatus:
 
     def as_json(self) -> dict[str, Any]:
         """The fields as JSON values; the exception as its class and text."""
-        values = {**self.__dict__, "state": str(self.state)}
+        values = {**self._asdict(), "state": str(self.state)}
         values["operators"] = list(self.operators)
         values["missing"] = list(self.missing)
         values["library"] = None if self.library is None else str(self.library)
@@ -62,8 +58,7 @@ class BackendStatus:
         return values
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """Something wrong that belongs to no single backend: a policy file, an environment variable, damaged metadata."""
 
     code: str

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass, field
 
 
-@dataclass
 class Tracer:
     """Prints steps when it is enabled."""
 
-    prefix: str
-    enabled: bool
-    start: float = field(default_factory=time.perf_counter)
+    def __init__(self, prefix: str, enabled: bool) -> None:
+        self.prefix = prefix
+        self.enabled = enabled
+        self.start = time.perf_counter()
 
     def __call__(self, step: str, detail: object = "") -> None:
         if self.enabled:
