@@ -44,7 +44,7 @@ def _look(report: dict[str, Any], muladd: Any, request: dict[str, Any]) -> None:
         name: {**status.as_json(), "exception": status.exception and _error(status.exception)}
         for name, status in statuses.items()
     }
-    report["findings"] = [vars(finding) for finding in muladd.library.findings]
+    report["findings"] = [finding._asdict() for finding in muladd.library.findings]
     report["digest"] = muladd.library.digest()
     report["maps"] = sorted(
         {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/" in line}

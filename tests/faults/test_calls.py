@@ -63,7 +63,7 @@ def test_reference_computes_and_warns_once(state: str, site: Site, run: Run) -> 
 
 
 def test_device_of_a_backend_that_nobody_installed(run: Run) -> None:
-    report = run(device=True, then="out['choice'] = vars(muladd.library.explain('add', 'npu')) | {'winner': None}")
+    report = run(device=True, then="out['choice'] = muladd.library.explain('add', 'npu')._asdict() | {'winner': None}")
     assert report["call"]["classes"][0] == "NoKernelError"
     assert "no installed backend is for this device" in report["call"]["text"]
     assert report["out"]["choice"]["dispatch_key"] == ""
@@ -115,7 +115,8 @@ from pathlib import Path
 from muladd.registry import OperatorLibrary, BackendUnavailableError
 bare = OperatorLibrary(
     "muladd", operators=[], schema_library=muladd.library.schema_library,
-    entry_point_group="no.such.group", plugins_file=Path(muladd.__file__).parent / "plugins.toml", distribution="muladd-core")
+    entry_point_group="no.such.group", plugins_file=Path(muladd.__file__).parent / "plugins.toml",
+    distribution="muladd-core")
 bare.load_schemas()
 bare.load_backends()
 out["backends"] = list(bare.backends())
@@ -219,11 +220,14 @@ except ImportError as error:
 
 @pytest.mark.parametrize(
     "define",
-    ["torch.library.define('muladd::fma.out', '(Tensor a) -> Tensor')", "block = torch.library.Library('muladd', 'DEF')"],
+    [
+        "torch.library.define('muladd::fma.out', '(Tensor a) -> Tensor')",
+        "block = torch.library.Library('muladd', 'DEF')",
+    ],
     ids=["an operator", "the namespace"],
 )
 def test_somebody_else_defined(define: str, run: Run) -> None:
     """PyTorch would end the process when the schema library defines it again."""
     report = run(before=f"import torch\n{define}")
     assert report["error"]["type"] == "ImportError"
-    assert "the operator namespace 'muladd' is already defined in this process" in report["error"]["message"]
+    assert "the operator namespace 'muladd' is already defined in this process" in report["error"]["text"]

@@ -218,7 +218,7 @@ def test_status_of_a_backend_that_was_replaced(site: Site, compiler: Compiler, r
 import muladd
 statuses = muladd.backends()
 out["vile"] = statuses["vile"].reason
-out["cpu"] = vars(statuses["cpu"]) | {"exception": None, "library": None}
+out["cpu"] = statuses["cpu"]._asdict() | {"exception": None, "library": None}
 out["add"] = muladd.add(__import__("torch").ones(2), 1 * __import__("torch").ones(2)).tolist()
 """,
     )

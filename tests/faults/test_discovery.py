@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,11 @@ from .builder import Compiler, Site
 from .conftest import Run
 
 GOOD = {"KEY": "PrivateUse1"}
+REGISTERING: dict[str, Any] = {
+    "extra": "def register(library): library.impl('add', lambda a, b: a)",
+    "register": "register",
+    "operators": "['add']",
+}
 
 # id -> (what is installed instead, what the finding says)
 DAMAGED: dict[str, tuple[dict[str, Any], str]] = {
@@ -103,3 +109,17 @@ def test_keyboard_interrupt_is_the_users(step: str, site: Site, run: Run) -> Non
     }
     site.install("acme", **installed[step])
     assert run(site.root)["error"]["classes"][0] == "KeyboardInterrupt"
+
+
+def test_plugin_in_a_zip_file(site: Site, tmp_path: Path, run: Run) -> None:
+    site.install("acme", **REGISTERING)
+    archive = shutil.make_archive(str(tmp_path / "plugins"), "zip", site.root)
+    assert run(Path(archive))["statuses"]["acme"]["state"] == "loaded"
+
+
+def test_kernels_of_others_without_a_schema(site: Site, run: Run) -> None:
+    """They are no business of ours, in whatever namespace they wait for their operator."""
+    site.install("acme", **REGISTERING)
+    before = "import torch\nelsewhere = torch._C._dispatch_library('IMPL', 'elsewhere', 'CPU')\n"
+    report = run(site.root, before=before + "elsewhere.impl('later', 'CPU', lambda a: a)")
+    assert report["statuses"]["acme"]["state"] == "loaded"

@@ -29,7 +29,8 @@ for order in itertools.permutations(sites):
     sys.path[:] = [*order, *rest] if orders % 2 else [*rest, *order]
     library = OperatorLibrary(
         "muladd", operators=["muladd"], schema_library=muladd.library.schema_library,
-        entry_point_group="muladd.backends", plugins_file=Path(muladd.__file__).parent / "plugins.toml", distribution="muladd-core")
+        entry_point_group="muladd.backends", plugins_file=Path(muladd.__file__).parent / "plugins.toml",
+        distribution="muladd-core")
     library.load_schemas()
     library.discover()
     library.discover()

@@ -10,45 +10,31 @@ class Mutation(NamedTuple):
     new: str
 
 
-TRUNCATE = """[&] {
-    T r = static_cast<T>(value);
-    if constexpr (sizeof(T) == 2) {
-      if (std::abs(static_cast<C>(r)) > std::abs(value)) {
-        uint16_t bits;
-        __builtin_memcpy(&bits, &r, 2);
-        --bits;
-        __builtin_memcpy(&r, &bits, 2);
-      }
-    }
-    return r;
-  }()"""
-
 MUTATIONS = [
     # Loops.
-    Mutation("contiguous loop stops one short", "compute.h", "#pragma GCC ivdep\n    for (int64_t i = 0; i < n; ++i)",
+    Mutation("contiguous loop stops one short", "row_kernels.h", "#pragma GCC ivdep\n    for (int64_t i = 0; i < n; ++i)",
              "for (int64_t i = 0; i < n - 1; ++i)"),
-    Mutation("strided loop stops one short", "compute.h",
-             "for (int64_t i = 0; i < n; ++i) {\n      store<T>(outputs, {i * steps_[0]",
-             "for (int64_t i = 0; i + 1 < n; ++i) {\n      store<T>(outputs, {i * steps_[0]"),
-    Mutation("converting loop loads every block from the start", "compute.h", "data + (begin + i) * step",
-             "data + i * step"),
-    Mutation("converting loop stops one short of a block", "compute.h", "for (int64_t i = 0; i < length; ++i) {\n        store",
-             "for (int64_t i = 0; i < length - (length == kBlock); ++i) {\n        store"),
-    Mutation("strides are ignored", "compute.h", "if (!contiguous) return &RowKernel::strided;", ""),
-    Mutation("a repeated value is not repeated", "compute.h", "repeated >> I & 1 ? 0 : i", "repeated >> I & 1 ? 1 : i"),
+    Mutation("strided loop stops one short", "row_kernels.h",
+             "for (int64_t i = 0; i < n; ++i) {\n      C values[kInputs];\n      for (int k = 0; k < kInputs; ++k) values[k] = widen",
+             "for (int64_t i = 0; i + 1 < n; ++i) {\n      C values[kInputs];\n      for (int k = 0; k < kInputs; ++k) values[k] = widen"),
+    Mutation("converting loop loads every block from the start", "row_kernels.h", "data[kOutputs + k] + begin * step",
+             "data[kOutputs + k]"),
+    Mutation("converting loop stops one short of a block", "row_kernels.h", "compute<0>(functor, in, results[0], results[1], length)",
+             "compute<0>(functor, in, results[0], results[1], length - (length == kBlock))"),
+    Mutation("strides are ignored", "row_kernels.h", "if (!side_by_side) return &strided;", ""),
+    Mutation("a repeated value is not repeated", "row_kernels.h", "repeated >> k & 1 ? 0 : i", "repeated >> k & 1 ? 1 : i"),
+    Mutation("a repeated value is taken from the wrong operand", "row_kernels.h", "fill(blocks[k], spec, data, k,",
+             "fill(blocks[k], spec, data, 0,"),
     Mutation("threads all start at the first element", "rows.h", "index[d] = rest % plan.sizes[d];", "index[d] = 0;"),
     Mutation("outer dimensions do not wrap", "rows.h", "advance(d, -plan.sizes[d]);", ""),
     # Arithmetic.
-    Mutation("results are truncated", "compute.h",
-             "*reinterpret_cast<T*>(outputs[0] + offsets[0]) = static_cast<T>(value);",
-             f"*reinterpret_cast<T*>(outputs[0] + offsets[0]) = {TRUNCATE};"),
-    Mutation("bfloat16 accumulates in bfloat16", "backend.h", "run<BFloat16, float>(plan, Functor<float>{params...})",
-             "run<BFloat16, BFloat16>(plan, Functor<BFloat16>{params...})"),
+    Mutation("bfloat16 is truncated", "convert.h", "(bits + 0x7fffu + (bits >> 16 & 1u)) >> 16", "bits >> 16"),
+    Mutation("float16 rounds ties up", "convert.h", "0xfffu + (magnitude >> 13 & 1u)", "0x1000u"),
+    Mutation("bfloat16 loses its last bit", "convert.h", "(value.bits) << 16", "(value.bits & 0xfffeu) << 16"),
     Mutation("float16 rounds the product", "arithmetic.h",
              "MULADD_HOST_DEVICE C operator()(C a, C b, C c) const { return a * b + c; }",
              "C operator()(C a, C b, C c) const { return C(_Float16(a * b)) + c; }"),
-    Mutation("float64 computes in float32", "backend.h", "run<double, double>(plan, Functor<double>{params...})",
-             "run<double, float>(plan, Functor<float>{params...})"),
+    Mutation("float64 computes in float32", "convert.h", "using type = double;", "using type = float;"),
     Mutation("the number is rounded to float32", "arithmetic.h", "factor(static_cast<C>(factor))",
              "factor(static_cast<float>(factor))"),
     Mutation("gradients are swapped", "arithmetic.h", "{grad * b, grad * a}", "{grad * a, grad * b}"),

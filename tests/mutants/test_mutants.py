@@ -48,8 +48,11 @@ def build(folder, edits):
     torch_lib = (
         Path(next(flag for flag in flags if flag.startswith("-isystem")).removeprefix("-isystem")).parent / "lib"
     )
-    source, library = folder / "csrc/register.cpp", folder / "libmutant.so"
-    compiled = run("g++", "-O1", "-w", *own, f"-I{folder}/include", "-shared", str(source), "-o", str(library),
+    library = folder / "libmutant.so"
+    # One instruction set will do: the loops are the same for all.
+    sources = [str(folder / "csrc" / f"{name}.cpp") for name in ("register", "capability", "kernels_baseline")]
+    compiled = run("g++", "-O1", "-w", "-DMULADD_BASELINE_ONLY", *own, f"-I{folder}/include", "-shared", *sources,
+                   "-o", str(library),
                    f"-L{torch_lib}", "-lstdc++", "-ltorch_cpu", "-lc10")  # fmt: skip
     assert compiled.returncode == 0, compiled.stderr[-3000:]
     (folder / "mutant.py").write_text(PLUGIN.format(abi=muladd.library.abi))

@@ -2,36 +2,67 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
-#include "compute.h"
+#include "capability.h"
+#include "muladd/arithmetic.h"
 #include "muladd/elementwise.h"
+#include "row.h"
 #include "rows.h"
 
 namespace muladd::cpu {
+
+template <template <class> class Functor>
+constexpr Function kFunction = Function::scale;
+template <>
+inline constexpr Function kFunction<MulAdd> = Function::muladd;
+template <>
+inline constexpr Function kFunction<MulAddBackward> = Function::muladd_backward;
+template <>
+inline constexpr Function kFunction<Fma> = Function::fma;
+template <>
+inline constexpr Function kFunction<Mul> = Function::mul;
+template <>
+inline constexpr Function kFunction<Add> = Function::add;
 
 struct Backend {
   static int32_t device_type() { return aoti_torch_device_type_cpu(); }
 
   template <template <class> class Functor, class... Params>
   static void launch(const ElementwisePlan& plan, Params... params) {
-    switch (plan.dtype) {
-      case DType::float16:
-        return run<Half, float>(plan, Functor<float>{params...});
-      case DType::bfloat16:
-        return run<BFloat16, float>(plan, Functor<float>{params...});
-      case DType::float32:
-        return run<float, float>(plan, Functor<float>{params...});
-      default:
-        return run<double, double>(plan, Functor<double>{params...});
-    }
+    launch(plan, kFunction<Functor>, (0.0 + ... + params));
   }
 
  private:
-  template <class T, class C, class F>
-  static void run(const ElementwisePlan& plan, F functor) {
-    const RowKernel<T, C, F> row(plan, functor);
-    parallel_rows(plan, row);
+  static void launch(const ElementwisePlan& plan, Function function, double parameter) {
+    RowSpec spec{.steps = {}, .types = {}, .parameter = parameter, .stream = should_stream(plan)};
+    for (int i = 0; i < plan.operand_count; ++i) {
+      spec.steps[i] = plan.ndim == 0 ? 0 : plan.operands[i].strides[0];
+      spec.types[i] = type_of(plan.operands[i].info.dtype);
+    }
+    const Row row = choose_row()(function, type_of(plan.dtype), spec);
+    parallel_rows(plan, [&](char* const* data, int64_t n) { row(spec, data, n); });
+  }
+
+  static Type type_of(DType dtype) { return static_cast<Type>(dtype); }
+
+  // Results that fill the cache push out what is needed sooner, and fetch their own old contents first. In place those
+  // contents are needed, and short rows are all ends.
+  static bool should_stream(const ElementwisePlan& plan) {
+    constexpr int64_t kShortest = 4096;  // bytes
+    int64_t bytes = 0;
+    for (int i = 0; i < plan.operand_count; ++i) bytes += plan.operands[i].info.numel * element_size(plan.dtype);
+    if (bytes <= last_level_cache()) return false;
+    for (int i = 0; i < plan.input_count(); ++i) {
+      if (plan.input(i).data == plan.output(0).data) return false;
+    }
+    return plan.sizes[0] * element_size(plan.dtype) >= kShortest;
   }
 };
+
+static_assert(static_cast<int>(Type::float16) == static_cast<int>(DType::float16) &&
+              static_cast<int>(Type::bfloat16) == static_cast<int>(DType::bfloat16) &&
+              static_cast<int>(Type::float32) == static_cast<int>(DType::float32) &&
+              static_cast<int>(Type::float64) == static_cast<int>(DType::float64));
 
 }  // namespace muladd::cpu

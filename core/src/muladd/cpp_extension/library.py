@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from setuptools import Extension
 
@@ -18,6 +19,7 @@ class CppLibrary(Extension):
         exports: names of C functions that others may look up, with wildcards. Everything else stays inside, so that two
             libraries cannot mix up their symbols and the loader can unload them.
         compile_args: appended to the compiler's command line.
+        source_args: further ones for single sources: ``{"csrc/kernels_avx2.cpp": ["-mavx2"]}``.
         link_args: appended to the linker's command line.
     """
 
@@ -29,6 +31,7 @@ class CppLibrary(Extension):
         torch_target: str = "2.10",
         exports: Sequence[str] = (),
         compile_args: Sequence[str] = (),
+        source_args: Mapping[str, Sequence[str]] = MappingProxyType({}),
         link_args: Sequence[str] = (),
     ) -> None:
         super().__init__(
@@ -36,3 +39,4 @@ class CppLibrary(Extension):
         )
         self.torch_target = torch_target
         self.exports = tuple(exports)
+        self.source_args = {source: list(arguments) for source, arguments in source_args.items()}

@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from .library import CppLibrary
@@ -73,7 +74,7 @@ def _build_file(library: CppLibrary, output: Path) -> str:
     lines = [
         "ninja_required_version = 1.5",
         "rule cxx",
-        f"  command = {cxx} -MMD -MF $out.d {_join(compile_flags)} -c $in -o $out",
+        f"  command = {cxx} -MMD -MF $out.d {_join(compile_flags)} $arguments -c $in -o $out",
         "  depfile = $out.d",
         "  deps = gcc",
         "  description = compile $in",
@@ -88,11 +89,12 @@ def _build_file(library: CppLibrary, output: Path) -> str:
             raise ToolchainError(f"{library.name}: there is no source file {path}.")
         objects.append(_escape(f"{source}.o"))
         lines.append(f"build {objects[-1]}: cxx {_escape(path)}")
+        lines.append(f"  arguments = {_join(library.source_args.get(source, ()))}")
     lines.append(f"build {_escape(output.resolve())}: link {' '.join(objects)}")
     return "\n".join(lines) + "\n"
 
 
-def _join(arguments: list[str]) -> str:
+def _join(arguments: Sequence[str]) -> str:
     return shlex.join(arguments).replace("$", "$$")
 
 

@@ -69,9 +69,7 @@ def _mentions(distribution: metadata.Distribution, group: str) -> bool:
             with open(f"{folder}/entry_points.txt", "rb") as file:  # noqa: PTH123  # a Path more takes as long again
                 return group.encode() in file.read()
         return group in (distribution.read_text("entry_points.txt") or "")
-    except UnicodeDecodeError as error:
-        return group.encode() in error.object
-    except OSError:
+    except (OSError, UnicodeDecodeError):
         # Any distribution could be a plugin of ours: one that cannot be read at all does not count as one.
         return False
 

@@ -1,5 +1,6 @@
 // What each operator computes for one element, in the compute type C (float for float16, bfloat16 and float32; double
-// for float64). Nothing here depends on PyTorch or on a device, so CPU, CUDA and SYCL kernels share it.
+// for float64; or a vector of them). Nothing here depends on PyTorch or on a device, so CPU, CUDA and SYCL kernels
+// share it.
 #pragma once
 
 #if defined(__CUDACC__) || defined(__HIPCC__)
@@ -13,7 +14,8 @@ namespace muladd {
 template <class C>
 struct MulAdd {
   C c;
-  MULADD_HOST_DEVICE explicit MulAdd(double c) : c(static_cast<C>(c)) {}
+  template <class Number>
+  MULADD_HOST_DEVICE explicit MulAdd(Number c) : c(static_cast<C>(c)) {}
   MULADD_HOST_DEVICE C operator()(C a, C b) const { return a * b + c; }
 };
 
@@ -35,7 +37,8 @@ struct Add {
 template <class C>
 struct Scale {
   C factor;
-  MULADD_HOST_DEVICE explicit Scale(double factor) : factor(static_cast<C>(factor)) {}
+  template <class Number>
+  MULADD_HOST_DEVICE explicit Scale(Number factor) : factor(static_cast<C>(factor)) {}
   MULADD_HOST_DEVICE C operator()(C x) const { return x * factor; }
 };
 

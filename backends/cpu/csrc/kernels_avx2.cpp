@@ -1,0 +1,2 @@
+#define MULADD_ISA avx2
+#include "row_kernels.h"

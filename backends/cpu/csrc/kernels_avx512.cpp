@@ -1,0 +1,2 @@
+#define MULADD_ISA avx512
+#include "row_kernels.h"

@@ -1,0 +1,2 @@
+#define MULADD_ISA baseline
+#include "row_kernels.h"

@@ -1,0 +1,329 @@
+// The loops over one row, for one instruction set: a source file defines MULADD_ISA, its flags choose the instructions,
+// and this header gives it muladd::cpu::<MULADD_ISA>::choose_row. All the rest has internal linkage (see row.h).
+#include <cstddef>
+#include <cstdint>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "muladd/arithmetic.h"
+#include "row.h"
+
+namespace muladd::cpu::MULADD_ISA {
+namespace {
+
+#include "convert.h"
+
+constexpr int64_t kBlock = 512;  // elements computed at a time: all operands' blocks stay in the first-level cache
+
+template <class C>
+C first_of(C value) {
+  return value;
+}
+template <class C>
+C first_of(Pair<C> value) {
+  return value.first;
+}
+template <class C>
+C second_of(C value) {
+  return value;
+}
+template <class C>
+C second_of(Pair<C> value) {
+  return value.second;
+}
+
+// How a functor is called: with `inputs` operands, for `outputs` results.
+template <template <class> class Functor>
+struct Arity;
+template <>
+struct Arity<MulAdd> {
+  static constexpr int outputs = 1, inputs = 2;
+};
+template <>
+struct Arity<MulAddBackward> {
+  static constexpr int outputs = 2, inputs = 3;
+};
+template <>
+struct Arity<Fma> {
+  static constexpr int outputs = 1, inputs = 3;
+};
+template <>
+struct Arity<Mul> {
+  static constexpr int outputs = 1, inputs = 2;
+};
+template <>
+struct Arity<Add> {
+  static constexpr int outputs = 1, inputs = 2;
+};
+template <>
+struct Arity<Scale> {
+  static constexpr int outputs = 1, inputs = 1;
+};
+
+template <class F>
+F make(const RowSpec& spec) {
+  if constexpr (requires { F(spec.parameter); }) {
+    return F(spec.parameter);
+  } else {
+    return F();
+  }
+}
+
+template <template <class> class Functor, class T>
+struct Loops {
+  using C = typename Compute<T>::type;
+  using F = Functor<C>;
+  static constexpr int kOutputs = Arity<Functor>::outputs, kInputs = Arity<Functor>::inputs;
+  static constexpr int64_t kSize = sizeof(T);
+
+  // Bit i of `repeated`: input i is one value for the whole row. No conversions: T is C.
+  template <unsigned repeated>
+  static void contiguous(const RowSpec& spec, char* const* data, int64_t n) {
+    const F functor = make<F>(spec);
+    const C* in[kInputs];
+    for (int i = 0; i < kInputs; ++i) in[i] = reinterpret_cast<const C*>(data[kOutputs + i]);
+    compute<repeated>(functor, in, reinterpret_cast<C*>(data[0]), reinterpret_cast<C*>(data[kOutputs - 1]), n);
+  }
+
+  template <unsigned repeated>
+  static void compute(const F& functor, const C* const* in, C* first, C* second, int64_t n) {
+    const C* const inputs[3] = {in[0], in[kInputs > 1 ? 1 : 0], in[kInputs > 2 ? 2 : 0]};
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) {
+      C values[kInputs];
+      for (int k = 0; k < kInputs; ++k) values[k] = inputs[k][repeated >> k & 1 ? 0 : i];
+      const auto value = apply(functor, values);
+      first[i] = first_of(value);
+      if constexpr (kOutputs == 2) second[i] = second_of(value);
+    }
+  }
+
+  // One type, side by side or repeated, straight from memory to memory.
+  static void streamed(const RowSpec& spec, char* const* data, int64_t n) {
+    if (!can_stream(spec, data)) return blocked(spec, data, n);
+    using V = typename VectorOf<C>::type;
+    constexpr int64_t kLanes = kWidth / kSize;
+    const auto functor = make_vector(spec);
+    C repeated[kInputs][kLanes];
+    const C* in[kInputs];
+    int64_t steps[kInputs];
+    for (int k = 0; k < kInputs; ++k) {
+      in[k] = reinterpret_cast<const C*>(data[kOutputs + k]);
+      steps[k] = spec.steps[kOutputs + k] == 0 ? 0 : 1;
+      if (steps[k] != 0) continue;
+      for (C& lane : repeated[k]) lane = *in[k];
+      in[k] = repeated[k];
+    }
+    C* const first = reinterpret_cast<C*>(data[0]);
+    C* const second = reinterpret_cast<C*>(data[kOutputs - 1]);
+    int64_t i = until_aligned(data[0]);
+    if (i > n) i = n;
+    some(spec, data, 0, i);
+    for (; i + kLanes <= n; i += kLanes) {
+      V values[kInputs];
+      for (int k = 0; k < kInputs; ++k) values[k] = load_vector<V>(in[k] + i * steps[k]);
+      const auto value = apply(functor, values);
+      stream_vector(first + i, first_of(value));
+      if constexpr (kOutputs == 2) stream_vector(second + i, second_of(value));
+    }
+    some(spec, data, i, n);
+    finish_streaming();
+  }
+
+  static auto make_vector(const RowSpec& spec) {
+    using V = typename VectorOf<C>::type;
+    if constexpr (requires { F(spec.parameter); }) {
+      return Functor<V>(V{} + static_cast<C>(spec.parameter));
+    } else {
+      return Functor<V>();
+    }
+  }
+
+  template <class G, class V>
+  static auto apply(const G& functor, const V* values) {
+    if constexpr (kInputs == 1) {
+      return functor(values[0]);
+    } else if constexpr (kInputs == 2) {
+      return functor(values[0], values[1]);
+    } else {
+      return functor(values[0], values[1], values[2]);
+    }
+  }
+
+  static void some(const RowSpec& spec, char* const* data, int64_t begin, int64_t end) {
+    char* at[kOutputs + kInputs];
+    for (int k = 0; k < kOutputs + kInputs; ++k) at[k] = data[k] + begin * spec.steps[k];
+    strided(spec, at, end - begin);
+  }
+
+  // Outputs and inputs in any type, order and repetition: inputs are brought into blocks of C, results leave from one.
+  static void blocked(const RowSpec& spec, char* const* data, int64_t n) {
+    const F functor = make<F>(spec);
+    alignas(kLine) C blocks[kInputs][kBlock];
+    alignas(kLine) C results[2][kBlock];
+    const C* in[kInputs];
+    for (int k = 0; k < kInputs; ++k) {
+      in[k] = blocks[k];
+      if (spec.steps[kOutputs + k] == 0) fill(blocks[k], spec, data, k, n < kBlock ? n : kBlock);
+    }
+    const bool stream = spec.stream && can_stream(spec, data);
+    // Up to the first whole cache line of the result, and then block by block.
+    int64_t begin = 0, length = stream ? until_aligned(data[0]) : kBlock;
+    for (; begin < n; begin += length, length = kBlock) {
+      if (length == 0) continue;
+      if (length > n - begin) length = n - begin;
+      for (int k = 0; k < kInputs; ++k) {
+        if (spec.steps[kOutputs + k] != 0) in[k] = load(blocks[k], spec, data, k, begin, length);
+      }
+      compute<0>(functor, in, results[0], results[1], length);
+      for (int k = 0; k < kOutputs; ++k)
+        store(data[k] + begin * spec.steps[k], spec.steps[k], results[k], length, stream);
+    }
+    if (stream) finish_streaming();
+  }
+
+  static bool can_stream(const RowSpec& spec, char* const* data) {
+    for (int k = 0; k < kOutputs; ++k) {
+      if (spec.steps[k] != kSize || until_aligned(data[k]) != until_aligned(data[0])) return false;
+    }
+    return true;
+  }
+  static int64_t until_aligned(const char* data) {
+    return static_cast<int64_t>(-reinterpret_cast<uintptr_t>(data) % kLine) / kSize;
+  }
+  static void finish_streaming() {
+#if defined(__x86_64__)
+    _mm_sfence();  // before other threads may be told that the result is there
+#endif
+  }
+
+  static void fill(C* block, const RowSpec& spec, char* const* data, int k, int64_t n) {
+    C value = *load(block, spec, data, k, 0, 1);
+    for (int64_t i = 0; i < n; ++i) block[i] = value;
+  }
+
+  static const C* load(C* block, const RowSpec& spec, char* const* data, int k, int64_t begin, int64_t n) {
+    const int64_t step = spec.steps[kOutputs + k];
+    const char* from = data[kOutputs + k] + begin * step;
+    switch (spec.types[kOutputs + k]) {
+      case Type::float16:
+        return load_as<Half>(block, from, step, n);
+      case Type::bfloat16:
+        return load_as<BFloat16>(block, from, step, n);
+      case Type::float32:
+        return load_as<float>(block, from, step, n);
+      default:
+        return load_as<double>(block, from, step, n);
+    }
+  }
+
+  template <class From>
+  static const C* load_as(C* block, const char* from, int64_t step, int64_t n) {
+    if (step == sizeof(From)) {
+      if constexpr (kIs<From, C>) {
+        return reinterpret_cast<const C*>(from);
+      } else {
+        widen_block(block, reinterpret_cast<const From*>(from), n);
+      }
+    } else {
+      for (int64_t i = 0; i < n; ++i) {
+        block[i] = static_cast<C>(widen(*reinterpret_cast<const From*>(from + i * step)));
+      }
+    }
+    return block;
+  }
+
+  static void store(char* to, int64_t step, const C* block, int64_t n, bool stream) {
+    if (step != kSize) {
+      for (int64_t i = 0; i < n; ++i) *reinterpret_cast<T*>(to + i * step) = narrow<T>(block[i]);
+      return;
+    }
+    const int64_t streamed =
+        stream && reinterpret_cast<uintptr_t>(to) % kLine == 0 ? n * kSize / kLine * kLine / kSize : 0;
+    if constexpr (kIs<T, C>) {
+      stream_block(to, reinterpret_cast<const char*>(block), streamed * kSize);
+    } else if (streamed != 0) {
+      alignas(kLine) T narrowed[kBlock];
+      narrow_block(narrowed, block, streamed);
+      stream_block(to, reinterpret_cast<const char*>(narrowed), streamed * kSize);
+    }
+    narrow_block(reinterpret_cast<T*>(to) + streamed, block + streamed, n - streamed);
+  }
+
+  // One type, any steps, few elements or none that lie side by side: no block pays.
+  static void strided(const RowSpec& spec, char* const* data, int64_t n) {
+    const F functor = make<F>(spec);
+    char* at[kOutputs + kInputs];
+    for (int k = 0; k < kOutputs + kInputs; ++k) at[k] = data[k];
+    for (int64_t i = 0; i < n; ++i) {
+      C values[kInputs];
+      for (int k = 0; k < kInputs; ++k) values[k] = widen(*reinterpret_cast<const T*>(at[kOutputs + k]));
+      const auto value = apply(functor, values);
+      *reinterpret_cast<T*>(at[0]) = narrow<T>(first_of(value));
+      if constexpr (kOutputs == 2) *reinterpret_cast<T*>(at[1]) = narrow<T>(second_of(value));
+      for (int k = 0; k < kOutputs + kInputs; ++k) at[k] += spec.steps[k];
+    }
+  }
+
+  static Row choose(const RowSpec& spec, Type type) {
+    bool one_type = true, side_by_side = true;
+    unsigned repeated = 0;
+    for (int k = 0; k < kOutputs + kInputs; ++k) {
+      const bool is_repeated = k >= kOutputs && spec.steps[k] == 0;
+      one_type &= spec.types[k] == type;
+      side_by_side &= spec.steps[k] == kSize || is_repeated;
+      if (is_repeated) repeated |= 1u << (k - kOutputs);
+    }
+    if (!one_type || (side_by_side && !kIs<T, C>)) return &blocked;
+    if (!side_by_side) return &strided;
+    if constexpr (kIs<T, C>) {
+      return spec.stream ? &streamed : choose_repeated<0>(repeated);
+    } else {
+      return &blocked;
+    }
+  }
+
+  template <unsigned candidate>
+  static Row choose_repeated(unsigned repeated) {
+    if constexpr (candidate + 1 < 1u << kInputs) {
+      if (repeated != candidate) return choose_repeated<candidate + 1>(repeated);
+    }
+    return &contiguous<candidate>;
+  }
+};
+
+template <template <class> class Functor>
+Row choose_for(Type result, const RowSpec& spec) {
+  switch (result) {
+    case Type::float16:
+      return Loops<Functor, Half>::choose(spec, result);
+    case Type::bfloat16:
+      return Loops<Functor, BFloat16>::choose(spec, result);
+    case Type::float32:
+      return Loops<Functor, float>::choose(spec, result);
+    default:
+      return Loops<Functor, double>::choose(spec, result);
+  }
+}
+
+}  // namespace
+
+Row choose_row(Function function, Type result, const RowSpec& spec) {
+  switch (function) {
+    case Function::muladd:
+      return choose_for<MulAdd>(result, spec);
+    case Function::muladd_backward:
+      return choose_for<MulAddBackward>(result, spec);
+    case Function::fma:
+      return choose_for<Fma>(result, spec);
+    case Function::mul:
+      return choose_for<Mul>(result, spec);
+    case Function::add:
+      return choose_for<Add>(result, spec);
+    default:
+      return choose_for<Scale>(result, spec);
+  }
+}
+
+}  // namespace muladd::cpu::MULADD_ISA
