@@ -7,7 +7,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 TORCH := torch==2.13.0
-BACKENDS := $(shell sed -n 's|^directory = "backends/\(.*\)"|\1|p' plugins.toml)
+BACKENDS := $(shell sed -n '/^\[backends/,/^directory/s|^directory = "backends/\(.*\)"|\1|p' plugins.toml)
 CORE_SOURCES := plugins.toml $(shell find core -type f -not -path '*/build/*' -not -path '*.egg-info/*' -not -name '*.so' -not -path '*/__pycache__/*')
 # What a backend is compiled from, apart from its own folder.
 SDK_SOURCES := $(shell find core/src/muladd/include core/src/muladd/cpp_extension -name '*.h' -o -name '*.py')
