@@ -4,7 +4,8 @@
 #     An object library with muladd's kernels of the listed operators, of those a program calls, or of all.
 #
 #   executorch_kernels(NAME YAML custom_ops.yaml SOURCES file... [ROOT_OPS operator... | MODEL program.pte])
-#     The same for operators of your own: the file names their kernels, the sources define them.
+#     The same for operators of your own: the file names their kernels, the sources define them and may use
+#     elementwise.h.
 #
 # An executable or shared library that links NAME contains only the kernels that are selected, and registers them when it
 # is loaded. Code generation runs with the Python that has muladd-executorch and executorch, Python_EXECUTABLE.
@@ -56,7 +57,7 @@ function(executorch_kernels NAME)
   set_target_properties(${NAME} PROPERTIES
     POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
   target_compile_options(${NAME} PRIVATE -ffunction-sections -fdata-sections)
-  target_include_directories(${NAME} PRIVATE "${generated}")
+  target_include_directories(${NAME} PRIVATE "${generated}" "${MULADD_EXECUTORCH_SDK}/csrc")
   target_link_libraries(${NAME} PUBLIC executorch::runtime)
   # What no selected kernel refers to goes away here.
   target_link_options(${NAME} INTERFACE -Wl,--gc-sections)
