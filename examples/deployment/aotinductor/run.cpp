@@ -6,6 +6,7 @@
 // 1 they are not, 2 something is missing.
 #include <ATen/ops/from_blob.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/util/Exception.h>
 #include <torch/csrc/inductor/aoti_package/model_package_loader.h>
 
 #include <cstdlib>
@@ -36,6 +37,9 @@ int main(int argc, char** argv) try {
     equal &= data.compare(scores.const_data_ptr<float>(), n);
   }
   return equal ? 0 : 1;
+} catch (const c10::Error& error) {
+  std::fprintf(stderr, "%s\n", error.what_without_backtrace());
+  return 2;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "%s\n", error.what());
   return 2;
