@@ -118,23 +118,22 @@ inline void load(const std::vector<std::string>& libraries) {
   }
   for (detail::Path& folder : detail::default_folders()) folders.push_back(std::move(folder));
 
-  std::optional<detail::Path> schema;
-  std::vector<detail::Path> backends;
+  std::vector<detail::Path> schemas, backends;
   for (const std::string& library : libraries) {
     const bool given = detail::is_path(library);
     detail::Path path = given ? std::filesystem::absolute(library)
                               : detail::find_library("libmuladd_" + library + ".so", folders);
-    if (path.filename() == detail::kSchemaLibrary) {
-      schema = std::move(path);
-    } else {
-      backends.push_back(std::move(path));
-    }
+    (path.filename() == detail::kSchemaLibrary ? schemas : backends).push_back(std::move(path));
   }
-  if (!schema) schema = detail::find_open(detail::kSchemaLibrary);
-  if (!schema) schema = detail::find_library(detail::kSchemaLibrary, folders);
+  if (schemas.empty()) {
+    const std::optional<detail::Path> open = detail::find_open(detail::kSchemaLibrary);
+    schemas.push_back(open ? *open : detail::find_library(detail::kSchemaLibrary, folders));
+  }
 
-  if (dlsym(detail::open_library(*schema), "muladd_schemas") == nullptr) {
-    throw LoadError("muladd: " + schema->string() + " is not muladd-core's schema library; reinstall muladd-core");
+  for (const detail::Path& schema : schemas) {
+    if (dlsym(detail::open_library(schema), "muladd_schemas") == nullptr) {
+      throw LoadError("muladd: " + schema.string() + " is not muladd-core's schema library; reinstall muladd-core");
+    }
   }
   for (const detail::Path& backend : backends) detail::open_library(backend);
 }
