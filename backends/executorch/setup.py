@@ -43,16 +43,18 @@ class CMakeBuild(build_ext):
         (output.parent / "custom_ops.yaml").write_text(catalogue.yaml_text(muladd.library.schemas))
 
         build_dir = Path(self.build_temp).resolve()
-        cmake = shutil.which("cmake", path=str(Path(sys.executable).parent)) or "cmake"
+        # The tools that pip installed beside this Python, which may not be on PATH.
+        beside = str(Path(sys.executable).parent)
+        cmake, ninja = (shutil.which(tool, path=beside) or tool for tool in ("cmake", "ninja"))
         options = {
+            "CMAKE_MAKE_PROGRAM": ninja,
             "CMAKE_BUILD_TYPE": "Release",
             "CMAKE_PREFIX_PATH": find_executorch(),
             "CMAKE_LIBRARY_OUTPUT_DIRECTORY": output.parent,
             "MULADD_INCLUDE": muladd.get_include(),
         }
         definitions = [f"-D{key}={value}" for key, value in options.items()]
-        ninja = ["-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={shutil.which('ninja', path=str(Path(cmake).parent)) or 'ninja'}"]
-        subprocess.run([cmake, "-S", HERE, "-B", build_dir, *ninja, *definitions], check=True)
+        subprocess.run([cmake, "-S", HERE, "-B", build_dir, "-G", "Ninja", *definitions], check=True)
         subprocess.run([cmake, "--build", build_dir], check=True)
 
 

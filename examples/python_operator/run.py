@@ -1,6 +1,6 @@
 """Two operators written in Python, under all of PyTorch: values, gradients, vmap, forward mode, torch.compile, export.
 
-    python examples/python_operator/run.py
+python examples/python_operator/run.py
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def main() -> None:
 
     batch = torch.randn(8, 4, 3, dtype=torch.float64)
     torch.testing.assert_close(
-        torch.vmap(torch.func.grad(robust_loss))(batch), torch.stack([torch.func.grad(robust_loss)(row) for row in batch])
+        torch.vmap(torch.func.grad(robust_loss))(batch),
+        torch.stack([torch.func.grad(robust_loss)(row) for row in batch]),
     )
     print("vmap: one call for the whole batch")
 

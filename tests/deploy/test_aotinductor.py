@@ -5,6 +5,7 @@ import shlex
 import shutil
 import sys
 import zipfile
+from pathlib import Path
 
 import muladd
 import pytest
@@ -200,7 +201,7 @@ def newer_build(tmp_path_factory):
 @pytest.mark.parametrize("model", ["digits.pt2", "digits_c_shims.pt2"])
 def test_a_newer_build_of_the_backend(digits, libraries, newer_build, model):
     library = newer_build / "muladd_cpu/libmuladd_cpu.so"
-    assert library.read_bytes() != open(libraries[1], "rb").read()
+    assert library.read_bytes() != Path(libraries[1]).read_bytes()
     assert_equal_to_eager(digits(libraries[0], library, model=model))
 
 
@@ -222,7 +223,9 @@ def test_c_shims_are_the_functions_that_the_library_exports(libraries):
     exported = run("nm", "-D", "--defined-only", libraries[1], check=True).stdout.split()
     names = {text.split()[1].partition("(")[0] for text in declarations}
     assert names == {name for name in exported if name.startswith("aoti_torch_cpu_")}
-    assert "AOTITorchError aoti_torch_cpu_scale(AtenTensorHandle x, double factor, AtenTensorHandle* ret0)" in declarations
+    assert (
+        "AOTITorchError aoti_torch_cpu_scale(AtenTensorHandle x, double factor, AtenTensorHandle* ret0)" in declarations
+    )
 
 
 def test_c_shims_of_a_device_without_a_backend():
@@ -236,7 +239,8 @@ def test_c_shims_of_a_backend_that_exports_none(tmp_path):
         "from muladd.registry import Backend, hookimpl\n"
         "@hookimpl\n"
         "def muladd_backend():\n"
-        "    return Backend('plain', 'mps', 'MPS', 1, register=lambda m: m.impl('mul', lambda a, b: a), operators=['mul'])\n"
+        "    register = lambda library: library.impl('mul', lambda a, b: a)\n"
+        "    return Backend('plain', 'mps', 'MPS', 1, register=register, operators=['mul'])\n"
     )
     metadata = tmp_path / "plain-1.dist-info"
     metadata.mkdir()

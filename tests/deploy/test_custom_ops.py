@@ -17,7 +17,10 @@ def test_one_command(folder):
         "mul4 from C++, built for mul4 only: 0 4 8 12 16 20",
     ]
     assert result.stdout.splitlines()[-1].endswith("mul3.pte: Error::OperatorMissing")
-    assert "Missing operator: [0] my_ops::mul3.out" in run(folder / "custom-ops/run", folder / "custom-ops/mul3.pte").stderr
+    assert (
+        "Missing operator: [0] my_ops::mul3.out"
+        in run(folder / "custom-ops/run", folder / "custom-ops/mul3.pte").stderr
+    )
     linked = run("ldd", folder / "custom-ops/run", check=True).stdout
     assert "libtorch" not in linked
     assert "libpython" not in linked

@@ -7,13 +7,17 @@ from pathlib import Path
 from muladd.registry import Runtime
 
 RUNTIME = Runtime(
-    name="tiny", library=Path(__file__).parent / "libkernels.so", operators=["muladd.out", "add.out"], requires={requires}
+    name="tiny",
+    library=Path(__file__).parent / "libkernels.so",
+    operators=["muladd.out", "add.out"],
+    requires={requires},
 )
 """
+SOUND = SOURCE.format(requires=["torch>=2.10"])
 ENTRY_POINTS = "[muladd.runtimes]\ntiny = muladd_tiny:RUNTIME\n"
 
 
-def install(site, source=SOURCE.format(requires=["torch>=2.10"]), **faults):
+def install(site, source=SOUND, **faults):
     given = {"library": b"\x7fELF", "entry_points": ENTRY_POINTS, **faults}
     return site.install("tiny", source=source, **given)
 

@@ -64,8 +64,9 @@ def _report(statuses: dict[str, BackendStatus], runtimes: dict[str, BackendStatu
         "runtimes": {name: status.as_json() for name, status in runtimes.items()},
         "not_installed": {
             known.name: known.hint
-            for known in (*library.policy.backends.values(), *library.policy.runtimes.values())
-            if known.name not in statuses and known.name not in runtimes
+            for installed, installable in ((statuses, library.policy.backends), (runtimes, library.policy.runtimes))
+            for known in installable.values()
+            if known.name not in installed
         },
         "findings": [asdict(finding) for finding in library.findings],
     }

@@ -6,7 +6,7 @@ They get shapes, derivatives, batching and autocast rules from their declaration
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -45,7 +45,9 @@ def register_python(
     library = torch.library.Library(namespace, "FRAGMENT")
     for schema in kernels:
         if "(a!)" in schema:
-            raise ValueError(f"{namespace}: {schema}: a Python kernel returns new tensors, it cannot overwrite arguments")
+            raise ValueError(
+                f"{namespace}: {schema}: a Python kernel returns new tensors, it cannot overwrite arguments"
+            )
         library.define(schema)
     _libraries.append(library)
     overloads = register(_PythonLibrary(namespace, tuple(kernels), device_type), operators)
@@ -61,7 +63,7 @@ class _PythonLibrary:
     namespace: str
     schemas: tuple[str, ...]
     device_type: str
-    policy: Policy = Policy()
+    policy: Policy = field(default_factory=Policy)
 
     def load_pending(self) -> bool:
         return False

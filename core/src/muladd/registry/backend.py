@@ -93,6 +93,7 @@ def _expected(field: Field[Any]) -> str:
 
 
 def is_text(value: Any) -> bool:
+    """Whether it is a text that is not empty."""
     return isinstance(value, str) and value != ""
 
 
@@ -105,6 +106,7 @@ def _is_iterable_of_text(value: Any) -> bool:
 
 
 def is_sequence_of_text(value: Any) -> bool:
+    """Whether it is a list or tuple of texts."""
     return isinstance(value, (list, tuple)) and _is_iterable_of_text(value)
 
 

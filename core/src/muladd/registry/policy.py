@@ -167,7 +167,9 @@ class _Validator:
         }
 
     def backend(self, name: str, table: Any) -> KnownBackend:
-        return KnownBackend(name=name, **self.texts(table, ("backends", name), ("distribution", "dispatch-key", "device")))
+        return KnownBackend(
+            name=name, **self.texts(table, ("backends", name), ("distribution", "dispatch-key", "device"))
+        )
 
     def runtime(self, name: str, table: Any) -> KnownRuntime:
         return KnownRuntime(name=name, **self.texts(table, ("runtimes", name), ("distribution",)))

@@ -7,7 +7,7 @@ does (docs/decisions/0006-runtimes.md).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,12 +57,14 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
 def find_runtimes(group: str) -> tuple[dict[str, BackendStatus], list[Finding]]:
     """The state of every installed runtime by name, and what is wrong with the metadata of distributions."""
     plugins, findings = find_plugins(group)
-    return {plugin.name: _status(plugin) for plugin in sorted(plugins, key=lambda p: (p.name, p.distribution))}, findings
+    return {
+        plugin.name: _status(plugin) for plugin in sorted(plugins, key=lambda p: (p.name, p.distribution))
+    }, findings
 
 
 def _status(plugin: FoundPlugin) -> BackendStatus:
-    origin = {"name": plugin.name, "distribution": plugin.distribution, "version": plugin.version}
-    reinstall = f"pip install --force-reinstall {plugin.distribution}"
+    status = BackendStatus(plugin.name, State.INSTALLED, distribution=plugin.distribution, version=plugin.version)
+    broken = replace(status, state=State.BROKEN, fix=f"pip install --force-reinstall {plugin.distribution}")
     try:
         runtime = plugin.entry_point.load()
         if not isinstance(runtime, Runtime):
@@ -72,24 +74,17 @@ def _status(plugin: FoundPlugin) -> BackendStatus:
         raise
     except InvalidBackendError as error:
         fix = f"report it to the author of {plugin.distribution}"
-        return BackendStatus(
-            **origin, state=State.BROKEN, code=error.code, reason=error.message, fix=fix, exception=error
-        )
+        return replace(broken, code=error.code, reason=error.message, fix=fix, exception=error)
     except BaseException as error:  # whatever a plugin raises stays with the plugin
         reason = f"importing {plugin.entry_point.value} failed: {describe_exception(error)}"
-        return BackendStatus(
-            **origin, state=State.BROKEN, code="MULADD-E020", reason=reason, fix=reinstall, exception=error
-        )
-    known = {**origin, "operators": tuple(runtime.operators), "library": runtime.library}
+        return replace(broken, code="MULADD-E020", reason=reason, exception=error)
     try:
         for requirement in runtime.requires:
             check_requirement(requirement)
         check_complete(runtime.library)
     except LoadError as error:
-        return BackendStatus(**known, state=State.INCOMPATIBLE, code=error.code, reason=str(error), fix=error.fix)
+        status = replace(status, state=State.INCOMPATIBLE, code=error.code, reason=str(error), fix=error.fix)
     except OSError as error:
         reason = f"its library cannot be read: {describe_exception(error)}"
-        return BackendStatus(
-            **known, state=State.BROKEN, code="MULADD-E050", reason=reason, fix=reinstall, exception=error
-        )
-    return BackendStatus(**known, state=State.INSTALLED)
+        status = replace(broken, code="MULADD-E050", reason=reason, exception=error)
+    return replace(status, operators=tuple(runtime.operators), library=runtime.library)
