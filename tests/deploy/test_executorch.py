@@ -1,5 +1,6 @@
 """muladd-executorch: values from Python and C++, loading, selection, and every way in which it can be wrong."""
 
+import json
 import os
 import re
 import shutil
@@ -23,10 +24,6 @@ from muladd_executorch import _loading
 
 OPERATORS = tuple(f"muladd::{name}" for name in muladd.library.operators if name.endswith(".out"))
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-PRINT_OPERATORS = """
-from executorch.runtime import Runtime
-print(sorted(name for name in Runtime.get().operator_registry.operator_names if name.startswith("muladd::")))
-"""
 
 
 class Call(torch.nn.Module):
@@ -131,13 +128,6 @@ def test_no_library_in_cpp(executorch_programs, digits_pte):
     assert last_line(result) == "the program did not run: Error::OperatorMissing"
 
 
-def test_no_library_in_python(digits_pte):
-    program = f"from executorch.runtime import Runtime; Runtime.get().load_program({str(digits_pte / 'digits.pte')!r})"
-    result = run(sys.executable, "-c", f"{program}.load_method('forward')")
-    assert result.returncode == 1
-    assert "Missing operator: [0] muladd::muladd.out" in result.stderr
-
-
 def test_kernels_refuse_what_does_not_fit(executorch_programs):
     result = run(executorch_programs / "refusals", check=True)
     for words in (
@@ -159,17 +149,62 @@ def test_load_names_every_out_variant_of_the_catalogue():
     assert set(OPERATORS) <= set(Runtime.get().operator_registry.operator_names)
 
 
-def test_a_second_copy_registers_nothing(tmp_path):
-    """In the runtime a second registration ends the process."""
-    copy = shutil.copy(muladd_executorch.library, tmp_path)
-    program = f"import ctypes, muladd_executorch\nmuladd_executorch.load()\nctypes.CDLL({str(copy)!r})"
-    result = run(sys.executable, "-c", program + PRINT_OPERATORS, check=True)
-    assert result.stdout.strip() == str(sorted(OPERATORS))
+CHILD = """
+import json, pathlib, sys
+from executorch.runtime import Runtime
+from muladd_executorch import _loading
+
+report = {}
+def attempt(name, call):
+    try:
+        report[name] = call()
+    except Exception as error:
+        report[name] = f"{type(error).__name__}: {error}"
+
+program = Runtime.get().load_program(sys.argv[1])
+attempt("no kernels", lambda: program.load_method("forward"))
+installed = _loading.library
+for path in sys.argv[2:]:
+    _loading.library = pathlib.Path(path)
+    attempt(path, _loading.load)
+_loading.library = installed
+attempt("kernels", _loading.load)
+attempt("again", _loading.load)
+attempt("method", lambda: program.load_method("forward") is not None)
+report["muladd"] = "muladd" in sys.modules
+print("REPORT", json.dumps(report))
+"""
 
 
-def test_loading_does_not_import_muladd():
-    program = "import sys, muladd_executorch; muladd_executorch.load(); print('muladd' in sys.modules)"
-    assert run(sys.executable, "-c", program, check=True).stdout.strip() == "False"
+@pytest.fixture(scope="module")
+def child(digits_pte, tmp_path_factory):
+    """What a process of its own reports: a program without kernels, faulty libraries, then the right one, twice."""
+    folder = tmp_path_factory.mktemp("faulty")
+    damaged, empty = folder / "damaged.so", folder / "empty.so"
+    damaged.write_bytes(b"")
+    (folder / "empty.c").write_text("int nothing;")
+    run("gcc", "-shared", folder / "empty.c", "-o", empty, check=True)
+    result = run(sys.executable, "-c", CHILD, digits_pte / "digits.pte", damaged, empty, check=True)
+    line = next(line for line in result.stdout.splitlines() if line.startswith("REPORT "))
+    report = json.loads(line.removeprefix("REPORT "))
+    return report | {"damaged": report[str(damaged)], "empty": report[str(empty)], "log": result.stderr}
+
+
+def test_no_library_in_python(child):
+    assert child["no kernels"].startswith("RuntimeError")
+    assert "Missing operator: [0] muladd::muladd.out" in child["log"]
+
+
+def test_faulty_libraries(child):
+    assert child["damaged"].startswith("ImportError: muladd-executorch cannot open its library")
+    assert "file too short" in child["damaged"]
+    assert "has no kernel for muladd::add.out" in child["empty"]
+
+
+def test_loading_comes_after_all_that_and_needs_no_muladd(child):
+    assert child["kernels"] == child["again"] == list(OPERATORS)
+    assert child["method"] is True
+    assert child["muladd"] is False
 
 
 def test_the_library_finds_the_installed_runtime_by_itself():
@@ -200,26 +235,6 @@ def test_another_executorch(monkeypatch, version, words):
     assert "pip install 'executorch>=1.5,<1.6'" in str(error.value)
 
 
-@pytest.mark.parametrize("library", [b"", b"int nothing;"], ids=["damaged", "registers nothing"])
-def test_a_faulty_library(tmp_path, library):
-    path = tmp_path / "libmuladd_executorch.so"
-    path.write_bytes(library)
-    if library:
-        run("gcc", "-shared", "-x", "c", path, "-o", path.with_suffix(".2.so"), check=True)
-        path = path.with_suffix(".2.so")
-    program = f"""
-import pathlib
-from muladd_executorch import _loading
-_loading.library = pathlib.Path({str(path)!r})
-_loading.load()
-"""
-    result = run(sys.executable, "-c", program)
-    assert result.returncode == 1
-    expected = "has no kernel for muladd::add.out" if library else "cannot open its library"
-    assert expected in last_line(result)
-    assert str(path) in last_line(result)
-
-
 def test_supported_versions_are_those_of_the_wheel():
     requirements = [text.replace(" ", "") for text in metadata.requires("muladd-executorch")]
     name, first, after = re.fullmatch(r"(executorch)>=([\d.]+),<([\d.]+)", _loading.SUPPORTED).groups()
@@ -236,27 +251,31 @@ def test_doctor_lists_it():
 # ---- selection -------------------------------------------------------------------------------------------------------
 
 
-def registered_by(library):
-    """The operators that opening a library registers."""
-    result = run(sys.executable, "-c", f"import ctypes; ctypes.CDLL({str(library)!r})" + PRINT_OPERATORS, check=True)
-    return result.stdout.strip()
+@pytest.fixture(scope="module")
+def registered(executorch_programs):
+    """The operators that are registered after opening libraries in this order, in a process of its own."""
+
+    def start(*libraries):
+        return run(executorch_programs / "operators", *libraries, check=True).stdout.split()
+
+    return start
 
 
-def test_one_kernel_is_smaller_than_every_kernel(executorch_programs):
+def test_one_kernel_is_smaller_than_every_kernel(executorch_programs, registered):
     every, one = (executorch_programs / f"lib{name}.so" for name in ("every", "one"))
-    assert registered_by(every) == str(sorted(OPERATORS))
-    assert registered_by(one) == "['muladd::muladd.out']"
+    assert registered(every) == sorted(OPERATORS)
+    assert registered(one) == ["muladd::muladd.out"]
     sizes = {path.name: path.stat().st_size for path in (muladd_executorch.library, every, one)}
     print(sizes)
     assert sizes["libone.so"] < 0.5 * sizes["libevery.so"]
 
 
-def test_a_selection_and_the_whole_library_together(executorch_programs):
-    program = f"import ctypes, muladd_executorch\nctypes.CDLL({str(executorch_programs / 'libone.so')!r})\n"
-    again = f"muladd_executorch.load()\nctypes.CDLL({str(executorch_programs / 'libevery.so')!r})"
-    assert run(sys.executable, "-c", program + again + PRINT_OPERATORS, check=True).stdout.strip() == str(
-        sorted(OPERATORS)
-    )
+def test_second_copies_register_nothing(executorch_programs, registered, tmp_path):
+    """In the runtime a second registration ends the process."""
+    every, one = (executorch_programs / f"lib{name}.so" for name in ("every", "one"))
+    copy = shutil.copy(muladd_executorch.library, tmp_path)
+    for order in ((one, every, muladd_executorch.library), (muladd_executorch.library, copy, one)):
+        assert registered(*order) == sorted(OPERATORS)
 
 
 def test_a_model_selects_what_it_calls(executorch_programs):

@@ -17,9 +17,8 @@ using executorch::runtime::KernelRuntimeContext;
 using muladd::ArgumentKind;
 
 template <ArgumentKind kind>
-using Argument = std::conditional_t<
-    kind == ArgumentKind::number, double,
-    std::conditional_t<kind == ArgumentKind::mutable_tensor, Tensor&, const Tensor&>>;
+using Argument = std::conditional_t<kind == ArgumentKind::number, double,
+                                    std::conditional_t<kind == ArgumentKind::mutable_tensor, Tensor&, const Tensor&>>;
 
 template <class Op, std::size_t... I>
 auto signature(std::index_sequence<I...>)
@@ -42,7 +41,7 @@ bool is_registered(std::string_view name) {
 #define MULADD_KERNEL(identifier, text)                                                                          \
   static_assert(muladd::op::identifier::schema.name == text && fits<muladd::op::identifier>(native::identifier), \
                 "this kernel does not fit the operator's schema in the catalogue");                              \
-  if (!is_registered("muladd::" text)) {                                                              \
+  if (!is_registered("muladd::" text)) {                                                                         \
     EXECUTORCH_LIBRARY(muladd, text, native::identifier);                                                        \
   }
 

@@ -2,8 +2,8 @@
 //
 //     run_digits digits.pt2 SAMPLES [LIBRARY...]
 //
-// LIBRARY is what muladd::load takes: cpu, or the path of a library. Exit codes: 0 the scores are those of eager PyTorch,
-// 1 they are not, 2 something is missing.
+// LIBRARY is what muladd::load takes: cpu, or the path of a library. Exit codes: 0 the scores are those of eager
+// PyTorch, 1 they are not, 2 something is missing.
 #include <ATen/ops/from_blob.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>

@@ -22,7 +22,8 @@ int main(int argc, char** argv) try {
     const auto side = from_blob(data.side.data(), {rows}, executorch::aten::ScalarType::Long);
     const auto result = model.forward({pixels, side});
     if (!result.ok()) {
-      throw std::runtime_error(std::string("the program did not run: ") + executorch::runtime::to_string(result.error()));
+      throw std::runtime_error(std::string("the program did not run: ") +
+                               executorch::runtime::to_string(result.error()));
     }
     equal &= data.compare(result->at(0).toTensor().const_data_ptr<float>(), n);
   }

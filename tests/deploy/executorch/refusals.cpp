@@ -38,7 +38,8 @@ int main() {
 
   expect(Error::Ok, "broadcast", [&](auto& context) { native::mul_out(context, *x, *column, *out); });
   expect(Error::Ok, "resize", [&](auto& context) { native::mul_out(context, *x, *column, *flexible); });
-  expect(Error::InvalidArgument, "integers", [&](auto& context) { native::muladd_out(context, *x, *integers, 1, *out); });
+  expect(Error::InvalidArgument, "integers",
+         [&](auto& context) { native::muladd_out(context, *x, *integers, 1, *out); });
   expect(Error::InvalidArgument, "shapes", [&](auto& context) { native::fma_out(context, *x, *x, *other, *out); });
   expect(Error::InvalidArgument, "narrow out", [&](auto& context) { native::add_out(context, *x, *wide, *out); });
   expect(Error::InvalidArgument, "wide out", [&](auto& context) { native::scale_out(context, *x, 2, *wide); });

@@ -14,6 +14,8 @@ from pathlib import Path
 from ._catalogue import names_in
 from ._files import sdk_dir
 
+_MAGIC = b"ET"  # after the four bytes of a flatbuffer's root; a version number follows
+
 
 def main() -> None:
     """Write ``RegisterCodegenUnboxedKernelsEverything.cpp`` and ``NativeFunctions.h`` into the output folder."""
@@ -68,14 +70,14 @@ def _operators_of(model: Path, known: tuple[str, ...]) -> tuple[str, ...]:
     """The model's operators in the namespaces of the file; the runtime's own kernel libraries have the others."""
     if not model.is_file():
         raise SelectionError(f"there is no file {model}")
+    # ExecuTorch's own reader believes whatever it is given, and crashes.
+    with model.open("rb") as file:
+        if file.read(6)[4:] != _MAGIC:
+            raise SelectionError(f"{model} is not an ExecuTorch program")
     from executorch.codegen.tools.gen_oplist import _get_operators
 
     namespaces = {name.partition("::")[0] for name in known}
-    try:
-        operators = _get_operators(str(model))
-    except Exception as error:
-        raise SelectionError(f"{model} is not an ExecuTorch program: {error}") from error
-    return tuple(name for name in operators if name.partition("::")[0] in namespaces)
+    return tuple(name for name in _get_operators(str(model)) if name.partition("::")[0] in namespaces)
 
 
 def _torch_yamls() -> tuple[str, str]:

@@ -47,7 +47,8 @@ void hand_over(std::array<Tensor, N>& results, const std::array<AtenTensorHandle
 
 }  // namespace detail
 
-// The caller reports only that the call failed, so the reason goes to stderr, as that of PyTorch's own C functions does.
+// The caller reports only that the call failed, so the reason goes to stderr, as that of PyTorch's own C functions
+// does.
 template <auto kernel, std::size_t N, class... Arguments>
 AOTITorchError c_shim(AtenTensorHandle* const (&results)[N], Arguments... arguments) noexcept {
   try {

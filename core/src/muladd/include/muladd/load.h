@@ -1,5 +1,5 @@
-// For programs without Python: opens the schema library and the backends' libraries, which register their operators with
-// the PyTorch that the program is linked against. It needs nothing but the dynamic loader.
+// For programs without Python: opens the schema library and the backends' libraries, which register their operators
+// with the PyTorch that the program is linked against. It needs nothing but the dynamic loader.
 //
 //     muladd::load({"cpu"});                      // finds libmuladd_schema.so and libmuladd_cpu.so
 //     muladd::load({"/opt/ops/libmuladd_cpu.so"});  // the schema library is looked for in that folder, too
@@ -106,8 +106,8 @@ inline void* open_library(const Path& path) {
 }  // namespace detail
 
 // Opens the schema library, then `libraries` in the order given. A name such as "cpu" stands for libmuladd_cpu.so, in
-// MULADD_LIBRARY_PATH, next to the program or in ../lib; what has a slash or ends in .so is a path. What is open already
-// stays open. With no library, the operators exist and every call says that it has no kernel.
+// MULADD_LIBRARY_PATH, next to the program or in ../lib; what has a slash or ends in .so is a path. What is open
+// already stays open. With no library, the operators exist and every call says that it has no kernel.
 inline void load(const std::vector<std::string>& libraries) {
   static std::mutex mutex;
   const std::lock_guard<std::mutex> lock(mutex);
@@ -121,8 +121,8 @@ inline void load(const std::vector<std::string>& libraries) {
   std::vector<detail::Path> schemas, backends;
   for (const std::string& library : libraries) {
     const bool given = detail::is_path(library);
-    detail::Path path = given ? std::filesystem::absolute(library)
-                              : detail::find_library("libmuladd_" + library + ".so", folders);
+    detail::Path path =
+        given ? std::filesystem::absolute(library) : detail::find_library("libmuladd_" + library + ".so", folders);
     (path.filename() == detail::kSchemaLibrary ? schemas : backends).push_back(std::move(path));
   }
   if (schemas.empty()) {

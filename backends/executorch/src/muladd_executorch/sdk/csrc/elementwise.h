@@ -18,8 +18,8 @@ using executorch::aten::ScalarType;
 using executorch::aten::SizesType;
 using executorch::aten::Tensor;
 using executorch::runtime::Error;
-using executorch::runtime::kTensorDimensionLimit;
 using executorch::runtime::KernelRuntimeContext;
+using executorch::runtime::kTensorDimensionLimit;
 
 inline bool is_supported(ScalarType dtype) {
   return dtype == ScalarType::Half || dtype == ScalarType::BFloat16 || dtype == ScalarType::Float ||
@@ -134,15 +134,15 @@ void compute(const F& functor, Tensor& out, const std::array<const Tensor*, N>& 
         return;
       }
       for (int64_t i = 0; i < n; ++i) {
-        *reinterpret_cast<T*>(to + i * steps[0]) = static_cast<T>(
-            functor(static_cast<C>(*reinterpret_cast<const T*>(from[I] + i * steps[I + 1]))...));
+        *reinterpret_cast<T*>(to + i * steps[0]) =
+            static_cast<T>(functor(static_cast<C>(*reinterpret_cast<const T*>(from[I] + i * steps[I + 1]))...));
       }
     });
   } else {
     walk.rows([&](const auto& offsets, int64_t n, const auto& steps) {
       for (int64_t i = 0; i < n; ++i) {
-        *reinterpret_cast<T*>(result + offsets[0] + i * steps[0]) = static_cast<T>(
-            functor(load<C>(data[I] + offsets[I + 1] + i * steps[I + 1], inputs[I]->scalar_type())...));
+        *reinterpret_cast<T*>(result + offsets[0] + i * steps[0]) =
+            static_cast<T>(functor(load<C>(data[I] + offsets[I + 1] + i * steps[I + 1], inputs[I]->scalar_type())...));
       }
     });
   }
