@@ -2,13 +2,16 @@
 #   make demo    install everything, show the installation, train the digits classifier
 #   make test    lint, types and the whole test suite
 #   make quick   the test suite without its slow parts
+#   make test-deploy   programs without Python: AOTInductor and ExecuTorch (part of make test)
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 TORCH := torch==2.13.0
-BACKENDS := $(shell sed -n 's|^directory = "backends/\(.*\)"|\1|p' plugins.toml)
-CORE_SOURCES := plugins.toml $(shell find core -type f -not -path '*/build/*' -not -path '*.egg-info/*' -not -name '*.so' -not -path '*/__pycache__/*')
+EXECUTORCH := executorch==1.5.1
+BACKENDS := $(shell sed -n '/^\[backends/,/^directory/s|^directory = "backends/\(.*\)"|\1|p' plugins.toml)
+sources_of = $(shell find $(1) -type f -not -path '*/build/*' -not -path '*.egg-info/*' -not -name '*.so' -not -path '*/__pycache__/*')
+CORE_SOURCES := plugins.toml $(call sources_of,core)
 # What a backend is compiled from, apart from its own folder.
 SDK_SOURCES := $(shell find core/src/muladd/include core/src/muladd/cpp_extension -name '*.h' -o -name '*.py')
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -16,7 +19,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 KIT := $(BIN)/python -m pytest --pyargs muladd.testing --muladd-backend cpu -q -W ignore::DeprecationWarning
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick lint wheels clean tools
+.PHONY: help demo test test-deploy quick lint wheels clean tools
 .SECONDEXPANSION:
 
 help:
@@ -33,11 +36,16 @@ test: lint
 	$(BIN)/python -m coverage run -m pytest tests/faults
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
-	$(BIN)/python -m pytest --ignore tests/faults
+	$(BIN)/python -m pytest --ignore tests/faults --ignore tests/deploy
+	@$(MAKE) --no-print-directory test-deploy
+
+# What it builds stays in .venv/deploy; the models are exported again when muladd or the examples change.
+test-deploy: $(VENV)/.installed $(VENV)/.runtime-executorch $(VENV)/.exported
+	MULADD_DEPLOY_FOLDER=$(VENV)/deploy $(BIN)/python -m pytest tests/deploy
 
 quick: $(VENV)/.installed
 	$(KIT) -m "not compiles"
-	$(BIN)/python -m pytest -m "not slow and not wheels"
+	$(BIN)/python -m pytest -m "not slow and not wheels" --ignore tests/deploy
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check
@@ -72,8 +80,22 @@ $(VENV)/.core: $(CORE_SOURCES) $(VENV)/.dependencies
 	$(INSTALL) --no-build-isolation ./core[testing]
 	@touch $@
 
-$(VENV)/.backend-%: $$(shell find backends/$$* -type f -not -path '*/build/*' -not -path '*.egg-info/*' -not -name '*.so' -not -path '*/__pycache__/*') $(SDK_SOURCES) $(VENV)/.dependencies | $(VENV)/.core
+$(VENV)/.backend-%: $$(call sources_of,backends/$$*) $(SDK_SOURCES) $(VENV)/.dependencies | $(VENV)/.core
 	$(INSTALL) --no-build-isolation ./backends/$*
+	@touch $@
+
+# --no-deps: ExecuTorch's other requirements, several hundred megabytes, are for backends that are not used here.
+$(VENV)/.executorch: pyproject.toml $(VENV)/.dependencies
+	$(INSTALL) --group deploy
+	$(INSTALL) --no-deps $(EXECUTORCH)
+	@touch $@
+
+$(VENV)/.runtime-%: $$(call sources_of,backends/$$*) $(SDK_SOURCES) $(VENV)/.executorch | $(VENV)/.core
+	$(INSTALL) --no-build-isolation --no-deps ./backends/$*
+	@touch $@
+
+$(VENV)/.exported: $(wildcard examples/digits.py examples/deployment/*.py examples/deployment/*/*.py) $(VENV)/.installed $(VENV)/.executorch
+	@rm -f $(VENV)/deploy/*/.complete
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.core $(BACKENDS:%=$(VENV)/.backend-%)

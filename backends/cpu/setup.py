@@ -21,6 +21,7 @@ setup(
             "muladd_cpu.libmuladd_cpu",
             ["csrc/register.cpp", "csrc/capability.cpp", "csrc/kernels_baseline.cpp", *kernels],
             source_args={"csrc/kernels_baseline.cpp": ["-ffp-contract=fast"], **kernels},
+            exports=["aoti_torch_cpu_*"],
         )
     ],
     cmdclass=commands(),

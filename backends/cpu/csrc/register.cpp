@@ -1,4 +1,5 @@
 #include "backend.h"
+#include "c_shim.h"
 #include "muladd/catalogue.h"
 
 STABLE_TORCH_LIBRARY_IMPL(muladd, CPU, m) {

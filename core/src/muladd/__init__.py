@@ -54,7 +54,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
 
 def __getattr__(name: str) -> ModuleType:
     # What most programs do not use, and what takes long to import.
-    if name in ("distributed", "testing"):
+    if name in ("aotinductor", "distributed", "testing"):
         return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

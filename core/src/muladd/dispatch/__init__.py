@@ -17,6 +17,7 @@ All of it follows from an :class:`Operator` declaration; any operator library ca
 
 from .declaration import JointGradient, Operator
 from .elementwise import decomposition_table
+from .python import register_python
 from .registration import register
 
-__all__ = ["JointGradient", "Operator", "decomposition_table", "register"]
+__all__ = ["JointGradient", "Operator", "decomposition_table", "register", "register_python"]

@@ -6,14 +6,14 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from ..registry import OperatorLibrary
 from .elementwise import check_inputs, check_output, decompose
+from .library import Library
 from .overload import Overload
 
 _warned: set[tuple[str, str]] = set()
 
 
-def default_kernel(overload: Overload, library: OperatorLibrary) -> Callable[..., Any]:
+def default_kernel(overload: Overload, library: Library) -> Callable[..., Any]:
     """The kernel for one overload; ``library`` knows which backends there are."""
 
     def kernel(*args: Any, **kwargs: Any) -> Any:

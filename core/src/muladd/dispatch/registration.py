@@ -7,11 +7,11 @@ from collections.abc import Iterable
 import torch
 
 from .. import _torch_private as private
-from ..registry import OperatorLibrary
 from . import autocast, batching, default, fake, flops
 from .autograd import autograd_kernel
 from .declaration import Operator
 from .functionalization import functionalization_kernel
+from .library import Library
 from .mutation import mutation_kernel
 from .overload import Overload
 
@@ -19,7 +19,7 @@ from .overload import Overload
 _libraries: list[torch.library.Library] = []
 
 
-def register(library: OperatorLibrary, operators: Iterable[Operator]) -> dict[str, Overload]:
+def register(library: Library, operators: Iterable[Operator]) -> dict[str, Overload]:
     """Register fake, autograd, vmap, autocast and default kernels for every schema of ``library``.
 
     Returns:
@@ -50,7 +50,7 @@ def register(library: OperatorLibrary, operators: Iterable[Operator]) -> dict[st
 
 
 def _register_overload(
-    overload: Overload, overloads: dict[str, Overload], target: torch.library.Library, library: OperatorLibrary
+    overload: Overload, overloads: dict[str, Overload], target: torch.library.Library, library: Library
 ) -> None:
     name = overload.qualified_name
     private.register_fake(target, name, fake.fake_kernel(overload))

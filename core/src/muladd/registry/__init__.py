@@ -21,7 +21,8 @@ from .errors import (
 from .explanation import Choice
 from .hooks import hookimpl, hookspec
 from .library import OperatorLibrary
-from .policy import KnownBackend, Policy, read_file
+from .policy import KnownBackend, KnownRuntime, Policy, read_file
+from .runtimes import Runtime
 from .status import BackendStatus, Finding, State
 
 __all__ = [
@@ -34,12 +35,14 @@ __all__ = [
     "Finding",
     "InvalidBackendError",
     "KnownBackend",
+    "KnownRuntime",
     "NoKernelError",
     "OperatorLibrary",
     "Policy",
     "PolicyError",
     "Probe",
     "RegistryError",
+    "Runtime",
     "State",
     "hookimpl",
     "hookspec",

@@ -92,7 +92,8 @@ def _expected(field: Field[Any]) -> str:
     return "a sequence of absolute paths" if field.name == "libraries" else str(field.type)
 
 
-def _is_text(value: Any) -> bool:
+def is_text(value: Any) -> bool:
+    """Whether it is a text that is not empty."""
     return isinstance(value, str) and value != ""
 
 
@@ -104,7 +105,8 @@ def _is_iterable_of_text(value: Any) -> bool:
     return isinstance(value, (list, tuple, set, frozenset)) and all(isinstance(item, str) for item in value)
 
 
-def _is_sequence_of_text(value: Any) -> bool:
+def is_sequence_of_text(value: Any) -> bool:
+    """Whether it is a list or tuple of texts."""
     return isinstance(value, (list, tuple)) and _is_iterable_of_text(value)
 
 
@@ -120,14 +122,14 @@ def _is_optional(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 
 _CHECKS: dict[str, Callable[[Any], bool]] = {
-    "name": _is_text,
-    "device_type": _is_text,
-    "dispatch_key": _is_text,
+    "name": is_text,
+    "device_type": is_text,
+    "dispatch_key": is_text,
     "abi": _is_integer,
     "libraries": _is_sequence_of_absolute_paths,
     "register": _is_optional(callable),
     "probe": _is_optional(callable),
     "operators": _is_optional(_is_iterable_of_text),
-    "requires": _is_sequence_of_text,
+    "requires": is_sequence_of_text,
     "priority": _is_integer,
 }

@@ -16,6 +16,7 @@ from .ledger import Ledger, describe
 from .loading import LoadError, check_compatible
 from .policy import Policy, read_policy
 from .resolution import Claim
+from .runtimes import find_runtimes
 from .schemas import open_schemas
 from .settlement import Settlement
 from .status import BackendStatus, Finding, State
@@ -145,6 +146,12 @@ class OperatorLibrary:
         """Every installed backend by name, in alphabetical order."""
         self.load_pending()
         return dict(sorted(self._ledger.statuses.items()))
+
+    def runtimes(self) -> dict[str, BackendStatus]:
+        """Installed kernels for runtimes that are not PyTorch's dispatcher, by name. Looks anew; opens no library."""
+        statuses, findings = find_runtimes(f"{self.namespace}.runtimes")
+        self._ledger.findings += [finding for finding in findings if finding not in self._ledger.findings]
+        return statuses
 
     @property
     def findings(self) -> tuple[Finding, ...]:

@@ -38,7 +38,7 @@ def check_compatible(backend: Backend, abi: int) -> None:
             "upgrade the core" if backend.abi > abi else "upgrade the backend",
         )
     for text in backend.requires:
-        _check_requirement(text)
+        check_requirement(text)
 
 
 # What nearly every backend requires, and nothing else. PyTorch compares its version itself, which saves
@@ -46,7 +46,12 @@ def check_compatible(backend: Backend, abi: int) -> None:
 _TORCH_AT_LEAST = re.compile(r"torch\s*>=\s*(\d+(?:\.\d+)*)\s*")
 
 
-def _check_requirement(text: str) -> None:
+def check_requirement(text: str) -> None:
+    """Compare a requirement specifier with what is installed.
+
+    Raises:
+        LoadError: it is not met, or not valid.
+    """
     at_least = _TORCH_AT_LEAST.fullmatch(text)
     if at_least and torch.__version__ >= at_least[1]:
         return

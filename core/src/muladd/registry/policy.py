@@ -34,10 +34,20 @@ class KnownBackend(NamedTuple):
     hint: str = ""
 
 
+class KnownRuntime(NamedTuple):
+    """One ``[runtimes.NAME]`` table: kernels one can install for a runtime that is not PyTorch's dispatcher."""
+
+    name: str
+    distribution: str
+    directory: str = ""
+    hint: str = ""
+
+
 class Policy(NamedTuple):
     """What the files and the environment say, merged."""
 
     backends: Mapping[str, KnownBackend] = MappingProxyType({})
+    runtimes: Mapping[str, KnownRuntime] = MappingProxyType({})
     first_party: frozenset[str] = frozenset()  # distributions in the shipped file
     disable: frozenset[str] = frozenset()
     prefer: Mapping[str, tuple[str, ...]] = MappingProxyType({})
@@ -109,7 +119,8 @@ def read_file(path: Path) -> dict[str, Any]:
     """Parse and validate a plugins.toml.
 
     Returns:
-        ``{"backends": {name: KnownBackend}, "policy": {key: value}}`` with what the file has.
+        ``{"backends": {name: KnownBackend}, "runtimes": {name: KnownRuntime}, "policy": {key: value}}`` with what the
+        file has.
 
     Raises:
         PolicyError: naming file, line and key.
@@ -157,25 +168,34 @@ class _Validator:
         self.lines = text.splitlines()
 
     def document(self, document: dict[str, Any]) -> dict[str, Any]:
-        self.only_keys(document, ("backends", "policy"), ())
+        self.only_keys(document, ("backends", "runtimes", "policy"), ())
         backends = self.table(document.get("backends", {}), ("backends",))
+        runtimes = self.table(document.get("runtimes", {}), ("runtimes",))
         policy = self.table(document.get("policy", {}), ("policy",))
         self.only_keys(policy, ("disable", "prefer", "fallback"), ("policy",))
         return {
             "backends": {name: self.backend(name, table) for name, table in backends.items()},
+            "runtimes": {name: self.runtime(name, table) for name, table in runtimes.items()},
             "policy": {key: self.policy_value(key, value) for key, value in policy.items()},
         }
 
     def backend(self, name: str, table: Any) -> KnownBackend:
-        where = ("backends", name)
-        allowed = ("distribution", "dispatch-key", "device", "directory", "hint")
-        self.only_keys(self.table(table, where), allowed, where)
-        for key in ("distribution", "dispatch-key", "device"):
+        return KnownBackend(
+            name=name, **self.texts(table, ("backends", name), ("distribution", "dispatch-key", "device"))
+        )
+
+    def runtime(self, name: str, table: Any) -> KnownRuntime:
+        return KnownRuntime(name=name, **self.texts(table, ("runtimes", name), ("distribution",)))
+
+    def texts(self, table: Any, where: tuple[str, ...], required: tuple[str, ...]) -> dict[str, str]:
+        """The table of something one can install, as field names and values."""
+        self.only_keys(self.table(table, where), (*required, "directory", "hint"), where)
+        for key in required:
             if key not in table:
                 self.fail(where, f"has no {key!r}")
         for key, value in table.items():
             self.expect(isinstance(value, str) and value, (*where, key), value, "a text that is not empty")
-        return KnownBackend(name=name, **{key.replace("-", "_"): value for key, value in table.items()})
+        return {key.replace("-", "_"): value for key, value in table.items()}
 
     def policy_value(self, key: str, value: Any) -> Any:
         where = ("policy", key)
@@ -221,7 +241,11 @@ class _Validator:
 
 
 def _overlay(policy: Policy, document: dict[str, Any]) -> Policy:
-    return policy._replace(backends={**policy.backends, **document["backends"]}, **document["policy"])
+    return policy._replace(
+        backends={**policy.backends, **document["backends"]},
+        runtimes={**policy.runtimes, **document["runtimes"]},
+        **document["policy"],
+    )
 
 
 def _overlay_environment(

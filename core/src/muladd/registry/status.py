@@ -14,6 +14,7 @@ class State(str, enum.Enum):
     DISABLED = "disabled"  # the policy keeps it out
     SHADOWED = "shadowed"  # another backend won the dispatch key
     INCOMPATIBLE = "incompatible"  # ABI number, torch version or another requirement
+    INSTALLED = "installed"  # kernels for another runtime than PyTorch, which opens them itself
     BROKEN = "broken"  # it failed; the exception is kept
 
     def __str__(self) -> str:

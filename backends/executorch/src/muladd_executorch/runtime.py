@@ -1,0 +1,14 @@
+"""What ``muladd doctor`` shows; opens nothing."""
+
+from muladd.registry import Runtime
+
+from ._catalogue import names_in
+from ._files import custom_ops_yaml, library
+from ._loading import SUPPORTED
+
+RUNTIME = Runtime(
+    name="executorch",
+    library=library,
+    operators=[name.partition("::")[2] for name in names_in(custom_ops_yaml.read_text())],
+    requires=[SUPPORTED],
+)
