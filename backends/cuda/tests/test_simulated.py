@@ -1,0 +1,116 @@
+"""The CUDA backend's own code, executed on the CPU.
+
+Checks, plan, choice of kernel and the kernels are compiled by the C++ compiler into a plugin for the CPU's dispatch
+key; only the launch is replaced by a loop over all threads (simulated/grid.h). The address sanitizer sees every access
+out of bounds, the undefined behaviour sanitizer every vector that is not aligned.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import muladd
+import pytest
+
+pytestmark = pytest.mark.slow
+
+HERE = Path(__file__).parent
+KIT = [f"muladd.testing.test_{name}" for name in ("values", "layout", "out", "errors")]
+CASES = ["-p", "muladd.testing.conftest", str(HERE / "simulated/cases.py")]
+PLUGIN = """
+from pathlib import Path
+from muladd.registry import Backend, hookimpl
+
+@hookimpl
+def muladd_backend():
+    return Backend("simulated", "cpu", "CPU", {abi}, libraries=[Path(__file__).with_name("libsimulated.so")])
+"""
+ON_THE_GRID = [
+    ("register.cpp", "muladd, CUDA, m", "muladd, CPU, m"),
+    ("register.cpp", "cuda::CurrentStream", "cuda::Grid"),
+    ("register.cpp", '"stream.h"', '"grid.h"'),
+]
+SMALL_SLABS = [
+    ("index.h", "kMaxElements = int64_t{1} << 31", "kMaxElements = 1000"),
+    ("index.h", "kMaxReach = int64_t{1} << 32", "kMaxReach = 3000"),
+]
+
+
+def run(*command, **options):
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
+
+
+def build(folder, edits):
+    """Compile the edited sources as a plugin that is preferred to the CPU backend."""
+    shutil.copytree(HERE.parent / "csrc", folder / "csrc")
+    shutil.copy(HERE / "simulated/grid.h", folder / "csrc")
+    for file, old, new in edits:
+        path = folder / "csrc" / file
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+    flags = shlex.split(run(sys.executable, "-m", "muladd", "config", "--cflags").stdout)
+    include = next(Path(flag.removeprefix("-isystem")) for flag in flags if flag.startswith("-isystem"))
+    sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize=vptr", "-fno-sanitize-recover=all", "-g1"]
+    source, library = folder / "csrc/register.cpp", folder / "libsimulated.so"
+    command = ["g++", *flags, "-O1", *sanitizers, "-shared", str(source), "-o", str(library)]
+    result = run(*command, f"-L{include.parent / 'lib'}", "-ltorch_cpu", "-lc10")
+    assert result.returncode == 0, result.stderr[-3000:]
+    assert "warning" not in result.stderr, result.stderr
+    (folder / "simulated_plugin.py").write_text(PLUGIN.format(abi=muladd.library.abi))
+    metadata = folder / "simulated-1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: simulated\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text("[muladd.backends]\nsimulated = simulated_plugin\n")
+    (folder / "plugins.toml").write_text('[policy]\nprefer = { CPU = ["simulated", "cpu"] }\n')
+
+
+def run_tests(folder, *arguments, **environment):
+    """Run pytest where the plugin is installed, under the sanitizers."""
+    runtimes = [run("g++", f"-print-file-name={name}").stdout.strip() for name in ("libasan.so", "libubsan.so")]
+    log = folder / "sanitizers"
+    environment |= {
+        "PYTHONPATH": str(folder),
+        "MULADD_PLUGINS": str(folder / "plugins.toml"),
+        "MULADD_REQUIRE": "simulated",
+        "LD_PRELOAD": ":".join(runtimes),
+        "ASAN_OPTIONS": f"detect_leaks=0:detect_odr_violation=0:log_path={log}",
+        "UBSAN_OPTIONS": f"print_stacktrace=1:log_path={log}",
+    }
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--muladd-backend", "simulated"]
+    result = run(*command, *arguments, cwd=folder, env=os.environ | environment)
+    reports = "".join(path.read_text()[:3000] for path in folder.glob("sanitizers.*"))
+    assert result.returncode == 0, result.stdout[-4000:] + reports
+    return int(re.search(r"(\d+) passed", result.stdout)[1])
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("simulated")
+    build(folder, ON_THE_GRID)
+    return folder
+
+
+def test_conformance(simulated):
+    assert run_tests(simulated, "--pyargs", *KIT) > 500
+
+
+def test_layouts(simulated):
+    assert run_tests(simulated, *CASES) > 100
+
+
+def test_layouts_in_small_slabs(tmp_path):
+    """What is split into several launches because 32 bits do not reach it, at a size that a test can afford."""
+    build(tmp_path, [*ON_THE_GRID, *SMALL_SLABS])
+    assert run_tests(tmp_path, *CASES, MULADD_EXAMPLES="60") > 100
+
+
+def test_the_sanitizers_are_at_work(tmp_path):
+    """A kernel that reads one vector too far is caught."""
+    build(tmp_path, [*ON_THE_GRID, ("kernels.h", "if (number >= end) continue;", "if (number > end) continue;")])
+    with pytest.raises(AssertionError, match="AddressSanitizer"):
+        run_tests(tmp_path, "-x", "-k", "test_every_head_and_tail", *CASES)
