@@ -1,6 +1,8 @@
 """Whether this machine can use the wheel, for every machine that the backend may meet."""
 
+import os
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -106,3 +108,29 @@ def test_here():
 def test_requiring_it_tells_why():
     with pytest.raises(muladd.registry.BackendUnavailableError, match="without CUDA"):
         muladd.require("cuda")
+
+
+ROCM_PLUGIN = """
+from muladd.registry import Backend, hookimpl
+
+@hookimpl
+def muladd_backend():
+    register = lambda library: library.impl("mul", lambda a, b: a * b)
+    return Backend("rocm", "cuda", "CUDA", 1, register=register, operators=["mul"])
+"""
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="here the key is taken")
+def test_a_rocm_backend_takes_the_key_where_this_one_stays_out(tmp_path):
+    """ROCm's tensors have CUDA's device type and dispatch key."""
+    (tmp_path / "rocm_plugin.py").write_text(ROCM_PLUGIN)
+    metadata = tmp_path / "rocm-1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: rocm\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text("[muladd.backends]\nrocm = rocm_plugin\n")
+    code = "import muladd; print({name: (str(s.state), s.dispatch_key) for name, s in muladd.backends().items()})"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(tmp_path)}
+    )
+    assert "'cuda': ('unsupported', 'CUDA')" in result.stdout, result.stderr
+    assert "'rocm': ('loaded', 'CUDA')" in result.stdout

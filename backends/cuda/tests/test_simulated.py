@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parent
 KIT = [f"muladd.testing.test_{name}" for name in ("values", "layout", "out", "errors")]
-CASES = ["-p", "muladd.testing.conftest", str(HERE / "simulated/cases.py")]
+LAYOUTS = ["-p", "muladd.testing.conftest", str(HERE / "layouts.py")]
 PLUGIN = """
 from pathlib import Path
 from muladd.registry import Backend, hookimpl
@@ -100,17 +100,17 @@ def test_conformance(simulated):
 
 
 def test_layouts(simulated):
-    assert run_tests(simulated, *CASES) > 100
+    assert run_tests(simulated, *LAYOUTS) > 100
 
 
 def test_layouts_in_small_slabs(tmp_path):
     """What is split into several launches because 32 bits do not reach it, at a size that a test can afford."""
     build(tmp_path, [*ON_THE_GRID, *SMALL_SLABS])
-    assert run_tests(tmp_path, *CASES, MULADD_EXAMPLES="60") > 100
+    assert run_tests(tmp_path, *LAYOUTS, MULADD_EXAMPLES="60") > 100
 
 
 def test_the_sanitizers_are_at_work(tmp_path):
     """A kernel that reads one vector too far is caught."""
     build(tmp_path, [*ON_THE_GRID, ("kernels.h", "if (number >= end) continue;", "if (number > end) continue;")])
     with pytest.raises(AssertionError, match="AddressSanitizer"):
-        run_tests(tmp_path, "-x", "-k", "test_every_head_and_tail", *CASES)
+        run_tests(tmp_path, "-x", "-k", "test_every_head_and_tail", *LAYOUTS)

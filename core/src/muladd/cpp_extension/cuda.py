@@ -117,7 +117,7 @@ def architectures(library: CudaLibrary) -> tuple[list[str], list[str]]:
 
 
 def code_flags(binary: list[str], ptx: list[str]) -> list[str]:
-    """nvcc's options for these compute capabilities."""
+    """The options of nvcc for these compute capabilities."""
     digits = [(item.replace(".", ""), kind) for kind, items in (("sm", binary), ("compute", ptx)) for item in items]
     return [f"-gencode=arch=compute_{number},code={kind}_{number}" for number, kind in digits]
 
