@@ -91,9 +91,7 @@ def outcomes(report: Path) -> dict[str, Any]:
 def main() -> int:
     """Install, run the steps, report."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--wheels", type=Path, required=True, help="folder with the wheels")
-    )
+    parser.add_argument("--wheels", type=Path, required=True, help="folder with the wheels")
     parser.add_argument("--out", type=Path, required=True, help="folder for results.json and logs")
     parser.add_argument("--limit", type=float, default=900, help="seconds that a step may take")
     parser.add_argument("steps", nargs="*", help="steps to run; all without any")
