@@ -11,6 +11,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import muladd
@@ -91,29 +92,47 @@ def run_tests(folder, *arguments, **environment):
     return int(re.search(r"(\d+) passed", result.stdout)[1])
 
 
+VARIANTS = {
+    "as it is": ON_THE_GRID,
+    "small slabs": [*ON_THE_GRID, *SMALL_SLABS],
+    "one vector too far": [*ON_THE_GRID, ("kernels.h", "if (number >= end) continue;", "if (number > end) continue;")],
+}
+
+
 @pytest.fixture(scope="module")
-def simulated(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("simulated")
-    build(folder, ON_THE_GRID)
-    return folder
+def variants(tmp_path_factory):
+    """Where each variant is being built, two at a time, and the future that says when it is done."""
+    with ThreadPoolExecutor(2) as pool:
+        folders = {name: tmp_path_factory.mktemp("simulated") for name in VARIANTS}
+        yield {name: (folder, pool.submit(build, folder, VARIANTS[name])) for name, folder in folders.items()}
 
 
-def test_conformance(simulated):
-    assert run_tests(simulated, "--pyargs", *KIT) > 500
+@pytest.fixture
+def built(variants):
+    """The folder of a variant, once it is there."""
+
+    def wait(name):
+        folder, future = variants[name]
+        future.result()
+        return folder
+
+    return wait
 
 
-def test_layouts(simulated):
-    assert run_tests(simulated, *LAYOUTS) > 100
+def test_conformance(built):
+    assert run_tests(built("as it is"), "--pyargs", *KIT) > 500
 
 
-def test_layouts_in_small_slabs(tmp_path):
+def test_layouts(built):
+    assert run_tests(built("as it is"), *LAYOUTS) > 100
+
+
+def test_layouts_in_small_slabs(built):
     """What is split into several launches because 32 bits do not reach it, at a size that a test can afford."""
-    build(tmp_path, [*ON_THE_GRID, *SMALL_SLABS])
-    assert run_tests(tmp_path, *LAYOUTS, MULADD_EXAMPLES="60") > 100
+    assert run_tests(built("small slabs"), *LAYOUTS, MULADD_EXAMPLES="60") > 100
 
 
-def test_the_sanitizers_are_at_work(tmp_path):
+def test_the_sanitizers_are_at_work(built):
     """A kernel that reads one vector too far is caught."""
-    build(tmp_path, [*ON_THE_GRID, ("kernels.h", "if (number >= end) continue;", "if (number > end) continue;")])
     with pytest.raises(AssertionError, match="AddressSanitizer"):
-        run_tests(tmp_path, "-x", "-k", "test_every_head_and_tail", *LAYOUTS)
+        run_tests(built("one vector too far"), "-x", "-k", "test_every_head_and_tail", *LAYOUTS)
