@@ -51,7 +51,7 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/clang-format --dry-run --Werror $(shell find core backends examples tests -name '*.h' -o -name '*.cpp' | grep -v /build/)
+	$(BIN)/clang-format --dry-run --Werror $(shell find core backends examples tests -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' | grep -v /build/)
 
 wheels: $(VENV)/.installed
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps -w dist ./core $(BACKENDS:%=./backends/%)
@@ -72,7 +72,7 @@ $(VENV)/.dependencies: pyproject.toml core/pyproject.toml | tools
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) pip==26.3
 	$(INSTALL) $(TORCH)
-	$(INSTALL) --group build --group test --group lint
+	$(INSTALL) --group build --group cuda --group test --group lint
 	@touch $@
 
 # --no-build-isolation: an isolated build would download another torch, with its CUDA packages.

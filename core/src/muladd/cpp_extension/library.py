@@ -40,3 +40,43 @@ class CppLibrary(Extension):
         self.torch_target = torch_target
         self.exports = tuple(exports)
         self.source_args = {source: list(arguments) for source, arguments in source_args.items()}
+
+
+class CudaLibrary(CppLibrary):
+    """A shared library of which some sources are CUDA (``.cu``). Built without a GPU; the CUDA runtime is linked in.
+
+    Beside the library comes a JSON file of the same name that says what it was built for: ``cuda`` (the release),
+    ``architectures`` and ``ptx`` (compute capabilities).
+
+    Args:
+        name: as in :class:`CppLibrary`; so are the other arguments that it knows.
+        sources: ``.cpp`` files go to the C++ compiler, ``.cu`` files to nvcc.
+        cuda: the CUDA release to build with; any of its major release will do.
+        architectures: compute capabilities to make machine code for: ``"9.0"``.
+        ptx: compute capabilities to include PTX for, which drivers compile for newer devices.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        sources: Sequence[str],
+        *,
+        cuda: str,
+        architectures: Sequence[str],
+        ptx: Sequence[str] = (),
+        torch_target: str = "2.10",
+        exports: Sequence[str] = (),
+        compile_args: Sequence[str] = (),
+        link_args: Sequence[str] = (),
+    ) -> None:
+        super().__init__(
+            name,
+            sources,
+            torch_target=torch_target,
+            exports=exports,
+            compile_args=compile_args,
+            link_args=link_args,
+        )
+        self.cuda = cuda
+        self.architectures = tuple(architectures)
+        self.ptx = tuple(ptx)

@@ -9,7 +9,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from .library import CppLibrary
+from . import cuda
+from .library import CppLibrary, CudaLibrary
 from .toolchain import SDK_INCLUDE, ToolchainError, find_cxx, find_torch, target_version_macro
 
 CXX_FLAGS = [
@@ -25,6 +26,7 @@ CXX_FLAGS = [
 # --as-needed keeps libraries out that are only named; --no-undefined finds a missing symbol now rather than on a user's
 # machine; -s leaves the symbol table out of the wheel.
 _SYMBOLS = "symbols.map"
+_STUB = "stub.c"
 # libstdc++ stands before PyTorch, which exports a few symbols of its own copy: linked to those, a library would depend
 # on how that PyTorch was built.
 LINK_FLAGS = ["-shared", "-Wl,--as-needed", "-Wl,--no-undefined", "-Wl,-s"]
@@ -39,6 +41,9 @@ def build(library: CppLibrary, output: Path, build_dir: Path, *, jobs: int | Non
     build_dir.mkdir(parents=True, exist_ok=True)
     (build_dir / "build.ninja").write_text(_build_file(library, output))
     (build_dir / _SYMBOLS).write_text(_version_script(library.exports))
+    if isinstance(library, CudaLibrary):
+        (build_dir / _STUB).write_text(cuda.STUB_SOURCE)
+        output.with_suffix(".json").write_text(cuda.describe(library))
     command = [sys.executable, "-m", "ninja", "-C", str(build_dir)]
     command += ["-v"] if verbose else ["--quiet"]
     command += ["-j", str(jobs)] if jobs else []
@@ -64,6 +69,14 @@ def _build_file(library: CppLibrary, output: Path) -> str:
         *library.extra_compile_args,
         *shlex.split(os.environ.get("CXXFLAGS", "")),
     ]
+    libraries = ["-lstdc++"]
+    lines = ["ninja_required_version = 1.5"]
+    needed = ""
+    if isinstance(library, CudaLibrary):
+        toolkit = cuda.find_toolkit(library.cuda)
+        libraries += [cuda.STUB_NAME, f"-L{toolkit.lib}", "-lcudart_static", "-ldl", "-lrt", "-lpthread"]
+        lines += _cuda_rules(library, toolkit, torch.include)
+        needed = f" | {cuda.STUB_NAME}"
     link_flags = [
         *LINK_FLAGS,
         f"-Wl,--version-script={_SYMBOLS}",
@@ -71,15 +84,15 @@ def _build_file(library: CppLibrary, output: Path) -> str:
         *library.extra_link_args,
         *shlex.split(os.environ.get("LDFLAGS", "")),
     ]
-    lines = [
-        "ninja_required_version = 1.5",
+    libraries += ["-ltorch_cpu", "-lc10"]
+    lines += [
         "rule cxx",
         f"  command = {cxx} -MMD -MF $out.d {_join(compile_flags)} $arguments -c $in -o $out",
         "  depfile = $out.d",
         "  deps = gcc",
         "  description = compile $in",
         "rule link",
-        f"  command = {cxx} $in -o $out {_join(link_flags)} -lstdc++ -ltorch_cpu -lc10",
+        f"  command = {cxx} $in -o $out {_join(link_flags)} {_join(libraries)}",
         "  description = link $out",
     ]
     objects = []
@@ -88,10 +101,35 @@ def _build_file(library: CppLibrary, output: Path) -> str:
         if not path.is_file():
             raise ToolchainError(f"{library.name}: there is no source file {path}.")
         objects.append(_escape(f"{source}.o"))
-        lines.append(f"build {objects[-1]}: cxx {_escape(path)}")
+        rule = "nvcc" if path.suffix == ".cu" else "cxx"
+        lines.append(f"build {objects[-1]}: {rule} {_escape(path)}")
         lines.append(f"  arguments = {_join(library.source_args.get(source, ()))}")
-    lines.append(f"build {_escape(output.resolve())}: link {' '.join(objects)}")
+    lines.append(f"build {_escape(output.resolve())}: link {' '.join(objects)}{needed}")
     return "\n".join(lines) + "\n"
+
+
+def _cuda_rules(library: CudaLibrary, toolkit: cuda.Toolkit, torch_include: Path) -> list[str]:
+    cxx = find_cxx()
+    compiler = next(word for word in reversed(cxx) if not word.startswith("-"))  # not a launcher such as ccache
+    flags = [
+        *cuda.NVCC_FLAGS,
+        *cuda.code_flags(*cuda.architectures(library)),
+        f"-ccbin={compiler}",
+        target_version_macro(library.torch_target),
+        f"-I{SDK_INCLUDE}",
+        f"-isystem={torch_include}",
+    ]
+    return [
+        "rule nvcc",
+        f"  command = {_join([str(toolkit.nvcc)])} -MMD -MF $out.d {_join(flags)} -c $in -o $out",
+        "  depfile = $out.d",
+        "  deps = gcc",
+        "  description = compile $in",
+        "rule stub",
+        f"  command = {_join(cxx)} -x c -shared -fPIC -Wl,-soname,$out $in -o $out",
+        "  description = make $out",
+        f"build {cuda.STUB_NAME}: stub {_STUB}",
+    ]
 
 
 def _join(arguments: Sequence[str]) -> str:

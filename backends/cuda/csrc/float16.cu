@@ -1,0 +1,3 @@
+#include "enqueue.cuh"
+
+MULADD_CUDA_KERNELS(Half)

@@ -1,0 +1,46 @@
+// PyTorch's current stream on a device. Kernels are only ever enqueued on it: nothing waits, nothing is allocated, so
+// calls can be captured into a CUDA graph.
+#pragma once
+
+#include <cstdint>
+
+#include "enqueue.h"
+#include "muladd/error.h"
+#include "muladd/tensor.h"
+
+// PyTorch's header declares it only where USE_CUDA is defined.
+extern "C" AOTITorchError aoti_torch_get_current_cuda_stream(int32_t device_index, void** stream);
+
+namespace muladd::cuda {
+
+class CurrentStream {
+ public:
+  static int32_t type() { return aoti_torch_device_type_cuda(); }
+
+  explicit CurrentStream(int32_t device) : guard_(device) {
+    MULADD_SHIM(aoti_torch_get_current_cuda_stream(device, &stream_));
+  }
+
+  template <class Kernel>
+  void enqueue(const Kernel& kernel, uint32_t blocks) {
+    cuda::enqueue(kernel, blocks, stream_);
+  }
+
+ private:
+  // A kernel runs on the current device, which need not be the tensors'.
+  class DeviceGuard {
+   public:
+    explicit DeviceGuard(int32_t device) { MULADD_SHIM(aoti_torch_create_device_guard(device, &handle_)); }
+    DeviceGuard(const DeviceGuard&) = delete;
+    DeviceGuard& operator=(const DeviceGuard&) = delete;
+    ~DeviceGuard() { aoti_torch_delete_device_guard(handle_); }
+
+   private:
+    DeviceGuardHandle handle_ = nullptr;
+  };
+
+  DeviceGuard guard_;
+  void* stream_ = nullptr;
+};
+
+}  // namespace muladd::cuda

@@ -1,0 +1,109 @@
+"""Can this machine use the library? What was found and what was built are plain values; judging them is a function."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from muladd.registry import Probe
+
+Version = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Build:
+    """What the library was built for: the CUDA release, and the compute capabilities with machine code and with PTX."""
+
+    cuda: Version
+    architectures: tuple[Version, ...]
+    ptx: tuple[Version, ...]
+
+    @classmethod
+    def read(cls, file: Path) -> Build:
+        """From the file that the build wrote beside the library."""
+        values = json.loads(file.read_text())
+        architectures, ptx = (tuple(map(_version, values[key])) for key in ("architectures", "ptx"))
+        return cls(_version(values["cuda"]), architectures, ptx)
+
+    def covers(self, capability: Version) -> bool:
+        """Machine code runs on later minor revisions of its own major one, PTX on everything later."""
+        major, minor = capability
+        has_code = any(major == code[0] and minor >= code[1] for code in self.architectures)
+        return has_code or any(capability >= ptx for ptx in self.ptx)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What is here. None where it could not be found out."""
+
+    torch: str
+    torch_cuda: str | None
+    torch_hip: str | None = None
+    device_count: int = 0
+    driver: Version | None = None  # the latest CUDA release that it supports
+    capabilities: tuple[Version, ...] = ()
+
+
+def look() -> Machine:
+    """Ask PyTorch and the driver. No CUDA context is made, and with NVML a later fork can still use CUDA."""
+    import torch
+
+    from .driver import Driver
+
+    about = torch.__version__, torch.version.cuda, torch.version.hip
+    if torch.version.cuda is None:
+        return Machine(*about)
+    with Driver() as driver:
+        version = driver.cuda_version()
+        return Machine(*about, torch.cuda.device_count(), version, driver.capabilities())
+
+
+def judge(machine: Machine, build: Build) -> Probe:
+    """The answer, with what to do about it."""
+    built_for = f"compute capability {_listed(build.architectures)}, and PTX for {_listed(build.ptx)} and later"
+    if machine.torch_hip is not None:
+        return Probe(
+            False,
+            f"torch {machine.torch} is built for ROCm {machine.torch_hip}, this wheel for CUDA {_shown(build.cuda)}",
+            "build backends/cuda for ROCm from source (docs/cuda.md), or install a torch with CUDA",
+        )
+    if machine.torch_cuda is None:
+        return Probe(
+            False, f"torch {machine.torch} is built without CUDA", "install a torch with CUDA 13, or remove muladd-cuda"
+        )
+    if machine.driver is not None and machine.driver < build.cuda:
+        return Probe(
+            False,
+            f"the NVIDIA driver supports CUDA up to {_shown(machine.driver)}, this wheel needs {_shown(build.cuda)}",
+            "update the NVIDIA driver (CUDA 13.0 needs 580 or later)",
+        )
+    if machine.device_count == 0:
+        return Probe(
+            False,
+            f"torch {machine.torch} (CUDA {machine.torch_cuda}) sees no CUDA device",
+            "check nvidia-smi and CUDA_VISIBLE_DEVICES; on a machine without an NVIDIA GPU, remove muladd-cuda",
+        )
+    if machine.capabilities and not any(map(build.covers, machine.capabilities)):
+        return Probe(
+            False,
+            f"the devices here have compute capability {_listed(machine.capabilities)}, this wheel has code for "
+            f"{built_for}",
+            "build backends/cuda with TORCH_CUDA_ARCH_LIST set to the device's compute capability, if CUDA "
+            f"{_shown(build.cuda)} still supports it",
+        )
+    return Probe(True, f"{machine.device_count} CUDA device(s), code for {built_for}")
+
+
+def _version(text: str) -> Version:
+    major, minor = text.rstrip("abcdefghijklmnopqrstuvwxyz").split(".")[:2]
+    return int(major), int(minor)
+
+
+def _shown(version: Version) -> str:
+    return f"{version[0]}.{version[1]}"
+
+
+def _listed(versions: Sequence[Version]) -> str:
+    return ", ".join(map(_shown, sorted(set(versions)))) or "none"

@@ -1,0 +1,43 @@
+"""ROCm: PyTorch's hipify turns the sources into HIP, as text; nothing of CUDA is left that HIP does not have."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from torch.utils.hipify import hipify_python
+
+SOURCES = Path(__file__).parents[1] / "csrc"
+# PyTorch's C interface keeps its names on ROCm, and its device type and dispatch key are CUDA's there.
+KEPT = (
+    r"aoti_torch_device_type_cuda|aoti_torch_get_current_cuda_stream|muladd::cuda|muladd, CUDA, m|cuda::|namespace cuda"
+)
+
+
+@pytest.fixture(scope="module")
+def hip(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("hip") / "csrc"
+    shutil.copytree(SOURCES, folder)
+    hipify_python.hipify(
+        project_directory=str(folder),
+        output_directory=str(folder),
+        includes=[f"{folder}/*"],
+        extra_files=[str(path) for path in folder.iterdir()],
+        is_pytorch_extension=True,
+        show_detailed=False,
+    )
+    return {path.name: path.read_text() for path in folder.rglob("*") if path.is_file() and "hip" in path.name}
+
+
+def test_the_kernels_become_hip_kernels(hip):
+    assert {"float16.hip", "bfloat16.hip", "float32.hip", "float64.hip"} <= set(hip)
+    text = next(text for name, text in hip.items() if name.startswith("enqueue") and "__global__" in text)
+    for word in ("hip/hip_runtime.h", "hipLaunchKernel", "hipError_t", "hipStream_t", "hipGetErrorString"):
+        assert word in text
+
+
+def test_nothing_of_cuda_is_left(hip):
+    for name, text in hip.items():
+        code = re.sub(r'//.*|"[^"]*"', "", text)
+        left = re.findall(r"\bcuda\w+|\bCUDA\w*", re.sub(KEPT, "", code))
+        assert not left, f"{name}: {left}"

@@ -1,0 +1,136 @@
+"""Whether this machine can use the wheel, for every machine that the backend may meet."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import muladd
+import muladd_cuda
+import pytest
+import torch
+from muladd.registry import State
+from muladd_cuda.driver import Driver
+from muladd_cuda.support import Build, Machine, judge, look
+
+BUILD = Build.read(muladd_cuda.LIBRARY.with_suffix(".json"))
+H200 = Machine("2.11.0+cu130", "13.0", device_count=1, driver=(13, 0), capabilities=((9, 0),))
+
+
+def test_a_supported_device():
+    assert judge(H200, BUILD).ok
+
+
+@pytest.mark.parametrize(
+    ("machine", "reason", "fix"),
+    [
+        (Machine("2.13.0+cpu", None), ["2.13.0+cpu", "without CUDA"], "torch with CUDA"),
+        (Machine("2.13.0+rocm7.0", None, "7.0.51831"), ["ROCm 7.0.51831", "CUDA 13.0"], "from source"),
+        (replace(H200, device_count=0, capabilities=()), ["no CUDA device", "2.11.0+cu130"], "CUDA_VISIBLE_DEVICES"),
+        (replace(H200, device_count=0), ["no CUDA device"], "nvidia-smi"),
+        (replace(H200, driver=(12, 8)), ["12.8", "13.0"], "update the NVIDIA driver"),
+        (replace(H200, driver=(12, 8), device_count=0), ["12.8", "13.0"], "update the NVIDIA driver"),
+        (replace(H200, capabilities=((7, 0), (6, 1))), ["6.1, 7.0", "7.5, 8.0, 8.6"], "TORCH_CUDA_ARCH_LIST"),
+    ],
+)
+def test_what_is_missing_and_what_to_do(machine, reason, fix):
+    answer = judge(machine, BUILD)
+    assert not answer.ok
+    assert all(words in answer.reason for words in reason), answer.reason
+    assert fix in answer.fix
+
+
+def test_one_supported_device_is_enough():
+    assert judge(replace(H200, device_count=2, capabilities=((6, 1), (9, 0))), BUILD).ok
+
+
+def test_unknown_driver_and_capabilities_are_no_reason_to_refuse():
+    assert judge(replace(H200, driver=None, capabilities=()), BUILD).ok
+
+
+@pytest.mark.parametrize(
+    ("capability", "covered"),
+    [((7, 0), False), ((7, 5), True), ((8, 7), True), ((9, 0), True), ((10, 1), True), ((11, 0), True),
+     ((12, 1), True), ((13, 0), True)],
+)  # fmt: skip
+def test_covered_devices(capability, covered):
+    assert BUILD.covers(capability) is covered
+
+
+def test_machine_code_alone_does_not_reach_other_majors():
+    build = Build((13, 0), ((8, 6),), ())
+    assert [build.covers(capability) for capability in ((8, 0), (8, 6), (8, 9), (9, 0))] == [False, True, True, False]
+
+
+FAKE_NVML = """
+int nvmlInit_v2(void) { return STATUS; }
+int nvmlShutdown(void) { return 0; }
+int nvmlSystemGetCudaDriverVersion_v2(int* version) { *version = 12080; return 0; }
+int nvmlDeviceGetCount_v2(unsigned* count) { *count = 3; return 0; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) { *device = (void*)(index + 1L); return index == 1; }
+int nvmlDeviceGetCudaComputeCapability(void* device, int* major, int* minor) {
+  *major = 8; *minor = (int)(long)device; return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("status", [0, 9])
+def test_asks_nvml(tmp_path, status):
+    """The second device is lost; with status 9 the driver is not loaded."""
+    source, library = tmp_path / "nvml.c", tmp_path / "libnvml.so"
+    source.write_text(FAKE_NVML.replace("STATUS", str(status)))
+    subprocess.run(["g++", "-x", "c", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
+    with Driver(str(library)) as driver:
+        assert driver.cuda_version() == (None if status else (12, 8))
+        assert driver.capabilities() == (() if status else ((8, 1), (8, 3)))
+
+
+def test_without_nvml_nothing_is_known(tmp_path):
+    with Driver(str(tmp_path / "libmissing.so")) as driver:
+        assert driver.cuda_version() is None
+        assert driver.capabilities() == ()
+
+
+def test_here():
+    """The backend's state fits what PyTorch has, and the library is opened only where it can be used."""
+    status = muladd.backends()["cuda"]
+    assert judge(look(), BUILD).ok is (status.state is State.LOADED)
+    is_open = "libmuladd_cuda.so" in Path("/proc/self/maps").read_text()
+    assert is_open is (status.state is State.LOADED)
+    if torch.version.cuda is None and torch.version.hip is None:
+        assert status.state is State.UNSUPPORTED
+        assert status.reason == f"torch {torch.__version__} is built without CUDA"
+        assert muladd.mul(torch.ones(3), torch.ones(3)).sum() == 3
+
+
+@pytest.mark.skipif(torch.version.cuda is not None, reason="this torch has CUDA")
+def test_requiring_it_tells_why():
+    with pytest.raises(muladd.registry.BackendUnavailableError, match="without CUDA"):
+        muladd.require("cuda")
+
+
+ROCM_PLUGIN = """
+from muladd.registry import Backend, hookimpl
+
+@hookimpl
+def muladd_backend():
+    register = lambda library: library.impl("mul", lambda a, b: a * b)
+    return Backend("rocm", "cuda", "CUDA", 1, register=register, operators=["mul"])
+"""
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="here the key is taken")
+def test_a_rocm_backend_takes_the_key_where_this_one_stays_out(tmp_path):
+    """ROCm's tensors have CUDA's device type and dispatch key."""
+    (tmp_path / "rocm_plugin.py").write_text(ROCM_PLUGIN)
+    metadata = tmp_path / "rocm-1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: rocm\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text("[muladd.backends]\nrocm = rocm_plugin\n")
+    code = "import muladd; print({name: (str(s.state), s.dispatch_key) for name, s in muladd.backends().items()})"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(tmp_path)}
+    )
+    assert "'cuda': ('unsupported', 'CUDA')" in result.stdout, result.stderr
+    assert "'rocm': ('loaded', 'CUDA')" in result.stdout
