@@ -15,6 +15,6 @@ targeted release on. This package imports neither torch nor the rest of muladd.
 """
 
 from .build import commands
-from .library import CppLibrary
+from .library import CppLibrary, SyclLibrary
 
-__all__ = ["CppLibrary", "commands"]
+__all__ = ["CppLibrary", "SyclLibrary", "commands"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from setuptools import Extension
 
@@ -36,3 +37,31 @@ class CppLibrary(Extension):
         )
         self.torch_target = torch_target
         self.exports = tuple(exports)
+
+
+class SyclLibrary(CppLibrary):
+    """A library with kernels in SYCL C++, which are compiled into images that it embeds (``muladd/device_image.h``).
+
+    Args:
+        name: as for :class:`CppLibrary`.
+        sources: the host code.
+        device_source: the file with the kernels, as free functions. What it includes with quotes is embedded along.
+        images: options of the device compiler for each image, by the image's name.
+        libsycl: the runtime that the library is for, which has to be the one in PyTorch: ``"libsycl.so.9"``.
+        options: as for :class:`CppLibrary`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        sources: Sequence[str],
+        *,
+        device_source: str,
+        images: Mapping[str, Sequence[str]],
+        libsycl: str,
+        **options: Any,
+    ) -> None:
+        super().__init__(name, sources, **options)
+        self.device_source = device_source
+        self.images = {image: tuple(arguments) for image, arguments in images.items()}
+        self.libsycl = libsycl

@@ -8,7 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from .library import CppLibrary
+from . import sycl
+from .library import CppLibrary, SyclLibrary
 from .toolchain import SDK_INCLUDE, ToolchainError, find_cxx, find_torch, target_version_macro
 
 CXX_FLAGS = [
@@ -36,7 +37,7 @@ def build(library: CppLibrary, output: Path, build_dir: Path, *, jobs: int | Non
         ToolchainError: a compiler, torch or a source is missing, or a command failed.
     """
     build_dir.mkdir(parents=True, exist_ok=True)
-    (build_dir / "build.ninja").write_text(_build_file(library, output))
+    (build_dir / "build.ninja").write_text(_build_file(library, output, build_dir))
     (build_dir / _SYMBOLS).write_text(_version_script(library.exports))
     command = [sys.executable, "-m", "ninja", "-C", str(build_dir)]
     command += ["-v"] if verbose else ["--quiet"]
@@ -50,8 +51,9 @@ def _version_script(exports: tuple[str, ...]) -> str:
     return f"{{ {visible} local: *; }};\n"
 
 
-def _build_file(library: CppLibrary, output: Path) -> str:
+def _build_file(library: CppLibrary, output: Path, build_dir: Path) -> str:
     torch = find_torch()
+    device = sycl.device_code(library, build_dir) if isinstance(library, SyclLibrary) else sycl.DeviceCode()
     cxx = shlex.join(find_cxx())
     root = Path.cwd()
     compile_flags = [
@@ -60,6 +62,7 @@ def _build_file(library: CppLibrary, output: Path) -> str:
         f"-I{SDK_INCLUDE}",
         f"-isystem{torch.include}",
         f"-ffile-prefix-map={root}=.",  # the same bytes from any checkout
+        *device.compile_flags,
         *library.extra_compile_args,
         *shlex.split(os.environ.get("CXXFLAGS", "")),
     ]
@@ -67,6 +70,7 @@ def _build_file(library: CppLibrary, output: Path) -> str:
         *LINK_FLAGS,
         f"-Wl,--version-script={_SYMBOLS}",
         f"-L{torch.lib}",
+        *device.link_flags,
         *library.extra_link_args,
         *shlex.split(os.environ.get("LDFLAGS", "")),
     ]
@@ -80,8 +84,9 @@ def _build_file(library: CppLibrary, output: Path) -> str:
         "rule link",
         f"  command = {cxx} $in -o $out {_join(link_flags)} -lstdc++ -ltorch_cpu -lc10",
         "  description = link $out",
+        *device.lines,
     ]
-    objects = []
+    objects = list(device.objects)
     for source in library.sources:
         path = root / source
         if not path.is_file():
