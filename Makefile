@@ -1,22 +1,27 @@
 # Each target does all of its set-up in .venv; a second run redoes only what changed.
 #   make demo    install everything, show the installation, train the digits classifier
 #   make test    lint, types and the whole test suite
+#   make test-sycl   the part of it for the SYCL backend, in an environment of its own with the 1.7 GB SYCL runtime
 #   make quick   the test suite without its slow parts
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 TORCH := torch==2.13.0
-BACKENDS := $(shell sed -n 's|^directory = "backends/\(.*\)"|\1|p' plugins.toml)
+# The SYCL runtime takes 1.7 GB, so that backend is in an environment of its own, which only its tests make.
+SYCL := .venv-sycl
+BACKENDS := $(filter-out sycl,$(shell sed -n 's|^directory = "backends/\(.*\)"|\1|p' plugins.toml))
 CORE_SOURCES := plugins.toml $(shell find core -type f -not -path '*/build/*' -not -path '*.egg-info/*' -not -name '*.so' -not -path '*/__pycache__/*')
 # What a backend is compiled from, apart from its own folder.
-SDK_SOURCES := $(shell find core/src/muladd/include core/src/muladd/cpp_extension -name '*.h' -o -name '*.py')
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+SDK_SOURCES := $(shell find core/src/muladd/include core/src/muladd/cpp_extension -name '*.h' -o -name '*.py' -o -name '*.cpp')
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
+INSTALL := $(BIN)/python $(PIP_INSTALL)
 # PyTorch deprecates jit.trace and jit.script, which the kit tests as long as they are there.
-KIT := $(BIN)/python -m pytest --pyargs muladd.testing --muladd-backend cpu -q -W ignore::DeprecationWarning
+KIT := -m pytest --pyargs muladd.testing -q -W ignore::DeprecationWarning --muladd-backend
+SYCL_TEST := PYTHONPATH=tests MULADD_REQUIRE=sycl $(SYCL)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick lint wheels clean tools
+.PHONY: help demo test test-sycl quick lint wheels clean tools
 .SECONDEXPANSION:
 
 help:
@@ -27,16 +32,21 @@ demo: $(VENV)/.installed
 	$(BIN)/python examples/digits.py
 
 test: lint
-	$(KIT) --muladd-matrix $(VENV)/matrix.json
+	$(BIN)/python $(KIT) cpu --muladd-matrix $(VENV)/matrix.json
 	$(BIN)/python docs/coverage.py --check $(VENV)/matrix.json
 	$(BIN)/python -m coverage erase
 	$(BIN)/python -m coverage run -m pytest tests/faults
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 	$(BIN)/python -m pytest --ignore tests/faults
+	$(MAKE) --no-print-directory test-sycl
+
+test-sycl: $(SYCL)/.installed
+	$(SYCL_TEST) $(KIT) sycl -p simulated_xpu
+	$(SYCL_TEST) -m pytest -p simulated_xpu backends/sycl tests/wheels/test_wheels.py
 
 quick: $(VENV)/.installed
-	$(KIT) -m "not compiles"
+	$(BIN)/python $(KIT) cpu -m "not compiles"
 	$(BIN)/python -m pytest -m "not slow and not wheels"
 
 lint: $(VENV)/.installed
@@ -50,7 +60,7 @@ wheels: $(VENV)/.installed
 	@ls -l dist/*.whl
 
 clean:
-	rm -rf $(VENV) dist core/build $(BACKENDS:%=backends/%/build)
+	rm -rf $(VENV) $(SYCL) dist core/build backends/*/build
 
 # ---- set-up ----------------------------------------------------------------------------------------------------------
 
@@ -60,21 +70,39 @@ tools:
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "muladd: this Python has no venv module; install it (Debian: apt-get install python3-venv)"; exit 1; }
 	@command -v $${CXX:-g++} >/dev/null || { echo "muladd: there is no C++ compiler $${CXX:-g++}; install g++ >= 11 (Debian: apt-get install g++) or set CXX"; exit 1; }
 
+# What an environment needs before anything of this repository is built in it.
+define ENVIRONMENT
+$(PYTHON) -m venv $(@D)
+$(@D)/bin/python $(PIP_INSTALL) pip==26.3
+$(@D)/bin/python $(PIP_INSTALL) $(TORCH)
+endef
+
 $(VENV)/.dependencies: pyproject.toml core/pyproject.toml | tools
-	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) pip==26.3
-	$(INSTALL) $(TORCH)
+	$(ENVIRONMENT)
 	$(INSTALL) --group build --group test --group lint
 	@touch $@
 
-# --no-build-isolation: an isolated build would download another torch, with its CUDA packages.
-$(VENV)/.core: $(CORE_SOURCES) $(VENV)/.dependencies
-	$(INSTALL) --no-build-isolation ./core[testing]
+$(SYCL)/.dependencies: pyproject.toml core/pyproject.toml | tools
+	$(ENVIRONMENT)
+	$(SYCL)/bin/python $(PIP_INSTALL) --group build --group test --group sycl
 	@touch $@
 
-$(VENV)/.backend-%: $$(shell find backends/$$* -type f -not -path '*/build/*' -not -path '*.egg-info/*' -not -name '*.so' -not -path '*/__pycache__/*') $(SDK_SOURCES) $(VENV)/.dependencies | $(VENV)/.core
+# --no-build-isolation: an isolated build would download another torch, with its CUDA packages.
+$(VENV)/.core $(SYCL)/.core: %/.core: $(CORE_SOURCES) %/.dependencies
+	$*/bin/python $(PIP_INSTALL) --no-build-isolation ./core[testing]
+	@touch $@
+
+# $(call sources,cpu): what that backend's wheel is made of.
+sources = $(shell find backends/$1 -type f -not -path '*/build/*' -not -path '*/tests/*' -not -path '*.egg-info/*' -not -name '*.so' -not -path '*/__pycache__/*')
+
+$(VENV)/.backend-%: $$(call sources,$$*) $(SDK_SOURCES) $(VENV)/.dependencies | $(VENV)/.core
 	$(INSTALL) --no-build-isolation ./backends/$*
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.core $(BACKENDS:%=$(VENV)/.backend-%)
+	@touch $@
+
+$(SYCL)/.installed: $(call sources,sycl) $(SDK_SOURCES) $(SYCL)/.core $(wildcard tests/simulated_xpu/*)
+	$(SYCL)/bin/python $(PIP_INSTALL) --no-build-isolation ./backends/sycl
+	$(SYCL)/bin/python tests/simulated_xpu/__init__.py
 	@touch $@

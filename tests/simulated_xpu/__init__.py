@@ -1,5 +1,5 @@
-"""Two simulated XPUs for a torch that was built for the CPU alone: tensors lie in device memory of the OpenCL CPU device,
-and SYCL kernels run there for real. Importing this package puts them into the process; do so before ``import muladd``.
+"""Two simulated XPUs for a torch that was built for the CPU alone: tensors lie in memory of the OpenCL CPU device, and
+SYCL kernels run there for real. Importing this package puts them into the process; do so before ``import muladd``.
 
 What it shows is labelled "OpenCL CPU device": it says nothing about an Intel GPU.
 """
@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import os
 import sys
+import threading
 import types
 from importlib import metadata
 from pathlib import Path
@@ -18,6 +19,7 @@ from torch.utils import cpp_extension
 FOLDER = Path(__file__).parent
 BUILD = Path(sys.prefix) / "simulated_xpu"
 DEVICES = 2
+HOLD_AT_MOST_S = 20
 
 
 def _file_of(distribution, path):
@@ -25,7 +27,8 @@ def _file_of(distribution, path):
 
 
 def _load():
-    """Compile what changed and load it. A wheel cannot register its OpenCL driver with the system: hence the variables."""
+    """Compile what changed and load it."""
+    # A wheel cannot register its OpenCL driver with the system.
     os.environ["OCL_ICD_FILENAMES"] = str(_file_of("intel-opencl-rt", "/libintelocl.so"))
     os.environ["ONEAPI_DEVICE_SELECTOR"] = "*:cpu"
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # ninja
@@ -44,6 +47,7 @@ def _load():
     library.simulated_xpu_hold.restype = ctypes.c_void_p
     library.simulated_xpu_hold.argtypes = [ctypes.c_int, ctypes.c_int64]
     library.simulated_xpu_release.argtypes = [ctypes.c_void_p]
+    library.simulated_xpu_default_queue_for_every_stream.argtypes = [ctypes.c_bool]
     library.simulated_xpu_overwrite_freed.argtypes = [ctypes.c_bool]
     return library
 
@@ -53,6 +57,10 @@ def _pretend_in_python():
     torch.version.xpu = "simulated"
     torch.xpu._initialized = True
     torch.xpu.device_count = lambda: DEVICES
+    torch._C._xpu_getDevice = torch._C._accelerator_getDeviceIndex
+    torch._C._xpu_setDevice = torch._C._accelerator_setDeviceIndex
+    torch.xpu._exchange_device = torch._C._accelerator_exchangeDevice
+    torch.xpu._maybe_exchange_device = torch._C._accelerator_maybeExchangeDevice
     torch.xpu.default_generators = tuple(torch.Generator() for _ in range(DEVICES))
     properties = types.SimpleNamespace(name="OpenCL CPU device", has_fp64=True, has_fp16=True, total_memory=1 << 31)
     torch.xpu.get_device_properties = lambda device=None: properties
@@ -64,12 +72,25 @@ _pretend_in_python()
 
 @contextlib.contextmanager
 def held(stream):
-    """What is put on the stream in this context starts when it ends."""
+    """What is put on the stream in this context starts when it ends, or HOLD_AT_MOST_S later: nothing hangs."""
     gate = _library.simulated_xpu_hold(stream.device_index, stream.stream_id)
+    watchdog = threading.Timer(HOLD_AT_MOST_S, _library.simulated_xpu_release, [gate])
+    watchdog.start()
     try:
         yield
     finally:
+        watchdog.cancel()
         _library.simulated_xpu_release(gate)
+
+
+@contextlib.contextmanager
+def default_queue_for_every_stream():
+    """Give kernels the wrong queue, as if they had not asked for the current stream's: a test of the tests."""
+    _library.simulated_xpu_default_queue_for_every_stream(True)
+    try:
+        yield
+    finally:
+        _library.simulated_xpu_default_queue_for_every_stream(False)
 
 
 def close_memory():

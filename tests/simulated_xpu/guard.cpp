@@ -11,6 +11,8 @@ c10::Stream stream(c10::DeviceIndex device, c10::StreamId id) {
   return c10::Stream(c10::Stream::UNSAFE, c10::Device(kType, device), id);
 }
 
+bool gives_default_queue = false;
+
 sycl::queue& queue_of(const c10::Stream& stream) { return queue(stream.device_index(), stream.id()); }
 
 }  // namespace
@@ -40,7 +42,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   // Who asks for the queue is about to launch on it.
   void* getStreamNativeHandle(const c10::Stream wanted) const override {
     open_memory(wanted.device_index());
-    return &queue_of(wanted);
+    return gives_default_queue ? &queue(wanted.device_index(), 0) : &queue_of(wanted);
   }
   bool queryStream(const c10::Stream& stream) const override { return queue_of(stream).ext_oneapi_empty(); }
   void synchronizeStream(const c10::Stream& stream) const override { queue_of(stream).wait_and_throw(); }
@@ -57,8 +59,8 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     if (event != nullptr) queue_of(stream).ext_oneapi_submit_barrier({*static_cast<sycl::event*>(event)});
   }
   bool queryEvent(void* event) const override {
-    using sycl::info::event::command_execution_status;
     using sycl::info::event_command_status;
+    using sycl::info::event::command_execution_status;
     return event == nullptr ||
            static_cast<sycl::event*>(event)->get_info<command_execution_status>() == event_command_status::complete;
   }
@@ -99,3 +101,5 @@ namespace c10::impl {
 using simulated_xpu::Guard;
 C10_REGISTER_GUARD_IMPL(XPU, Guard)
 }  // namespace c10::impl
+
+extern "C" void simulated_xpu_default_queue_for_every_stream(bool on) { simulated_xpu::gives_default_queue = on; }

@@ -1,6 +1,6 @@
 // Device memory: one block of malloc_device for each device, of which the page protection lets through only the device
-// at work. Freed memory is reused in the order of its stream, as PyTorch's caching allocator does it, and overwritten, so
-// that who uses it too late, or on another stream, computes nan.
+// at work. Freed memory is reused in the order of its stream, as PyTorch's caching allocator does it, and overwritten,
+// so that who uses it too late, or on another stream, computes nan.
 #include <c10/util/llvmMathExtras.h>
 #include <sys/mman.h>
 

@@ -5,6 +5,7 @@
 #include <ATen/native/Resize.h>
 #include <ATen/native/TensorFactories.h>
 #include <ATen/ops/_reshape_alias_native.h>
+#include <ATen/ops/_sparse_coo_tensor_with_dims_and_tensors_native.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/view_native.h>
@@ -59,6 +60,12 @@ Tensor& set_source(Tensor& self, at::Storage source, SymInt offset, SymIntArrayR
   return self;
 }
 
+Tensor& set_storage(Tensor& self, at::Storage source) {
+  const SymInt length(static_cast<int64_t>(source.nbytes() / self.dtype().itemsize()));
+  const SymInt stride(1);
+  return set_source(self, std::move(source), 0, {length}, {stride});
+}
+
 const Tensor& resize(const Tensor& self, SymIntArrayRef sizes, std::optional<at::MemoryFormat> format) {
   c10::TensorImpl* impl = self.unsafeGetTensorImpl();
   at::StorageImpl* storage = self.storage().unsafeGetStorageImpl();
@@ -93,8 +100,7 @@ Tensor download(const Tensor& tensor) {
   const auto options = tensor.options().device(c10::kCPU);
   const auto buffer = std::make_shared<std::vector<char>>(std::max<std::size_t>(extent(tensor), 1));
   transfer(tensor, buffer->data(), tensor.const_data_ptr());
-  return at::from_blob(
-      buffer->data(), tensor.sizes(), tensor.strides(), [buffer](void*) {}, options);
+  return at::from_blob(buffer->data(), tensor.sizes(), tensor.strides(), [buffer](void*) {}, options);
 }
 
 bool is_same_block(const Tensor& a, const Tensor& b) {
@@ -150,9 +156,14 @@ TORCH_LIBRARY_IMPL(aten, XPU, m) {
   m.impl("view", TORCH_FN(view));
   m.impl("_reshape_alias", TORCH_FN(reshape_alias));
   m.impl("set_.source_Storage_storage_offset", TORCH_FN(set_source));
+  m.impl("set_.source_Storage", TORCH_FN(set_storage));
   m.impl("resize_", TORCH_FN(resize));
   m.impl("copy_", TORCH_FN(copy));
   m.impl("_copy_from", TORCH_FN(copy_from));
   m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
   m.impl("_local_scalar_dense", TORCH_FN(local_scalar));
+}
+
+TORCH_LIBRARY_IMPL(aten, SparseXPU, m) {
+  m.impl("_sparse_coo_tensor_with_dims_and_tensors", TORCH_FN(at::native::new_with_dims_and_tensor_sparse_symint));
 }

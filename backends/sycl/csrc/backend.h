@@ -11,10 +11,10 @@ namespace muladd::xpu {
 // The entry points of the device code that compute a functor.
 template <template <class> class Functor>
 struct EntryPoints;
-#define MULADD_SYCL_NAME(name, Functor, outputs, inputs) \
-  template <>                                            \
-  struct EntryPoints<Functor> {                          \
-    static constexpr Entry dense = Entry::name##_dense;  \
+#define MULADD_SYCL_NAME(name, Functor, outputs, inputs)    \
+  template <>                                               \
+  struct EntryPoints<Functor> {                             \
+    static constexpr Entry dense = Entry::name##_dense;     \
     static constexpr Entry strided = Entry::name##_strided; \
   };
 MULADD_SYCL_KERNELS(MULADD_SYCL_NAME)

@@ -39,8 +39,9 @@ void check_aspect(const ::sycl::device& device, DType dtype) {
   const bool is_half = dtype == DType::float16;
   if (!is_half && dtype != DType::float64) return;
   if (device.has(is_half ? ::sycl::aspect::fp16 : ::sycl::aspect::fp64)) return;
-  fail(name_of(device), " cannot compute in ", dtype_name(code_of(dtype)), " (it lacks SYCL's aspect::",
-       is_half ? "fp16" : "fp64", "); convert the tensors to another dtype, for instance with .to(torch.float32)");
+  fail(name_of(device), " cannot compute in ", dtype_name(code_of(dtype)),
+       " (it lacks SYCL's aspect::", is_half ? "fp16" : "fp64",
+       "); convert the tensors to another dtype, for instance with .to(torch.float32)");
 }
 
 // The part of the image with the kernel. What is compiled ahead of time is one SYCLBIN.

@@ -13,8 +13,8 @@
 
 namespace muladd::xpu {
 
-constexpr int64_t kVectorBytes = 16;  // what one work-item of a dense kernel loads at once
-constexpr std::size_t kGroup = 256;  // work-items; every Intel GPU allows it
+constexpr int64_t kVectorBytes = 16;          // what one work-item of a dense kernel loads at once
+constexpr std::size_t kGroup = 256;           // work-items; every Intel GPU allows it
 constexpr std::size_t kMostGroups = 1 << 16;  // beyond, work-items take several turns
 
 using Data = std::array<char*, kOperands>;
@@ -41,7 +41,8 @@ inline bool is_dense(const ElementwisePlan& plan) {
 
 // Without an event: nobody waits for it, and it costs microseconds.
 template <class... Arguments>
-void submit(::sycl::queue& queue, const ::sycl::kernel& kernel, int64_t items, const Data& data, Arguments... arguments) {
+void submit(::sycl::queue& queue, const ::sycl::kernel& kernel, int64_t items, const Data& data,
+            Arguments... arguments) {
   const std::size_t groups = std::min((static_cast<std::size_t>(items) + kGroup - 1) / kGroup, kMostGroups);
   const auto pointer = [&](int i) { return static_cast<void*>(data[i]); };
   ::sycl::ext::oneapi::experimental::nd_launch(queue, ::sycl::nd_range<1>(groups * kGroup, kGroup), kernel, pointer(0),
@@ -64,7 +65,8 @@ inline Walk walk_of(const ElementwisePlan& plan) {
     walk.numel *= plan.sizes[d];
     for (int i = 0; i < plan.operand_count; ++i) walk.strides[d][place(plan, i)] = plan.operands[i].strides[d];
   }
-  for (int i = 0; i < plan.operand_count; ++i) walk.codes[place(plan, i)] = static_cast<Code>(plan.operands[i].info.dtype);
+  for (int i = 0; i < plan.operand_count; ++i)
+    walk.codes[place(plan, i)] = static_cast<Code>(plan.operands[i].info.dtype);
   return walk;
 }
 

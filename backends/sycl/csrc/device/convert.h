@@ -1,6 +1,6 @@
-// Conversions in integer arithmetic. An image that declares the SPIR-V capability Float64 or Float16 is refused by a GPU
-// without it; with these, each image uses no other floating-point type than its own and float32. They are plain C++, so
-// that a test can compare all of them with the host's conversions.
+// Conversions in integer arithmetic. An image that declares the SPIR-V capability Float64 or Float16 is refused by a
+// GPU without it; with these, each image uses no other floating-point type than its own and float32. They are plain
+// C++, so that a test can compare all of them with the host's conversions.
 #pragma once
 
 #include <cstdint>

@@ -37,6 +37,15 @@ inline Range work_items() {
   return {static_cast<int64_t>(item.get_global_linear_id()), static_cast<int64_t>(item.get_global_range(0))};
 }
 
+// One element: load(k) reads input k, store(k, value) writes output k.
+template <int outputs, int inputs, class F, class Load, class Store>
+void one(F f, Load load, Store store) {
+  Compute x[kInputs];
+  for (int k = 0; k < inputs; ++k) x[k] = load(k);
+  const auto value = apply(f, x);
+  for (int k = 0; k < outputs; ++k) store(k, Own::store(result(value, k)));
+}
+
 // Every operand lies densely in the image's own dtype, aligned to 16 bytes: the widest load of one work-item.
 template <int outputs, int inputs, class F>
 void dense(void* const (&data)[kOperands], int64_t numel, F f) {
@@ -50,18 +59,16 @@ void dense(void* const (&data)[kOperands], int64_t numel, F f) {
     Vector in[kInputs], out[kOutputs];
     for (int k = 0; k < inputs; ++k) in[k] = static_cast<const Vector*>(data[kOutputs + k])[i];
     for (int j = 0; j < width; ++j) {
-      Compute x[kInputs];
-      for (int k = 0; k < inputs; ++k) x[k] = Own::load(in[k].values[j]);
-      const auto value = apply(f, x);
-      for (int k = 0; k < outputs; ++k) out[k].values[j] = Own::store(result(value, k));
+      one<outputs, inputs>(
+          f, [&](int k) { return Own::load(in[k].values[j]); },
+          [&](int k, Storage value) { out[k].values[j] = value; });
     }
     for (int k = 0; k < outputs; ++k) static_cast<Vector*>(data[k])[i] = out[k];
   }
   for (int64_t i = vectors * width + first; i < numel; i += step) {
-    Compute x[kInputs];
-    for (int k = 0; k < inputs; ++k) x[k] = Own::load(static_cast<const Storage*>(data[kOutputs + k])[i]);
-    const auto value = apply(f, x);
-    for (int k = 0; k < outputs; ++k) static_cast<Storage*>(data[k])[i] = Own::store(result(value, k));
+    one<outputs, inputs>(
+        f, [&](int k) { return Own::load(static_cast<const Storage*>(data[kOutputs + k])[i]); },
+        [&](int k, Storage value) { static_cast<Storage*>(data[k])[i] = value; });
   }
 }
 
@@ -85,30 +92,25 @@ void strided(void* const (&data)[kOperands], const Walk& walk, F f) {
   for (int64_t i = first; i < walk.numel; i += step) {
     int64_t offset[kOperands];
     is_short ? offsets(walk, static_cast<uint32_t>(i), offset) : offsets(walk, static_cast<uint64_t>(i), offset);
-    Compute x[kInputs];
-    for (int k = 0; k < inputs; ++k) {
-      const int operand = kOutputs + k;
-      x[k] = element::load_as<Own>(walk.codes[operand], static_cast<const char*>(data[operand]) + offset[operand]);
-    }
-    const auto value = apply(f, x);
-    for (int k = 0; k < outputs; ++k) {
-      *reinterpret_cast<Storage*>(static_cast<char*>(data[k]) + offset[k]) = Own::store(result(value, k));
-    }
+    const auto address = [&](int operand) { return static_cast<char*>(data[operand]) + offset[operand]; };
+    one<outputs, inputs>(
+        f, [&](int k) { return element::load_as<Own>(walk.codes[kOutputs + k], address(kOutputs + k)); },
+        [&](int k, Storage value) { *reinterpret_cast<Storage*>(address(k)) = value; });
   }
 }
 
 }  // namespace muladd::xpu
 
 // Host code launches them with these arguments, in this order (launch.h).
-#define MULADD_SYCL_DEFINE(name, Functor, outputs, inputs)                                                           \
-  extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((sycl::ext::oneapi::experimental::nd_range_kernel<1>)) void           \
-      name##_dense(void* out0, void* out1, void* in0, void* in1, void* in2, int64_t numel,                           \
-                   muladd::Functor<muladd::xpu::Compute> functor) {                                         \
-    muladd::xpu::dense<outputs, inputs>({out0, out1, in0, in1, in2}, numel, functor);                       \
-  }                                                                                                                  \
-  extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((sycl::ext::oneapi::experimental::nd_range_kernel<1>)) void           \
-      name##_strided(void* out0, void* out1, void* in0, void* in1, void* in2, muladd::xpu::Walk walk,       \
-                     muladd::Functor<muladd::xpu::Compute> functor) {                                       \
-    muladd::xpu::strided<outputs, inputs>({out0, out1, in0, in1, in2}, walk, functor);                      \
+#define MULADD_SYCL_DEFINE(name, Functor, outputs, inputs)                                                 \
+  extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((sycl::ext::oneapi::experimental::nd_range_kernel<1>)) void \
+  name##_dense(void* out0, void* out1, void* in0, void* in1, void* in2, int64_t numel,                     \
+               muladd::Functor<muladd::xpu::Compute> functor) {                                            \
+    muladd::xpu::dense<outputs, inputs>({out0, out1, in0, in1, in2}, numel, functor);                      \
+  }                                                                                                        \
+  extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((sycl::ext::oneapi::experimental::nd_range_kernel<1>)) void \
+  name##_strided(void* out0, void* out1, void* in0, void* in1, void* in2, muladd::xpu::Walk walk,          \
+                 muladd::Functor<muladd::xpu::Compute> functor) {                                          \
+    muladd::xpu::strided<outputs, inputs>({out0, out1, in0, in1, in2}, walk, functor);                     \
   }
 MULADD_SYCL_KERNELS(MULADD_SYCL_DEFINE)

@@ -19,7 +19,7 @@ enum class Code : uint8_t { float16, bfloat16, float32, float64 };
 
 struct Walk {
   int64_t numel;
-  int64_t sizes[kWalkDims];  // innermost first
+  int64_t sizes[kWalkDims];               // innermost first
   int64_t strides[kWalkDims][kOperands];  // in bytes; 0 where the operand is repeated
   int32_t ndim;
   Code codes[kOperands];

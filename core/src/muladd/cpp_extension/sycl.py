@@ -1,8 +1,8 @@
 """SYCL kernels: finds the compiler, and says how ninja makes device images and embeds them into a library.
 
-With icpx on PATH the images are compiled by it, ahead of time for the GPUs of ``TORCH_XPU_ARCH_LIST``. Without it they
-are made by the DPC++ front end inside of the package intel-sycl-rt, as SPIR-V that any Intel GPU's driver takes: a module
-for each kernel, one after another. The host code is compiled by the same compiler as any other library's.
+With icpx on PATH it compiles the images, ahead of time for the GPUs of ``TORCH_XPU_ARCH_LIST``. Without it they are made
+by the DPC++ front end inside of the package intel-sycl-rt, as SPIR-V that any Intel GPU's driver takes: a module for each
+kernel, one after another. The host code is compiled by the same compiler as any other library's.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def find_sycl(libsycl: str) -> Sycl:
         header = _file_of("intel-sycl-rt", "/sycl/sycl.hpp")
         sycl = Sycl(header.parents[1], _file_of("intel-sycl-rt", "/libsycl.so").parent)
     if not (sycl.lib / libsycl).is_file():
-        found = ", ".join(sorted(path.name for path in sycl.lib.glob("libsycl.so.?"))) or "none"
+        found = ", ".join(sorted(path.name for path in sycl.lib.glob("libsycl.so.*[0-9]"))) or "none"
         raise ToolchainError(
             f"{libsycl} is needed, but {sycl.lib} has {found}. Install the release of oneAPI that your torch uses: pip "
             f"install '{_RUNTIME}>=2026.0,<2027' has libsycl.so.9, for torch >= 2.13."
@@ -104,7 +104,9 @@ def flatten(source: Path) -> str:
 
     def text_of(path: Path) -> str:
         seen.add(path)
-        return re.sub(r'^#include "(.+)"\n|^#pragma once\n', lambda line: included(path, line[1]), path.read_text(), flags=re.M)
+        return re.sub(
+            r'^#include "(.+)"\n|^#pragma once\n', lambda line: included(path, line[1]), path.read_text(), flags=re.M
+        )
 
     def included(by: Path, name: str | None) -> str:
         if name is None:
@@ -124,8 +126,8 @@ def _file_of(distribution: str, path: str) -> Path:
         files = metadata.files(distribution) or ()
     except metadata.PackageNotFoundError:
         raise ToolchainError(
-            f"no SYCL compiler: icpx is not on PATH, and {distribution} is not installed in this environment. Install it "
-            f"with pip install '{_RUNTIME}>=2026.0,<2027', or activate oneAPI (source setvars.sh)."
+            f"no SYCL compiler: icpx is not on PATH, and {distribution} is not installed in this environment. Install "
+            f"it with pip install '{_RUNTIME}>=2026.0,<2027', or activate oneAPI (source setvars.sh)."
         ) from None
     found = next((file for file in files if str(file).endswith(path)), None)
     if found is None:
