@@ -32,8 +32,8 @@ def probe() -> Probe:
         if major != RUNTIME_MAJOR:
             return Probe(
                 False,
-                f"this process has {path}, but muladd-sycl is linked with libsycl.so.{RUNTIME_MAJOR}: major versions of "
-                "the SYCL runtime do not mix",
+                f"this process has {path}, but muladd-sycl is linked with libsycl.so.{RUNTIME_MAJOR}: major versions "
+                "of the SYCL runtime do not mix",
                 f"use torch >= 2.13, which comes with libsycl.so.{RUNTIME_MAJOR}, and no other oneAPI release with it "
                 "(LD_LIBRARY_PATH, setvars.sh)",
             )
@@ -43,8 +43,8 @@ def probe() -> Probe:
         return Probe(
             False,
             "torch finds no Intel GPU",
-            "install the GPU's driver (https://dgpu-docs.intel.com), let this user open /dev/dri/renderD* (group render), "
-            "and see that ZE_AFFINITY_MASK does not hide the device",
+            "install the GPU's driver (https://dgpu-docs.intel.com), let this user open /dev/dri/renderD* (group "
+            "render), and see that ZE_AFFINITY_MASK does not hide the device",
         )
     return Probe(True)
 

@@ -1,7 +1,7 @@
 """SYCL kernels: finds the compiler, and says how ninja makes device images and embeds them into a library.
 
-With icpx on PATH it compiles the images, ahead of time for the GPUs of ``TORCH_XPU_ARCH_LIST``. Without it they are made
-by the DPC++ front end inside of the package intel-sycl-rt, as SPIR-V that any Intel GPU's driver takes: a module for each
+With icpx on PATH it compiles the images, ahead of time for the GPUs of ``TORCH_XPU_ARCH_LIST``. Without it the DPC++
+front end inside of the package intel-sycl-rt makes them, as SPIR-V that any Intel GPU's driver takes: a module for each
 kernel, one after another. The host code is compiled by the same compiler as any other library's.
 """
 
