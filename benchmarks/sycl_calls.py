@@ -17,10 +17,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import muladd
-import simulated_xpu
+import simulated_xpu  # first: backends load with muladd, and only where their device is
 import torch
 from machine import describe_machine
+
+# isort: split
+import muladd
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 CALLS: dict[str, Callable[..., Any]] = {
