@@ -1,25 +1,34 @@
 # Each target does all of its set-up in .venv; a second run redoes only what changed.
 #   make demo    install everything, show the installation, train the digits classifier
-#   make test    lint, types and the whole test suite
+#   make test    lint, types and the whole test suite, JOBS=2 parts at a time; its parts are
+#     make test-kit        the conformance kit on the CPU backend
+#     make test-registry   injected faults, with full coverage of the registry
+#     make test-sycl       the SYCL backend on simulated devices, in an environment with the 1.7 GB SYCL runtime
+#     make test-deploy     programs without Python: AOTInductor and ExecuTorch
+#     make test-rest       everything else
 #   make quick   the test suite without its slow parts
-#   make test-deploy   programs without Python: AOTInductor and ExecuTorch (part of make test)
 
 PYTHON ?= python3
+JOBS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 TORCH := torch==2.13.0
 EXECUTORCH := executorch==1.5.1
-BACKENDS := $(shell sed -n '/^\[backends/,/^directory/s|^directory = "backends/\(.*\)"|\1|p' plugins.toml)
-sources_of = $(shell find $(1) -type f -not -path '*/build/*' -not -path '*.egg-info/*' -not -name '*.so' -not -path '*/__pycache__/*')
+# The SYCL runtime takes 1.7 GB, so that backend is in an environment of its own, which only its tests make.
+SYCL := .venv-sycl
+BACKENDS := $(filter-out sycl,$(shell sed -n '/^\[backends/,/^directory/s|^directory = "backends/\(.*\)"|\1|p' plugins.toml))
+sources_of = $(shell find $(1) -type f -not -path '*/build/*' -not -path '*/tests/*' -not -path '*.egg-info/*' -not -name '*.so' -not -path '*/__pycache__/*')
 CORE_SOURCES := plugins.toml $(call sources_of,core)
 # What a backend is compiled from, apart from its own folder.
-SDK_SOURCES := $(shell find core/src/muladd/include core/src/muladd/cpp_extension -name '*.h' -o -name '*.py')
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+SDK_SOURCES := $(shell find core/src/muladd/include core/src/muladd/cpp_extension -name '*.h' -o -name '*.py' -o -name '*.cpp')
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
+INSTALL := $(BIN)/python $(PIP_INSTALL)
 # PyTorch deprecates jit.trace and jit.script, which the kit tests as long as they are there.
-KIT := $(BIN)/python -m pytest --pyargs muladd.testing --muladd-backend cpu -q -W ignore::DeprecationWarning
+KIT := -m pytest --pyargs muladd.testing -q -W ignore::DeprecationWarning --muladd-backend
+SYCL_TEST := PYTHONPATH=tests MULADD_REQUIRE=sycl $(SYCL)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-deploy quick lint wheels clean tools
+.PHONY: help demo test test-kit test-registry test-rest test-sycl test-deploy quick lint wheels clean tools
 .SECONDEXPANSION:
 
 help:
@@ -29,23 +38,35 @@ demo: $(VENV)/.installed
 	$(BIN)/muladd doctor
 	$(BIN)/python examples/digits.py
 
-test: lint
-	$(KIT) --muladd-matrix $(VENV)/matrix.json
+# The parts are independent of each other; each prints what it has to say when it ends.
+test: lint $(SYCL)/.installed $(VENV)/.exported $(VENV)/.runtime-executorch
+	@$(MAKE) --no-print-directory -j$(JOBS) --output-sync=target test-rest test-sycl test-deploy test-registry test-kit
+
+test-kit: $(VENV)/.installed
+	$(BIN)/python $(KIT) cpu --muladd-matrix $(VENV)/matrix.json
 	$(BIN)/python docs/coverage.py --check $(VENV)/matrix.json
+
+test-registry: $(VENV)/.installed
 	$(BIN)/python -m coverage erase
 	$(BIN)/python -m coverage run -m pytest tests/faults
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
+
+test-rest: $(VENV)/.installed
 	$(BIN)/python -m pytest --ignore tests/faults --ignore tests/deploy
-	@$(MAKE) --no-print-directory test-deploy
+
+test-sycl: $(SYCL)/.installed
+	$(SYCL_TEST) $(KIT) sycl -p simulated_xpu
+	$(SYCL_TEST) -m pytest -p simulated_xpu backends/sycl tests/wheels/test_wheels.py
 
 # What it builds stays in .venv/deploy; the models are exported again when muladd or the examples change.
 test-deploy: $(VENV)/.installed $(VENV)/.runtime-executorch $(VENV)/.exported
 	MULADD_DEPLOY_FOLDER=$(VENV)/deploy $(BIN)/python -m pytest tests/deploy
 
 quick: $(VENV)/.installed
-	$(KIT) -m "not compiles"
+	$(BIN)/python $(KIT) cpu -m "not compiles"
 	$(BIN)/python -m pytest -m "not slow and not wheels" --ignore tests/deploy
+
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check
@@ -58,7 +79,7 @@ wheels: $(VENV)/.installed
 	@ls -l dist/*.whl
 
 clean:
-	rm -rf $(VENV) dist core/build $(BACKENDS:%=backends/%/build)
+	rm -rf $(VENV) $(SYCL) dist core/build backends/*/build
 
 # ---- set-up ----------------------------------------------------------------------------------------------------------
 
@@ -68,16 +89,26 @@ tools:
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "muladd: this Python has no venv module; install it (Debian: apt-get install python3-venv)"; exit 1; }
 	@command -v $${CXX:-g++} >/dev/null || { echo "muladd: there is no C++ compiler $${CXX:-g++}; install g++ >= 11 (Debian: apt-get install g++) or set CXX"; exit 1; }
 
+# What an environment needs before anything of this repository is built in it.
+define ENVIRONMENT
+$(PYTHON) -m venv $(@D)
+$(@D)/bin/python $(PIP_INSTALL) pip==26.3
+$(@D)/bin/python $(PIP_INSTALL) $(TORCH)
+endef
+
 $(VENV)/.dependencies: pyproject.toml core/pyproject.toml | tools
-	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) pip==26.3
-	$(INSTALL) $(TORCH)
+	$(ENVIRONMENT)
 	$(INSTALL) --group build --group cuda --group test --group lint
 	@touch $@
 
+$(SYCL)/.dependencies: pyproject.toml core/pyproject.toml | tools
+	$(ENVIRONMENT)
+	$(SYCL)/bin/python $(PIP_INSTALL) --group build --group test --group sycl
+	@touch $@
+
 # --no-build-isolation: an isolated build would download another torch, with its CUDA packages.
-$(VENV)/.core: $(CORE_SOURCES) $(VENV)/.dependencies
-	$(INSTALL) --no-build-isolation ./core[testing]
+$(VENV)/.core $(SYCL)/.core: %/.core: $(CORE_SOURCES) %/.dependencies
+	$*/bin/python $(PIP_INSTALL) --no-build-isolation ./core[testing]
 	@touch $@
 
 $(VENV)/.backend-%: $$(call sources_of,backends/$$*) $(SDK_SOURCES) $(VENV)/.dependencies | $(VENV)/.core
@@ -99,4 +130,9 @@ $(VENV)/.exported: $(wildcard examples/digits.py examples/deployment/*.py exampl
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.core $(BACKENDS:%=$(VENV)/.backend-%)
+	@touch $@
+
+$(SYCL)/.installed: $(call sources_of,backends/sycl) $(SDK_SOURCES) $(SYCL)/.core $(wildcard tests/simulated_xpu/*)
+	$(SYCL)/bin/python $(PIP_INSTALL) --no-build-isolation ./backends/sycl
+	$(SYCL)/bin/python tests/simulated_xpu/__init__.py
 	@touch $@

@@ -8,6 +8,10 @@ import pytest
 
 pytestmark = pytest.mark.wheels
 
+# In bytes: the CUDA wheel has the same kernels for eight architectures, the SYCL wheel an image for each dtype.
+SIZES = {"cuda": 3_000_000, "sycl": 400_000}
+GLIBC = {"cuda": (2, 34), "sycl": (2, 28)}
+
 
 @pytest.fixture(scope="session")
 def libraries(wheels, tmp_path_factory):
@@ -27,8 +31,7 @@ def test_tags_and_sizes(wheels, projects):
     assert len(wheels) == len(projects)
     for wheel in wheels:
         assert re.search(r"-py3-none-(linux|manylinux)\w*\.whl$", wheel.name)
-        # The CUDA wheel has the same kernels for eight architectures.
-        assert wheel.stat().st_size < (3_000_000 if "cuda" in wheel.name else 300_000)
+        assert wheel.stat().st_size < next((size for name, size in SIZES.items() if name in wheel.name), 300_000)
 
 
 def test_contents(wheels):
@@ -42,7 +45,9 @@ def test_contents(wheels):
             for name in names
             if "test" in name.lower() and not name.startswith(("muladd/testing/", "muladd_pytest"))
         ]
-        assert not [name for name in names if name.endswith((".o", ".cpp", ".ninja", ".pyc"))]
+        assert not [name for name in names if name.endswith((".o", ".ninja", ".pyc"))]
+        # The SDK has one source, of a program that builds run.
+        assert {name for name in names if name.endswith(".cpp")} <= {"muladd/cpp_extension/sycl_front_end.cpp"}
     core = zipfile.ZipFile(next(wheel for wheel in wheels if "core" in wheel.name)).namelist()
     assert "muladd/plugins.toml" in core
     assert "muladd/include/muladd/operators.h" in core
@@ -64,8 +69,9 @@ def test_only_the_stable_abi_is_used(libraries):
             assert not base.startswith("Py"), f"{library.name} needs Python: {base}"
             unstable = re.match(r"_ZN?K?(2at|3c10|5torch|N2at|N3c10|N5torch)", base)
             assert not unstable, f"{library.name} uses an unstable symbol of PyTorch: {base}"
-            # What is not PyTorch's C interface has a version: the C and the C++ library.
-            allowed = base.startswith(("aoti_torch_", "torch_")) or "@" in name or kind in "wv"
+            # What is not PyTorch's C interface has a version (the C and the C++ library) or is the SYCL runtime's.
+            is_sycl = "sycl" in library.name and re.match(r"_ZN?K?N?K?4sycl3_V1", base)
+            allowed = base.startswith(("aoti_torch_", "torch_")) or "@" in name or kind in "wv" or is_sycl
             assert allowed, f"{library.name} needs {base} of an unknown library"
 
 
@@ -76,8 +82,8 @@ def test_exports_nothing_but_its_own_c_functions(libraries):
 
 
 def test_runs_on_old_systems(libraries):
-    """glibc 2.17 is manylinux2014's; the CUDA runtime inside that library takes what the building system has."""
+    """glibc 2.17 is manylinux2014's; the runtimes inside the CUDA library and beside the SYCL library need more."""
     for library in libraries:
+        newest = next((version for name, version in GLIBC.items() if name in library.name), (2, 17))
         versions = re.findall(r"GLIBC_(\d+)\.(\d+)", run("objdump", "-T", str(library)))
-        newest = (2, 34) if "cuda" in library.name else (2, 17)
         assert max((int(major), int(minor)) for major, minor in versions) <= newest

@@ -15,6 +15,6 @@ targeted release on. This package imports neither torch nor the rest of muladd.
 """
 
 from .build import commands
-from .library import CppLibrary, CudaLibrary
+from .library import CppLibrary, CudaLibrary, SyclLibrary
 
-__all__ = ["CppLibrary", "CudaLibrary", "commands"]
+__all__ = ["CppLibrary", "CudaLibrary", "SyclLibrary", "commands"]

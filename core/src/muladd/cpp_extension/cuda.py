@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from .device_code import DeviceCode, join, write_if_changed
 from .library import CudaLibrary
-from .toolchain import ToolchainError
+from .toolchain import SDK_INCLUDE, ToolchainError, find_cxx, find_torch, target_version_macro
 
 # What the host compiler gets from CXX_FLAGS, in nvcc's words. Lambdas and relaxed constexpr stay off: the device code
 # is plain C++.
@@ -32,6 +33,44 @@ class Toolkit:
     nvcc: Path
     release: str
     lib: Path
+
+
+def device_code(library: CudaLibrary, build_dir: Path) -> DeviceCode:
+    """Write the source that ninja needs into ``build_dir`` and say what it has to do.
+
+    Raises:
+        ToolchainError: no CUDA compiler of the wanted release, or TORCH_CUDA_ARCH_LIST is malformed.
+    """
+    toolkit = find_toolkit(library.cuda)
+    binary, ptx = _architectures(library)
+    write_if_changed(build_dir / "stub.c", STUB_SOURCE)
+    cxx = find_cxx()
+    compiler = next(word for word in reversed(cxx) if not word.startswith("-"))  # not a launcher such as ccache
+    flags = [
+        *NVCC_FLAGS,
+        *_code_flags(binary, ptx),
+        f"-ccbin={compiler}",
+        target_version_macro(library.torch_target),
+        f"-I{SDK_INCLUDE}",
+        f"-isystem={find_torch().include}",
+    ]
+    lines = [
+        "rule nvcc",
+        f"  command = {join([str(toolkit.nvcc)])} -MMD -MF $out.d {join(flags)} $arguments -c $in -o $out",
+        "  depfile = $out.d",
+        "  deps = gcc",
+        "  description = compile $in",
+        "rule stub",
+        f"  command = {join(cxx)} -x c -shared -fPIC -Wl,-soname,$out $in -o $out",
+        "  description = make $out",
+        f"build {STUB_NAME}: stub stub.c",
+    ]
+    return DeviceCode(
+        lines,
+        [STUB_NAME],
+        link_flags=[f"-L{toolkit.lib}", "-lcudart_static", "-ldl", "-lrt", "-lpthread"],
+        description=json.dumps({"cuda": toolkit.release, "architectures": binary, "ptx": ptx}) + "\n",
+    )
 
 
 def find_toolkit(wanted: str) -> Toolkit:
@@ -95,7 +134,7 @@ def _library_folders(root: Path) -> list[Path]:
     return [root / "lib64", root / "lib", *sorted(root.glob("targets/*-linux/lib"))]
 
 
-def architectures(library: CudaLibrary) -> tuple[list[str], list[str]]:
+def _architectures(library: CudaLibrary) -> tuple[list[str], list[str]]:
     """The compute capabilities to compile for: those with machine code, those with PTX.
 
     ``TORCH_CUDA_ARCH_LIST`` ("8.0;9.0+PTX") wins over the library's own.
@@ -116,14 +155,7 @@ def architectures(library: CudaLibrary) -> tuple[list[str], list[str]]:
     return binary, [item.removesuffix("+PTX") for item in given if item.endswith("+PTX")]
 
 
-def code_flags(binary: list[str], ptx: list[str]) -> list[str]:
+def _code_flags(binary: list[str], ptx: list[str]) -> list[str]:
     """The options of nvcc for these compute capabilities."""
     digits = [(item.replace(".", ""), kind) for kind, items in (("sm", binary), ("compute", ptx)) for item in items]
     return [f"-gencode=arch=compute_{number},code={kind}_{number}" for number, kind in digits]
-
-
-def describe(library: CudaLibrary) -> str:
-    """What the library is built for, as JSON: its plugin reads that instead of opening the library."""
-    binary, ptx = architectures(library)
-    release = find_toolkit(library.cuda).release
-    return json.dumps({"cuda": release, "architectures": binary, "ptx": ptx}) + "\n"

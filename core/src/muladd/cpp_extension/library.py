@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 from setuptools import Extension
 
@@ -49,11 +50,12 @@ class CudaLibrary(CppLibrary):
     ``architectures`` and ``ptx`` (compute capabilities).
 
     Args:
-        name: as in :class:`CppLibrary`; so are the other arguments that it knows.
+        name: as for :class:`CppLibrary`.
         sources: ``.cpp`` files go to the C++ compiler, ``.cu`` files to nvcc.
         cuda: the CUDA release to build with; any of its major release will do.
         architectures: compute capabilities to make machine code for: ``"9.0"``.
         ptx: compute capabilities to include PTX for, which drivers compile for newer devices.
+        options: as for :class:`CppLibrary`.
     """
 
     def __init__(
@@ -64,19 +66,37 @@ class CudaLibrary(CppLibrary):
         cuda: str,
         architectures: Sequence[str],
         ptx: Sequence[str] = (),
-        torch_target: str = "2.10",
-        exports: Sequence[str] = (),
-        compile_args: Sequence[str] = (),
-        link_args: Sequence[str] = (),
+        **options: Any,
     ) -> None:
-        super().__init__(
-            name,
-            sources,
-            torch_target=torch_target,
-            exports=exports,
-            compile_args=compile_args,
-            link_args=link_args,
-        )
+        super().__init__(name, sources, **options)
         self.cuda = cuda
         self.architectures = tuple(architectures)
         self.ptx = tuple(ptx)
+
+
+class SyclLibrary(CppLibrary):
+    """A library with kernels in SYCL C++, which are compiled into images that it embeds (``muladd/device_image.h``).
+
+    Args:
+        name: as for :class:`CppLibrary`.
+        sources: the host code.
+        device_source: the file with the kernels, as free functions. What it includes with quotes is embedded along.
+        images: options of the device compiler for each image, by the image's name.
+        libsycl: the runtime that the library is for, which has to be the one in PyTorch: ``"libsycl.so.9"``.
+        options: as for :class:`CppLibrary`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        sources: Sequence[str],
+        *,
+        device_source: str,
+        images: Mapping[str, Sequence[str]],
+        libsycl: str,
+        **options: Any,
+    ) -> None:
+        super().__init__(name, sources, **options)
+        self.device_source = device_source
+        self.images = {image: tuple(arguments) for image, arguments in images.items()}
+        self.libsycl = libsycl

@@ -1,0 +1,38 @@
+// The caller's device and SYCL queue, as PyTorch has them. Kernels never make a queue of their own and never wait: the
+// order of operations on a stream is the order of submission to its queue.
+#pragma once
+
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+#include <torch/csrc/stable/c/shim.h>
+
+#include <cstdint>
+#include <sycl/sycl.hpp>
+
+#include "muladd/error.h"
+
+namespace muladd::xpu {
+
+class DeviceGuard {
+ public:
+  explicit DeviceGuard(int32_t device_index) { MULADD_SHIM(aoti_torch_create_device_guard(device_index, &guard_)); }
+  DeviceGuard(const DeviceGuard&) = delete;
+  DeviceGuard& operator=(const DeviceGuard&) = delete;
+  ~DeviceGuard() { aoti_torch_delete_device_guard(guard_); }
+
+ private:
+  DeviceGuardHandle guard_ = nullptr;
+};
+
+// PyTorch owns the queues of its streams; they live as long as the process.
+inline ::sycl::queue& current_queue(int32_t device_index) {
+  StreamHandle stream = nullptr;
+  MULADD_SHIM(aoti_torch_get_current_stream(device_index, &stream));
+  void* queue = nullptr;
+  const AOTITorchError error = torch_stream_native_handle(stream, &queue);
+  aoti_torch_delete_stream(stream);
+  if (error != 0 || queue == nullptr)
+    fail("PyTorch gave no SYCL queue for the current stream of xpu:", int64_t{device_index});
+  return *static_cast<::sycl::queue*>(queue);
+}
+
+}  // namespace muladd::xpu
