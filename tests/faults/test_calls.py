@@ -219,7 +219,10 @@ except ImportError as error:
 
 @pytest.mark.parametrize(
     "define",
-    ["torch.library.define('muladd::fma.out', '(Tensor a) -> Tensor')", "block = torch.library.Library('muladd', 'DEF')"],
+    [
+        "torch.library.define('muladd::fma.out', '(Tensor a) -> Tensor')",
+        "block = torch.library.Library('muladd', 'DEF')",
+    ],
     ids=["an operator", "the namespace"],
 )
 def test_somebody_else_defined(define: str, run: Run) -> None:
