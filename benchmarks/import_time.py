@@ -20,7 +20,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from machine import describe_machine
+from muladd.bench.machine import describe_machine
 
 CHILD = """
 import json, time

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from .bench import bench
 from .check import check
 from .config import config
 from .doctor import doctor
@@ -11,7 +12,7 @@ from .explain import explain
 
 app = typer.Typer(
     name="muladd",
-    help="Look into muladd's installation: backends, kernels, build flags.",
+    help="Look into muladd's installation: backends, kernels, speed, build flags.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -19,6 +20,7 @@ app = typer.Typer(
 app.command()(doctor)
 app.command()(explain)
 app.command()(check)
+app.command()(bench)
 app.command()(config)
 
 

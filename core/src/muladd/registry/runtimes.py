@@ -1,7 +1,7 @@
 """Kernels for runtimes that are not PyTorch's dispatcher, such as ExecuTorch: found and looked at, never opened here.
 
 They claim no dispatch key, so that there is nothing to choose between and nothing to load: a program of that runtime
-does (docs/decisions/0006-runtimes.md).
+does (docs/decisions/0008-runtimes.md).
 """
 
 from __future__ import annotations

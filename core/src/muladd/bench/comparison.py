@@ -1,0 +1,69 @@
+"""Two runs side by side: what became slower?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+from .peers import MULADD
+from .results import Measurement, Results
+from .tables import format_time
+
+# A peer that no change of ours can have made slower tells whether the machine is.
+_CONTROL = "addcmul"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One case that both runs have."""
+
+    case: str
+    old: Measurement
+    new: Measurement
+    control: float | None
+    """New over old time of a peer that muladd has no part in."""
+
+    @property
+    def ratio(self) -> float:
+        """New over old time."""
+        return self.new.median_s / self.old.median_s
+
+    def is_slower(self, tolerance: float) -> bool:
+        """By more than the tolerance, and by more than the samples of either run scatter."""
+        return self.ratio > 1 + tolerance and self.new.lower_quartile_s > self.old.upper_quartile_s
+
+
+def compare(old: Results, new: Results) -> list[Change]:
+    """The cases that both runs have, the one that lost most first."""
+    before = {row.name: row.peers for row in old.rows}
+    changes = []
+    for row in new.rows:
+        if MULADD.name in (earlier := before.get(row.name, {})):
+            both = _CONTROL in row.peers and _CONTROL in earlier
+            control = row.peers[_CONTROL].median_s / earlier[_CONTROL].median_s if both else None
+            changes.append(Change(row.name, earlier[MULADD.name], row.peers[MULADD.name], control))
+    return sorted(changes, key=lambda change: -change.ratio)
+
+
+def show(changes: list[Change], old: Results, new: Results, tolerance: float, console: Console) -> bool:
+    """Print the changes; whether nothing became slower."""
+    table = Table("case", "before", "now", "now/before", f"{_CONTROL} now/before", "", box=None, pad_edge=False)
+    for change in changes:
+        table.add_row(
+            change.case.replace("[", "\\["),
+            format_time(change.old.median_s),
+            format_time(change.new.median_s),
+            f"{change.ratio:.2f}",
+            "-" if change.control is None else f"{change.control:.2f}",
+            "[red]slower[/]" if change.is_slower(tolerance) else "",
+        )
+    console.print(table)
+    for key in sorted(old.machine.keys() | new.machine.keys()):
+        if old.machine.get(key) != new.machine.get(key):
+            text = f"note: another machine: {key} was {old.machine.get(key)!r}, is {new.machine.get(key)!r}"
+            console.print(text, markup=False, highlight=False)
+    slower = sum(change.is_slower(tolerance) for change in changes)
+    console.print(f"{slower} of {len(changes)} cases are slower by more than {tolerance:.0%}", highlight=False)
+    return slower == 0

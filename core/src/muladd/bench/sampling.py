@@ -1,0 +1,103 @@
+"""Times statements side by side, so that whatever disturbs the machine disturbs all of them alike."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+import timeit
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+Clock = Callable[[timeit.Timer, int], float]
+"""Seconds that a number of runs take."""
+
+
+@dataclass(frozen=True)
+class Precision:
+    """When enough is measured."""
+
+    error: float
+    """Wanted standard error of each median, relative to it."""
+    seconds: float
+    """A case ends after this long, however noisy."""
+    sample_seconds: float = 2e-4
+    """One sample repeats its statement for at least this long."""
+    rounds: tuple[int, int] = (7, 1000)
+
+
+FULL = Precision(error=0.005, seconds=4.0)
+QUICK = Precision(error=0.05, seconds=0.05, rounds=(5, 50))
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Seconds for one call, in the order of measurement, and how many calls a sample is the mean of."""
+
+    seconds: list[float]
+    calls: int
+
+    def quartiles(self) -> tuple[float, float, float]:
+        """Lower quartile, median, upper quartile."""
+        lower, median, upper = statistics.quantiles(self.seconds, n=4, method="inclusive")
+        return lower, median, upper
+
+    def error(self) -> float:
+        """Standard error of the median, estimated from the quartiles, relative to the median."""
+        lower, median, upper = self.quartiles()
+        # 1.35 quartile distances are a standard deviation; the median of normal samples spreads 1.25 times their mean.
+        return 1.25 * (upper - lower) / 1.35 / math.sqrt(len(self.seconds)) / median
+
+
+def clock_for(device: str) -> Clock:
+    """The host's clock, or the device's own."""
+    return _host_seconds if device == "cpu" else _event_clock(device)
+
+
+def sample(timers: dict[str, timeit.Timer], clock: Clock, precision: Precision) -> dict[str, Samples]:
+    """Rounds in which each statement has one turn, in an order of its own, until all medians are precise enough."""
+    samples = {name: Samples([], _calls(timer, clock, precision)) for name, timer in timers.items()}
+    order, shuffle, spent = list(timers), random.Random(0).shuffle, 0.0  # noqa: S311  # no secret
+    fewest, most = precision.rounds
+    for done in range(1, most + 1):
+        shuffle(order)
+        for name in order:
+            calls = samples[name].calls
+            seconds = clock(timers[name], calls)
+            samples[name].seconds.append(seconds / calls)
+            spent += seconds
+        if done >= fewest and (spent > precision.seconds or _all_precise(samples, precision)):
+            break
+    return samples
+
+
+def _all_precise(samples: dict[str, Samples], precision: Precision) -> bool:
+    return all(one.error() <= precision.error for one in samples.values())
+
+
+def _calls(timer: timeit.Timer, clock: Clock, precision: Precision) -> int:
+    """How many calls a sample needs; finding out also warms caches and allocators up."""
+    calls = 1
+    clock(timer, calls)
+    while (seconds := clock(timer, calls)) < precision.sample_seconds:
+        calls = max(2 * calls, min(100 * calls, math.ceil(calls * precision.sample_seconds / max(seconds, 1e-9))))
+    return calls
+
+
+def _host_seconds(timer: timeit.Timer, calls: int) -> float:
+    return timer.timeit(calls)
+
+
+def _event_clock(device: str) -> Clock:
+    start, end = (torch.Event(device, enable_timing=True) for _ in range(2))
+
+    def seconds(timer: timeit.Timer, calls: int) -> float:
+        start.record()
+        timer.timeit(calls)
+        end.record()
+        end.synchronize()
+        return start.elapsed_time(end) / 1e3
+
+    return seconds
