@@ -8,7 +8,6 @@ import contextlib
 import ctypes
 import os
 import sys
-import threading
 import types
 from importlib import metadata
 from pathlib import Path
@@ -45,7 +44,7 @@ def _load():
     )
     library = ctypes.CDLL(str(BUILD / "simulated_xpu.so"))
     library.simulated_xpu_hold.restype = ctypes.c_void_p
-    library.simulated_xpu_hold.argtypes = [ctypes.c_int, ctypes.c_int64]
+    library.simulated_xpu_hold.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_double]
     library.simulated_xpu_release.argtypes = [ctypes.c_void_p]
     library.simulated_xpu_default_queue_for_every_stream.argtypes = [ctypes.c_bool]
     library.simulated_xpu_overwrite_freed.argtypes = [ctypes.c_bool]
@@ -73,13 +72,10 @@ _pretend_in_python()
 @contextlib.contextmanager
 def held(stream):
     """What is put on the stream in this context starts when it ends, or HOLD_AT_MOST_S later: nothing hangs."""
-    gate = _library.simulated_xpu_hold(stream.device_index, stream.stream_id)
-    watchdog = threading.Timer(HOLD_AT_MOST_S, _library.simulated_xpu_release, [gate])
-    watchdog.start()
+    gate = _library.simulated_xpu_hold(stream.device_index, stream.stream_id, HOLD_AT_MOST_S)
     try:
         yield
     finally:
-        watchdog.cancel()
         _library.simulated_xpu_release(gate)
 
 

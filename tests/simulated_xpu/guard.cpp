@@ -2,6 +2,8 @@
 #include <ATen/detail/XPUHooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include <vector>
+
 #include "device.h"
 
 namespace simulated_xpu {
@@ -14,6 +16,15 @@ c10::Stream stream(c10::DeviceIndex device, c10::StreamId id) {
 bool gives_default_queue = false;
 
 sycl::queue& queue_of(const c10::Stream& stream) { return queue(stream.device_index(), stream.id()); }
+
+// A point on a queue that comes after everything before it, and after the event if there is one. SYCL's barriers would
+// hold up the caller where they wait for a task of the host, such as a test's gate.
+sycl::event mark(sycl::queue& queue, const std::vector<sycl::event>& after) {
+  return queue.submit([&after](sycl::handler& handler) {
+    handler.depends_on(after);
+    handler.host_task([] {});
+  });
+}
 
 }  // namespace
 
@@ -53,10 +64,10 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 
   void record(void** event, const c10::Stream& stream, const c10::DeviceIndex, const c10::EventFlag) const override {
     delete static_cast<sycl::event*>(*event);
-    *event = new sycl::event(queue_of(stream).ext_oneapi_submit_barrier());
+    *event = new sycl::event(mark(queue_of(stream), {}));
   }
   void block(void* event, const c10::Stream& stream) const override {
-    if (event != nullptr) queue_of(stream).ext_oneapi_submit_barrier({*static_cast<sycl::event*>(event)});
+    if (event != nullptr) mark(queue_of(stream), {*static_cast<sycl::event*>(event)});
   }
   bool queryEvent(void* event) const override {
     using sycl::info::event_command_status;

@@ -1,6 +1,7 @@
 // Devices and streams: a stream is an in-order queue. Hold and release let a test decide when a stream goes on.
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <utility>
@@ -73,13 +74,14 @@ struct Gate {
 
 using namespace simulated_xpu;
 
-// What is put on the stream from now on waits for the release of the gate.
-extern "C" void* simulated_xpu_hold(int device, int64_t stream) {
+// What is put on the stream from now on waits for the release of the gate, or until it has been held for so long.
+extern "C" void* simulated_xpu_hold(int device, int64_t stream, double at_most_s) {
+  const std::chrono::duration<double> seconds(at_most_s);
   auto* gate = new Gate;  // the task and the test both use it: it stays
-  queue(static_cast<c10::DeviceIndex>(device), stream).submit([gate](sycl::handler& handler) {
-    handler.host_task([gate] {
+  queue(static_cast<c10::DeviceIndex>(device), stream).submit([gate, seconds](sycl::handler& handler) {
+    handler.host_task([gate, seconds] {
       std::unique_lock lock(gate->mutex);
-      gate->opened.wait(lock, [gate] { return gate->is_open; });
+      gate->opened.wait_for(lock, seconds, [gate] { return gate->is_open; });
     });
   });
   return gate;
