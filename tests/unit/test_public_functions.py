@@ -39,6 +39,14 @@ def test_anything_else_is_refused(a, c):
         muladd.muladd_(a, a, c)
 
 
+def test_a_tensor_whose_memory_was_given_back_is_refused(a):
+    gone = a.clone()
+    gone.untyped_storage().resize_(0)
+    for call in (lambda: muladd.mul(a, gone), lambda: muladd.mul(gone, a), lambda: muladd.mul(a, a, out=gone)):
+        with pytest.raises(RuntimeError, match="has no memory"):
+            call()
+
+
 def test_in_place_wants_a_number(a):
     with pytest.raises(TypeError, match="Tensor"):
         muladd.muladd_(a, a, torch.ones(3))

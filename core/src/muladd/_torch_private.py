@@ -20,6 +20,11 @@ after_autograd_keys = torch._C._after_autograd_keyset
 after_version_bump_keys = torch._C._after_ADInplaceOrView_keyset
 functorch_is_active = torch._C._are_functorch_transforms_active
 any_requires_grad = torch._C._any_requires_grad
+is_any_autocast_enabled = torch._C._is_any_autocast_enabled
+dispatch_modes = torch._C._len_torch_dispatch_stack
+function_modes = torch._C._len_torch_function_stack
+tracing_state = torch._C._get_tracing_state
+is_profiling = torch._C._autograd._profiler_enabled
 
 
 def forward_ad_is_active() -> bool:
@@ -27,9 +32,23 @@ def forward_ad_is_active() -> bool:
     return bool(forward_ad._current_level >= 0)
 
 
+def keyset(*keys: str) -> Any:
+    """A set of dispatch keys."""
+    result = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, keys[0]))
+    for key in keys[1:]:
+        result = result.add(getattr(torch._C.DispatchKey, key))
+    return result
+
+
+def redispatch(op: Any) -> Callable[..., Any]:
+    """``op.redispatch`` without the frame of Python around it: called with a set of dispatch keys and the arguments."""
+    function: Callable[..., Any] = op._handle.redispatch_boxed
+    return function
+
+
 def without_dispatch_key(key: str) -> Any:
     """A context in which the dispatcher skips ``key``."""
-    return torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key)))
+    return torch._C._ExcludeDispatchKeyGuard(keyset(key))
 
 
 def parse_schema(text: str) -> Any:

@@ -12,12 +12,15 @@ module                        dispatch key
 :mod:`.default`               CompositeExplicitAutogradNonFunctional: no backend has a kernel
 ============================  ==================================================================================
 
+:mod:`.direct` is the public functions' way around all of them for calls that none of them would change.
+
 All of it follows from an :class:`Operator` declaration; any operator library can use it for its own operators.
 """
 
 from .declaration import JointGradient, Operator
+from .direct import Kernels, direct_keys
 from .elementwise import decomposition_table
 from .python import register_python
 from .registration import register
 
-__all__ = ["JointGradient", "Operator", "decomposition_table", "register", "register_python"]
+__all__ = ["JointGradient", "Kernels", "Operator", "decomposition_table", "direct_keys", "register", "register_python"]

@@ -31,7 +31,20 @@ def autograd_kernel(overload: Overload) -> Callable[..., Any]:
     gradients = Gradients(overload)
     derivative = cache(lambda: _autograd_function(overload, gradients))  # not before somebody differentiates
 
+    redispatch = private.redispatch(overload.op)
+    positions = [i for i, name in enumerate(overload.arguments) if name in overload.tensor_arguments]
+
+    # Nothing is recorded most of the time, and this is a good part of what a small call takes: no helpers.
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        if not (private.functorch_is_active() or private.forward_ad_is_active() or kwargs):
+            for i in positions:
+                if args[i].requires_grad:
+                    break
+            else:
+                return redispatch(keyset & private.after_autograd_keys, *args)
+        return differentiable(keyset, args, kwargs)
+
+    def differentiable(keyset: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         tensors = [*overload.tensors(args), *kwargs.values()]
         if private.functorch_is_active() or (private.forward_ad_is_active() and _has_tangent(tensors)):
             return _decomposed(overload, args, kwargs)
@@ -95,9 +108,10 @@ def _check_may_be_overwritten(overload: Overload, target: Tensor) -> None:
 
 
 def _autograd_function(overload: Overload, gradients: Gradients) -> type[torch.autograd.Function]:
-    names = overload.arguments
+    count = len(overload.arguments)
     several = len(overload.schema.returns) > 1
-    grad_names = [f"grad_{i}" for i in range(len(overload.schema.returns))] if several else ["grad"]
+    is_in_place = overload.is_in_place
+    redispatch = private.redispatch(overload.op)
 
     class Derivative(torch.autograd.Function):
         @staticmethod
@@ -105,28 +119,24 @@ def _autograd_function(overload: Overload, gradients: Gradients) -> type[torch.a
             # The overwritten tensor must be the first one: autograd takes the first gradient for it (CopySlices).
             *args, original = inputs
             plan = ctx.plan = gradients.plan(ctx.needs_input_grad[1:-1])
-            result = _below_autograd(overload, keyset, tuple(args), {})
-            if overload.is_in_place:
+            result = redispatch(keyset & private.after_autograd_keys, *args)
+            if is_in_place:
                 result = args[0]
                 ctx.mark_dirty(result)
                 args[0] = original
             ctx.save_for_backward(*(args[i] for i in plan.tensors))
             ctx.numbers = [args[i] for i in plan.numbers]
-            ctx.set_materialize_grads(several)
+            if not several:
+                ctx.set_materialize_grads(False)
             return result
 
         @staticmethod
         def backward(ctx: Any, *grads: Tensor | None) -> Any:
+            if grads[0] is None:
+                return (None,) * (count + 2)
             plan: GradientPlan = ctx.plan
-            results: dict[str, Tensor] = {}
-            if grads[0] is not None:
-                known: dict[str, Any] = dict(zip(grad_names, grads, strict=True))
-                known.update(zip((names[i] for i in plan.tensors), ctx.saved_tensors, strict=True))
-                known.update(zip((names[i] for i in plan.numbers), ctx.numbers, strict=True))
-                for formula in plan.formulas:
-                    results.update(zip(formula.inputs, formula(known), strict=True))
             # The engine sums each gradient to its input's shape and casts it to its dtype.
-            return (None, *(results.get(name) for name in names), None)
+            return (None, *plan.gradients((*grads, *ctx.saved_tensors, *ctx.numbers), count), None)
 
     Derivative.__name__ = Derivative.__qualname__ = f"{overload.name.replace('.', '_')}_derivative"
     return Derivative

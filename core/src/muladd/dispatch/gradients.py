@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -13,20 +13,11 @@ from .overload import Overload
 
 
 class Formula(NamedTuple):
-    """A declared gradient: what it is for, what it is called with."""
+    """A declared gradient, with positions in place of names."""
 
-    inputs: tuple[str, ...]
-    parameters: tuple[str, ...]
     function: Callable[..., Any]
-
-    @staticmethod
-    def of(inputs: tuple[str, ...], function: Callable[..., Any]) -> Formula:
-        """Read the parameters' names off the function."""
-        return Formula(inputs, tuple(inspect.signature(function).parameters), function)
-
-    def __call__(self, known: Mapping[str, Any]) -> Sequence[Tensor]:
-        result = self.function(*(known[name] for name in self.parameters))
-        return result if len(self.inputs) > 1 else (result,)
+    values: tuple[int, ...]  # its parameters, among the output gradients, the kept tensors and the kept numbers
+    inputs: tuple[int, ...]  # what its results are the gradients of, among the arguments
 
 
 class GradientPlan(NamedTuple):
@@ -35,6 +26,18 @@ class GradientPlan(NamedTuple):
     formulas: tuple[Formula, ...]
     tensors: tuple[int, ...]
     numbers: tuple[int, ...]
+
+    def gradients(self, values: Sequence[Any], count: int) -> list[Tensor | None]:
+        """The gradients of ``count`` arguments."""
+        results: list[Tensor | None] = [None] * count
+        for formula in self.formulas:
+            gradient = formula.function(*[values[i] for i in formula.values])
+            if len(formula.inputs) == 1:
+                results[formula.inputs[0]] = gradient
+            else:
+                for i, part in zip(formula.inputs, gradient, strict=True):
+                    results[i] = part
+        return results
 
 
 class Gradients:
@@ -56,16 +59,24 @@ class Gradients:
         """The plan for the arguments, by position, whose gradients are needed."""
         names, operator = self._overload.arguments, self._overload.operator
         wanted = [name for name, is_needed in zip(names, needed, strict=True) if is_needed]
-        formulas = []
+        formulas: list[tuple[Callable[..., Any], tuple[str, ...]]] = []
         joint = operator.joint_gradient
         if joint and set(wanted).issuperset(joint.inputs):
-            formulas.append(Formula.of(joint.inputs, joint.formula))
+            formulas.append((joint.formula, joint.inputs))
             wanted = [name for name in wanted if name not in joint.inputs]
-        formulas += [Formula.of((name,), operator.gradients[name]) for name in wanted]
-        used = {parameter for formula in formulas for parameter in formula.parameters}
-        tensors = self._overload.tensor_arguments
+        formulas += [(operator.gradients[name], (name,)) for name in wanted]
+        parameters = [tuple(inspect.signature(function).parameters) for function, _ in formulas]
+        used = set().union(*parameters)
+        tensors = [i for i, name in enumerate(names) if name in used and name in self._overload.tensor_arguments]
+        numbers = [i for i, name in enumerate(names) if name in used and name not in self._overload.tensor_arguments]
+        results = len(self._overload.schema.returns)
+        grads = [f"grad_{i}" for i in range(results)] if results > 1 else ["grad"]
+        values = [*grads, *(names[i] for i in tensors), *(names[i] for i in numbers)]
         return GradientPlan(
-            tuple(formulas),
-            tuple(i for i, name in enumerate(names) if name in used and name in tensors),
-            tuple(i for i, name in enumerate(names) if name in used and name not in tensors),
+            tuple(
+                Formula(function, tuple(map(values.index, used_by)), tuple(map(names.index, inputs)))
+                for (function, inputs), used_by in zip(formulas, parameters, strict=True)
+            ),
+            tuple(tensors),
+            tuple(numbers),
         )

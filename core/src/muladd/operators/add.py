@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..dispatch import Operator
+from ..dispatch import Kernels, Operator, direct_keys
 
 _ops = torch.ops.muladd
+_kernels = Kernels("muladd")
 
 
 def add(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -25,7 +26,15 @@ def add(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
         RuntimeError: as :func:`muladd`.
         muladd.registry.NoKernelError: no backend for the tensors' device is loaded.
     """
-    return _ops.add(a, b) if out is None else _ops.add.out(a, b, out=out)  # type: ignore[no-any-return]
+    if out is not None:
+        return _ops.add.out(a, b, out=out)  # type: ignore[no-any-return]
+    keys = direct_keys(a, b, b)
+    if keys is not None:
+        try:
+            return _kernels.add(keys, a, b)  # type: ignore[no-any-return]
+        except RuntimeError:  # the operator says why
+            pass
+    return _ops.add(a, b)  # type: ignore[no-any-return]
 
 
 ADD = Operator(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..dispatch import JointGradient, Operator
+from ..dispatch import JointGradient, Kernels, Operator, direct_keys
 
 _ops = torch.ops.muladd
+_kernels = Kernels("muladd")
 
 
 def fma(a: Tensor, b: Tensor, c: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -26,7 +27,15 @@ def fma(a: Tensor, b: Tensor, c: Tensor, *, out: Tensor | None = None) -> Tensor
         RuntimeError: as :func:`muladd`.
         muladd.registry.NoKernelError: no backend for the tensors' device is loaded.
     """
-    return _ops.fma(a, b, c) if out is None else _ops.fma.out(a, b, c, out=out)  # type: ignore[no-any-return]
+    if out is not None:
+        return _ops.fma.out(a, b, c, out=out)  # type: ignore[no-any-return]
+    keys = direct_keys(a, b, c)
+    if keys is not None:
+        try:
+            return _kernels.fma(keys, a, b, c)  # type: ignore[no-any-return]
+        except RuntimeError:  # the operator says why
+            pass
+    return _ops.fma(a, b, c)  # type: ignore[no-any-return]
 
 
 FMA = Operator(

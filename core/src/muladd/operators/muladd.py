@@ -7,10 +7,11 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from ..dispatch import JointGradient, Operator
+from ..dispatch import JointGradient, Kernels, Operator, direct_keys
 from .fma import fma
 
 _ops = torch.ops.muladd
+_kernels = Kernels("muladd")
 
 
 def muladd(a: Tensor, b: Tensor, c: float | Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -32,7 +33,14 @@ def muladd(a: Tensor, b: Tensor, c: float | Tensor, *, out: Tensor | None = None
         TypeError: ``c`` is neither a number nor a tensor.
         muladd.registry.NoKernelError: no backend for the tensors' device is loaded.
     """
-    if isinstance(c, Tensor) or (hasattr(c, "__torch_function__") and not isinstance(c, Real)):
+    if type(c) is float and out is None:
+        keys = direct_keys(a, b, b)
+        if keys is not None:
+            try:
+                return _kernels.muladd(keys, a, b, c)  # type: ignore[no-any-return]
+            except RuntimeError:  # the operator says why
+                pass
+    elif isinstance(c, Tensor) or (hasattr(c, "__torch_function__") and not isinstance(c, Real)):
         return fma(a, b, c, out=out)  # type: ignore[arg-type]  # a tensor or tensor-like by now
     number = _number(c)
     return _ops.muladd(a, b, number) if out is None else _ops.muladd.out(a, b, number, out=out)  # type: ignore[no-any-return]

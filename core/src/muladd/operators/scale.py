@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..dispatch import Operator
+from ..dispatch import Kernels, Operator, direct_keys
 
 _ops = torch.ops.muladd
+_kernels = Kernels("muladd")
 
 
 def scale(x: Tensor, factor: float, *, out: Tensor | None = None) -> Tensor:
@@ -25,7 +26,15 @@ def scale(x: Tensor, factor: float, *, out: Tensor | None = None) -> Tensor:
         RuntimeError: as :func:`muladd`.
         muladd.registry.NoKernelError: no backend for the tensor's device is loaded.
     """
-    return _ops.scale(x, factor) if out is None else _ops.scale.out(x, factor, out=out)  # type: ignore[no-any-return]
+    if out is not None:
+        return _ops.scale.out(x, factor, out=out)  # type: ignore[no-any-return]
+    keys = direct_keys(x, x, x)
+    if keys is not None:
+        try:
+            return _kernels.scale(keys, x, factor)  # type: ignore[no-any-return]
+        except RuntimeError:  # the operator says why
+            pass
+    return _ops.scale(x, factor)  # type: ignore[no-any-return]
 
 
 SCALE = Operator(

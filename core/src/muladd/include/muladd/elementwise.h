@@ -87,7 +87,13 @@ class ElementwisePlan {
     int order[kMaxDims];
     iteration_order(0, order);
     permute(sizes, order);
-    for (int i = 0; i < operand_count; ++i) permute(operands[i].strides, order);
+    for (int i = 0; i < operand_count; ++i) {
+      permute(operands[i].strides, order);
+      if (operands[i].data == nullptr && numel != 0) {
+        fail(operator_, ": argument '", operands[i].name, "' has no memory: its storage was resized to nothing, or it ",
+             "is not a tensor that a kernel can be given");
+      }
+    }
     coalesce();
   }
 

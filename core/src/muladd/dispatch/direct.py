@@ -1,0 +1,80 @@
+"""A short way to the backend's kernel, for calls that the dispatcher would pass through unchanged.
+
+The kernel at the Autograd key is Python, which costs a call of a few elements more than its computation. The public
+functions look first: plain tensors, no gradient to record, and nothing active that wants to see or change the call
+(transform, mode, autocast, tracer, profiler, compiler). Then they ask the dispatcher for the backend's kernel itself.
+Everything else takes the operator's way through all keys, and so does a call that fails: its error comes from there.
+
+What is looked at costs 0.4 us for two tensors, and every function call in between 0.05: hence no loops and no helpers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from .. import _torch_private as private
+from .._after_import import after_import
+from .._torch_private import (
+    dispatch_modes,
+    function_modes,
+    functorch_is_active,
+    is_any_autocast_enabled,
+    is_profiling,
+    tracing_state,
+)
+
+# With the key that resolves tensors whose negation is a bit of theirs, such as a conjugate's imaginary part.
+_CPU = private.keyset("CPU", "Negative")
+_OTHERS = {"cuda": private.keyset("CUDA", "Negative"), "xpu": private.keyset("XPU", "Negative")}
+
+
+class Kernels:
+    """The functional overloads of a namespace, to be called with what :func:`direct_keys` gives in front."""
+
+    def __init__(self, namespace: str) -> None:
+        self._namespace = namespace
+
+    def __getattr__(self, operator: str) -> Any:
+        # Once for each operator, and not before it is called: the schemas are loaded after the public functions.
+        kernel = private.redispatch(getattr(getattr(torch.ops, self._namespace), operator).default)
+        setattr(self, operator, kernel)
+        return kernel
+
+
+def direct_keys(a: Any, b: Any, c: Any) -> Any | None:
+    """The dispatch keys of a call that nothing but a backend's kernel has to see; None for any other.
+
+    Args:
+        a: a tensor of the call, whose device decides.
+        b: another one, or the first again.
+        c: a third one, or the second again.
+    """
+    if (
+        type(a) is not Tensor
+        or type(b) is not Tensor
+        or type(c) is not Tensor
+        or ((a.requires_grad or b.requires_grad or (c is not b and c.requires_grad)) and torch.is_grad_enabled())
+        or functorch_is_active()
+        or dispatch_modes()
+        or function_modes()
+        or is_any_autocast_enabled()
+        or tracing_state()
+        or is_profiling()
+        or forward_ad._current_level >= 0
+    ):
+        return None
+    return _CPU if a.is_cpu else _OTHERS.get(a.device.type)
+
+
+@after_import("torch._dynamo")
+def _let_the_compiler_see_operators() -> None:
+    """Dynamo follows the public functions; it is to find operators there, and no questions after PyTorch's state."""
+    from torch._dynamo.decorators import substitute_in_graph
+
+    @substitute_in_graph(direct_keys)
+    def _never(a: Any, b: Any, c: Any) -> None:  # noqa: ARG001
+        return None

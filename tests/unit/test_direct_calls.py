@@ -1,0 +1,200 @@
+"""The public functions' short way: taken for ordinary calls, and never where something else has to see the call."""
+
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+import muladd
+import pytest
+import torch
+from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+CALLS = {
+    "muladd": lambda a, b: muladd.muladd(a, b, 2.0),
+    "fma": lambda a, b: muladd.fma(a, b, a),
+    "mul": lambda a, b: muladd.mul(a, b),
+    "add": lambda a, b: muladd.add(a, b),
+    "scale": lambda a, b: muladd.scale(a, 3.0),
+}
+REFERENCES = {
+    "muladd": lambda a, b: a * b + 2.0,
+    "fma": lambda a, b: a * b + a,
+    "mul": lambda a, b: a * b,
+    "add": lambda a, b: a + b,
+    "scale": lambda a, b: a * 3.0,
+}
+
+
+@pytest.fixture(params=CALLS)
+def name(request):
+    return request.param
+
+
+@pytest.fixture
+def call(name):
+    return CALLS[name]
+
+
+@pytest.fixture
+def pair():
+    return torch.tensor([1.0, 2.0, 3.0]), torch.tensor([4.0, 5.0, 6.0])
+
+
+def python_functions(call, *args):
+    """Names of the files of muladd whose functions run during a call."""
+    files = set()
+    call(*args)  # what happens once has happened
+    sys.setprofile(lambda frame, event, _: files.add(Path(frame.f_code.co_filename)) if event == "call" else None)
+    try:
+        call(*args)
+    finally:
+        sys.setprofile(None)
+    return {file.stem for file in files if "muladd" in file.parts}
+
+
+def test_ordinary_calls_go_to_the_kernel(name, call, pair):
+    assert python_functions(call, *pair) == {name, "direct"}
+    assert torch.equal(call(*pair), REFERENCES[name](*pair))
+
+
+def test_without_grad_inputs_may_require_it(call, pair):
+    pair[0].requires_grad_()
+    with torch.no_grad():
+        assert "autograd" not in python_functions(call, *pair)
+        assert not call(*pair).requires_grad
+    assert call(*pair).requires_grad
+
+
+class Log(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.seen.append(str(function))
+        return function(*args, **(kwargs or {}))
+
+
+class FunctionLog(TorchFunctionMode):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        self.seen.append(str(function))
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("mode", [Log, FunctionLog])
+def test_modes_see_the_operator(name, call, pair, mode):
+    with mode() as log:
+        call(*pair)
+    assert any(f"muladd.{name}" in seen for seen in log.seen)
+
+
+def test_a_profile_has_the_operator(name, call, pair):
+    with torch.profiler.profile() as profile:
+        call(*pair)
+    assert f"muladd::{name}" in {event.key for event in profile.key_averages()}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_trace_has_the_operator(name, call, pair):
+    traced = torch.jit.trace(call, pair)
+    assert f"muladd::{name}" in str(traced.graph)
+    fx = make_fx(call)(*pair)
+    assert f"muladd.{name}" in fx.code
+
+
+def test_a_compiled_graph_has_the_operator(name, call, pair):
+    graphs = []
+
+    def backend(graph, _):
+        graphs.append(graph.code)
+        return graph
+
+    torch._dynamo.reset()
+    assert torch.equal(torch.compile(call, fullgraph=True, backend=backend)(*pair), REFERENCES[name](*pair))
+    assert len(graphs) == 1
+    assert f"muladd.{name}" in graphs[0]
+
+
+def test_transforms(name, call, pair):
+    rows = [torch.stack([x, 2 * x]) for x in pair]
+    assert torch.equal(torch.vmap(call)(*rows), REFERENCES[name](*rows))
+    tangents = torch.ones(3), torch.zeros(3)
+    assert torch.equal(torch.func.jvp(call, pair, tangents)[1], torch.func.jvp(REFERENCES[name], pair, tangents)[1])
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(pair[0], torch.ones(3))
+        expected = forward_ad.unpack_dual(REFERENCES[name](dual, pair[1])).tangent
+        assert torch.equal(forward_ad.unpack_dual(call(dual, pair[1])).tangent, expected)
+
+
+def test_autocast(name, call, pair):
+    op = getattr(torch.ops.muladd, name)
+    half = [x.half() for x in pair]
+    args = {"muladd": (*half, 2.0), "fma": (*half, half[0]), "scale": (half[0], 3.0)}.get(name, half)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert call(*half).dtype == op(*args).dtype
+
+
+def test_a_negated_view(name, call, pair):
+    """The imaginary part of a conjugate is a real tensor with the opposite sign in memory."""
+    negated = torch.complex(*pair).conj().imag
+    assert negated.is_neg()
+    assert torch.equal(call(negated, pair[0]), REFERENCES[name](-pair[1], pair[0]))
+    assert torch.equal(call(pair[0], negated), REFERENCES[name](pair[0], -pair[1]))
+
+
+class Subclass(torch.Tensor):
+    pass
+
+
+def test_subclasses_stay_what_they_are(call, pair):
+    assert type(call(pair[0].as_subclass(Subclass), pair[1])) is Subclass
+
+
+UNUSUAL = {
+    "sparse": lambda x: x.to_sparse(),
+    "sparse_csr": lambda x: torch.stack([x, x]).to_sparse_csr(),
+    "mkldnn": lambda x: x.to_mkldnn(),
+    "nested": lambda x: torch.nested.nested_tensor([x, x]),
+    "integer": lambda x: x.long(),
+    "complex": lambda x: x.to(torch.complex64),
+    "quantized": lambda x: torch.quantize_per_tensor(x, 1.0, 0, torch.qint8),
+    "other shape": lambda x: torch.ones(2),
+    "meta": lambda x: x.to("meta"),
+    "zero": lambda x: torch._efficientzerotensor(x.shape),
+    "functional": torch._to_functional_tensor,
+    "no tensor": lambda x: x.tolist(),
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("position", [0, 1])
+@pytest.mark.parametrize("kind", UNUSUAL)
+def test_unusual_tensors_as_the_operator_takes_them(kind, position):
+    x = torch.tensor([1.0, 2.0, 3.0])
+    args = [x, x]
+    args[position] = UNUSUAL[kind](x)
+
+    def outcome(function):
+        try:
+            result = function(*args, 2.0)
+        except Exception as error:  # whatever it is: the same one
+            return type(error), str(error)
+        if torch._is_functional_tensor(result):
+            result = torch._from_functional_tensor(result)
+        return result.dtype, result.device, None if result.is_meta else result.tolist()
+
+    assert outcome(muladd.muladd) == outcome(torch.ops.muladd.muladd)
+
+
+@pytest.mark.parametrize("context", [nullcontext, torch.no_grad, torch.inference_mode])
+def test_inference_mode(call, pair, context):
+    with context():
+        result = call(*pair)
+    assert result.is_inference() == (context is torch.inference_mode)
