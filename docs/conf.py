@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from sphinx.application import Sphinx
 
 import muladd
-
-sys.path.insert(0, str(Path(__file__).parent))  # error_codes.py and the others that write pages
 
 project = "muladd"
 project_copyright = "the muladd contributors"
@@ -25,7 +23,6 @@ extensions = [
     "sphinx_copybutton",
 ]
 exclude_patterns = ["_build"]
-suppress_warnings = ["toc.empty_glob"]  # sections of the index name pages by pattern
 
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
@@ -55,7 +52,7 @@ def repository_url() -> str:
 
 
 def link_outside(text: str, page: Path, url: str) -> str:
-    """Make links to files of the repository that are not on the site lead there, or say their path.
+    """Make links to files of the repository that are not on the site lead there; without a URL, say the path.
 
     Raises:
         FileNotFoundError: a link leads to nothing.
@@ -68,13 +65,33 @@ def link_outside(text: str, page: Path, url: str) -> str:
         path = target.relative_to(ROOT)
         if url:
             return f"[{link['text']}]({url}/{path})"
-        return link["text"] if str(path) in link["text"] else f"{link['text']} (`{path}`)"
+        is_enough = str(path) in link["text"] or link.string[: link.start()].endswith("|")  # in a narrow table
+        return link["text"] if is_enough else f"{link['text']} (`{path}`)"
 
     return _OUTSIDE.sub(replace, text)
 
 
+def expand_patterns(index: str, pages: Iterable[str]) -> str:
+    """Put the pages into the index's toctrees: a line with a pattern stands for those that no line before it names.
+
+    Sphinx's own ``:glob:`` would list a page again for each pattern, and warn where none matches.
+    """
+    rest = sorted(set(pages) - set(index.splitlines()))
+    lines = []
+    for line in index.splitlines():
+        if re.fullmatch(r"[\w/-]*\*", line):
+            matching = [page for page in rest if re.fullmatch(line.replace("*", "[^/]*"), page)]
+            rest = [page for page in rest if page not in matching]
+            lines += matching
+        else:
+            lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
 def _read_source(app: Sphinx, name: str, content: list[str]) -> None:
     content[0] = link_outside(content[0], Path(app.env.doc2path(name)), repository_url())
+    if name == "index":
+        content[0] = expand_patterns(content[0], app.env.found_docs - {"index"})
 
 
 def setup(app: Sphinx) -> None:
