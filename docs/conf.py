@@ -37,8 +37,10 @@ copybutton_line_continuation_character = "\\"
 html_theme = "furo"
 html_title = f"muladd {release}"
 html_static_path = ["_static"]
-html_css_files = ["tables.css"]
+html_css_files = ["site.css"]
 html_show_sphinx = False
+html_show_sourcelink = False
+html_theme_options = {"top_of_page_buttons": []}
 
 ROOT = Path(__file__).parents[1]
 _OUTSIDE = re.compile(r"\[(?P<text>[^\[\]]+)\]\((?P<target>(?:\.\./)+[^)\s]+)\)")

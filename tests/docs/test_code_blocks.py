@@ -13,6 +13,14 @@ WITH_CODE = [page for page in PAGES if any(not block.not_run for block in blocks
 
 # Page and reason of the blocks that are not run. Think twice before adding one.
 NOT_RUN = [
+    ("CONTRIBUTING.md", "the Makefile and tests/wheels do it"),
+    ("README.md", "they contain this test"),
+    ("docs/cuda.md", "make test builds the wheel in this way"),
+    ("docs/cuda.md", "needs a GPU"),
+    ("docs/deployment.md", "make test-deploy builds and runs these examples"),
+    ("docs/deployment.md", "make test-deploy builds and runs these examples"),
+    ("docs/deployment.md", "needs digits.pte; tests/deploy/test_executorch.py does it"),
+    ("docs/support.md", "the Makefile and tests/wheels do it"),
 ]
 
 
