@@ -7,9 +7,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from sphinx.application import Sphinx
-
 import muladd
+from sphinx.application import Sphinx
 
 project = "muladd"
 project_copyright = "the muladd contributors"

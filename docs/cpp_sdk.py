@@ -25,9 +25,9 @@ Made from the headers by `python docs/cpp_sdk.py`. Everything in a namespace `de
 
 # The order in which one reads them.
 ORDER = (
-    "operators catalogue kernels library elementwise tensor layout overlap arithmetic error schema abi c_shim load "
-    "device_image"
-).split()
+    *("operators", "catalogue", "kernels", "library", "elementwise", "tensor", "layout", "overlap", "arithmetic"),
+    *("error", "schema", "abi", "c_shim", "load", "device_image"),
+)
 
 
 class Declaration(NamedTuple):
@@ -70,6 +70,7 @@ _NAME = re.compile(
     r"|(?P<alias>\busing\s+(?P<alias_name>\w+)\s*=)"
     r"|(?P<function>(?P<function_name>~?\b[a-zA-Z_]\w*|operator\S+)\s*\()"
 )
+_ACCESS = re.compile(r"\b(public|private|protected)\s*:(?!:)")
 _TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])\'|[{};]|[^{};/"\']+|/', re.DOTALL)
 
 
@@ -78,9 +79,7 @@ def declarations(header: Path) -> list[Declaration]:
     source = header.read_text()
     macros = [
         Declaration(match["name"], match["text"].strip(), _comment_before(source, match.start()))
-        for match in re.finditer(
-            r"^#define (?P<text>(?P<name>MULADD_\w+)(?:\([^)]*\)| \d+$)?)", source, re.MULTILINE
-        )
+        for match in re.finditer(r"^#define (?P<text>(?P<name>MULADD_\w+)(?:\([^)]*\)| \d+$)?)", source, re.MULTILINE)
         if f"#undef {match['name']}" not in source
     ]
     seen: dict[str, Declaration] = {}
@@ -106,20 +105,18 @@ def _walk(source: str) -> Iterator[Declaration]:
         if text.startswith(("//", "/*")):
             continue
         if text not in "{};":
-            if not statement.strip():
-                start = token.start() + len(text) - len(text.lstrip())
+            if not _ACCESS.sub("", statement).strip():
+                start = token.start() + re.match(rf"\s*(?:{_ACCESS.pattern}\s*)?", text).end()
             statement += text
             continue
         words = " ".join(statement.split())
         is_visible = all(public for _, public in scopes)
         if is_visible and scopes:
-            access = re.findall(r"\b(public|private|protected)\s*:", words)
+            access = _ACCESS.findall(words)
             if access:
                 scopes[-1] = (scopes[-1][0], access[-1] == "public")
                 is_visible = access[-1] == "public"
-                words = re.sub(r"^.*\b(?:public|private|protected)\s*:(?!:)\s*", "", words)
-                label = re.search(r"\b(?:public|private|protected)\s*:\s*", statement)
-                start += label.end() if label else 0
+                words = _ACCESS.split(words)[-1].strip()
         found = _public_name(words, text)
         if is_visible and found:
             owner = next((name for name, _ in reversed(scopes) if name), "")
@@ -127,7 +124,7 @@ def _walk(source: str) -> Iterator[Declaration]:
             yield Declaration(qualified, found[1], _comment_before(source, source.rfind("\n", 0, start) + 1))
         if text == "{":
             opens_type = re.search(r"\b(?:struct|class|union)\s+(\w+)[^()]*$", words)
-            if words.startswith("namespace") or words.startswith("extern"):
+            if words.startswith(("namespace", "extern")):
                 scopes.append(("", "detail" not in words))
             elif opens_type and not words.startswith("enum"):
                 scopes.append((opens_type[1], words.find("class ", words.find(">") + 1) != words.find(">") + 2))
@@ -145,7 +142,11 @@ def _public_name(words: str, end: str) -> tuple[str, str] | None:
     """Name and signature of what a statement declares; None if it is nothing that one calls or names."""
     words = re.sub(r"\s+", " ", words)
     plain = re.sub(r"^template <.*?>(?= (?:struct|class|inline|constexpr|using|void|auto|\w))", "", words)
-    if not words or words.startswith(("namespace", "friend", "return", "static_assert", "extern")) or words.endswith(("= delete", "= default")):
+    if (
+        not words
+        or words.startswith(("namespace", "friend", "return", "static_assert", "extern"))
+        or words.endswith(("= delete", "= default"))
+    ):
         return None
     found = _NAME.search(plain)
     if found is None:
@@ -161,8 +162,8 @@ def _public_name(words: str, end: str) -> tuple[str, str] | None:
 
 
 def _signature(words: str) -> str:
-    """Without a constructor's initialisers."""
-    return re.sub(r"\)( noexcept)? : .*$", r")\1", words).removeprefix("inline ")
+    """Without a constructor's initialisers and `inline`, which tell a caller nothing."""
+    return re.sub(r"\)( noexcept)? : .*$", r")\1", words.replace("inline ", ""))
 
 
 def page() -> str:

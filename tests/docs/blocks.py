@@ -5,8 +5,8 @@ block              run as
 =================  ==================================================================================================
 ``python``         executed; all of a page share one namespace
 ``pycon``          a doctest in that namespace
-``console``        after each ``$`` a command of bash, which must succeed. Lines below it must occur in what it prints, in
-                   that order; numbers, spaces and what ``...`` stands for may differ
+``console``        after each ``$`` a command of bash, which must succeed. Lines below it must occur in what it prints,
+                   in that order; numbers, spaces and what ``...`` stands for may differ
 ``toml``           parsed; a plugins.toml is read as muladd reads it
 named file         a block after a paragraph that is nothing but a path in backquotes becomes that file
 ``cpp``, ``cmake`` an excerpt: the comment ``<!-- from path -->`` names a file, which has these very lines, apart from
@@ -190,6 +190,7 @@ def environment(folder: Path) -> dict[str, str]:
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "PYTHONPATH": str(installed),
         "COLUMNS": "120",
+        "OMP_NUM_THREADS": "1",  # small tensors; tests run side by side
     }
 
 

@@ -5,7 +5,6 @@ import re
 import runpy
 import sys
 from html.parser import HTMLParser
-from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -78,7 +77,7 @@ def test_the_public_api_is_on_its_page(site):
     names = {f"muladd.{name}" for name in muladd.__all__}
     names |= {f"{module.__name__}.{name}" for module in (registry, dispatch, cpp_extension) for name in module.__all__}
     # Documented, or at least named as code.
-    found = set(re.findall(r'id="(muladd[\w.]*)"', page)) | set(re.findall(r'class="pre">([\w.]+)<', page))
+    found = set(re.findall(r'id="(?:module-)?(muladd[\w.]*)"', page)) | set(re.findall(r'class="pre">([\w.]+)<', page))
     missing = {name for name in names if not {name, name.rpartition(".")[2]} & found}
     assert missing == set()
 
@@ -137,21 +136,51 @@ def test_every_public_function_of_the_headers_is_on_the_page():
     page = (DOCS / "cpp-sdk.md").read_text()
     names = set()
     for header in (ROOT / "core/src/muladd/include/muladd").glob("*.h"):
-        public = re.sub(r"^namespace detail \{.*?^\}", "", header.read_text(), flags=re.MULTILINE | re.DOTALL)
+        public = re.sub(
+            r"^namespace detail \{.*?^\}  // namespace detail", "", header.read_text(), flags=re.MULTILINE | re.DOTALL
+        )
         names |= {match[1] for match in FUNCTION.finditer(public)}
     assert len(names) > 15
     assert {name for name in names if f"{name}(" not in page} == set()
 
 
+HEADER = """// About it.
+#pragma once
+
+#define MULADD_THING(x) \\
+  do_it(x)
+#define MULADD_GONE
+#undef MULADD_GONE
+
+namespace muladd {
+namespace detail {
+inline int hidden() { return 1; }
+}
+
+// A type.
+class Shape {
+ public:
+  // Makes one.
+  explicit Shape(int n) : n_(n) {}
+  Shape() = default;
+  int size() const { return helper(n_); }
+
+ private:
+  int secret() { return 2; }
+  int n_;
+};
+
+template <class C>
+inline C twice(C c) {
+  return c + other(c);
+}
+}  // namespace muladd
+"""
+
+
 def test_reads_a_header(sdk, tmp_path):
     header = tmp_path / "some.h"
-    header.write_text(
-        "// About it.\n#pragma once\n\n#define MULADD_THING(x) \\\n  do_it(x)\n#define MULADD_GONE\n#undef MULADD_GONE\n\n"
-        "namespace muladd {\nnamespace detail {\ninline int hidden() { return 1; }\n}\n\n"
-        "// A type.\nclass Shape {\n public:\n  // Makes one.\n  explicit Shape(int n) : n_(n) {}\n  Shape() = default;\n"
-        "  int size() const { return helper(n_); }\n\n private:\n  int secret() { return 2; }\n  int n_;\n};\n\n"
-        "template <class C>\ninline C twice(C c) {\n  return c + other(c);\n}\n}  // namespace muladd\n"
-    )
+    header.write_text(HEADER)
     found = {declaration.name: declaration for declaration in sdk["declarations"](header)}
     assert list(found) == ["MULADD_THING", "Shape", "Shape::Shape", "Shape::size", "twice"]
     assert found["Shape"].comment == "A type."
