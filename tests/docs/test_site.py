@@ -82,6 +82,13 @@ def test_the_public_api_is_on_its_page(site):
     assert missing == set()
 
 
+def test_every_state_is_explained():
+    from muladd.registry import State
+
+    page = (DOCS / "how-a-call-flows.md").read_text()
+    assert [state for state in State if f"| `{state}` |" not in page] == []
+
+
 @pytest.fixture
 def settings(monkeypatch):
     """docs/conf.py as a module."""
