@@ -5,8 +5,10 @@
 #     make test-registry   injected faults, with full coverage of the registry
 #     make test-sycl       the SYCL backend on simulated devices, in an environment with the 1.7 GB SYCL runtime
 #     make test-deploy     programs without Python: AOTInductor and ExecuTorch
+#     make test-docs       the documentation: every page, link and code block
 #     make test-rest       everything else
 #   make quick   the test suite without its slow parts
+#   make docs    the documentation site, docs/_build/html/index.html
 
 PYTHON ?= python3
 JOBS ?= 2
@@ -28,7 +30,7 @@ KIT := -m pytest --pyargs muladd.testing -q -W ignore::DeprecationWarning --mula
 SYCL_TEST := PYTHONPATH=tests MULADD_REQUIRE=sycl $(SYCL)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-kit test-registry test-rest test-sycl test-deploy quick lint wheels clean tools
+.PHONY: help demo test test-kit test-registry test-rest test-sycl test-deploy test-docs quick docs lint wheels clean tools
 .SECONDEXPANSION:
 
 help:
@@ -39,8 +41,8 @@ demo: $(VENV)/.installed
 	$(BIN)/python examples/digits.py
 
 # The parts are independent of each other; each prints what it has to say when it ends.
-test: lint $(SYCL)/.installed $(VENV)/.exported $(VENV)/.runtime-executorch
-	@$(MAKE) --no-print-directory -j$(JOBS) --output-sync=target test-rest test-sycl test-deploy test-registry test-kit
+test: lint $(SYCL)/.installed $(VENV)/.exported $(VENV)/.runtime-executorch $(VENV)/.docs
+	@$(MAKE) --no-print-directory -j$(JOBS) --output-sync=target test-docs test-rest test-sycl test-deploy test-registry test-kit
 
 test-kit: $(VENV)/.installed
 	$(BIN)/python $(KIT) cpu --muladd-matrix $(VENV)/matrix.json
@@ -53,7 +55,7 @@ test-registry: $(VENV)/.installed
 	$(BIN)/python -m coverage report
 
 test-rest: $(VENV)/.installed
-	$(BIN)/python -m pytest --ignore tests/faults --ignore tests/deploy
+	$(BIN)/python -m pytest --ignore tests/faults --ignore tests/deploy --ignore tests/docs
 
 test-sycl: $(SYCL)/.installed
 	$(SYCL_TEST) $(KIT) sycl -p simulated_xpu
@@ -63,9 +65,17 @@ test-sycl: $(SYCL)/.installed
 test-deploy: $(VENV)/.installed $(VENV)/.runtime-executorch $(VENV)/.exported
 	MULADD_DEPLOY_FOLDER=$(VENV)/deploy $(BIN)/python -m pytest tests/deploy
 
+# Fresh each time: Sphinx does not see that a docstring has changed.
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx --builder html --fresh-env --fail-on-warning --quiet docs docs/_build/html
+	@echo "file://$(CURDIR)/docs/_build/html/index.html"
+
+test-docs: docs
+	$(BIN)/python -m pytest tests/docs
+
 quick: $(VENV)/.installed
 	$(BIN)/python $(KIT) cpu -m "not compiles"
-	$(BIN)/python -m pytest -m "not slow and not wheels" --ignore tests/deploy
+	$(BIN)/python -m pytest -m "not slow and not wheels" --ignore tests/deploy --ignore tests/docs
 
 
 lint: $(VENV)/.installed
@@ -79,7 +89,7 @@ wheels: $(VENV)/.installed
 	@ls -l dist/*.whl
 
 clean:
-	rm -rf $(VENV) $(SYCL) dist core/build backends/*/build
+	rm -rf $(VENV) $(SYCL) dist docs/_build core/build backends/*/build
 
 # ---- set-up ----------------------------------------------------------------------------------------------------------
 
@@ -127,6 +137,10 @@ $(VENV)/.runtime-%: $$(call sources_of,backends/$$*) $(SDK_SOURCES) $(VENV)/.exe
 
 $(VENV)/.exported: $(wildcard examples/digits.py examples/deployment/*.py examples/deployment/*/*.py) $(VENV)/.installed $(VENV)/.executorch
 	@rm -f $(VENV)/deploy/*/.complete
+	@touch $@
+
+$(VENV)/.docs: pyproject.toml $(VENV)/.installed
+	$(INSTALL) --group docs
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.core $(BACKENDS:%=$(VENV)/.backend-%)

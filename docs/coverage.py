@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 PAGE = Path(__file__).with_name("coverage.md")
+MARKS = {"passed": "ok", "failed": "**FAIL**"}
 KIT = "../core/src/muladd/testing"
 HEAD = """# What is tested
 
 Made from the conformance kit's run on the CPU backend (`python docs/coverage.py matrix.json`, after
 `pytest --pyargs muladd.testing --muladd-backend cpu --muladd-matrix matrix.json`); `make test` fails when it is stale.
-A cell links to the file of its tests. Empty: does not apply to that variant.
+The first column links to the tests. Empty: does not apply to that variant.
 
 """
 
@@ -39,10 +40,9 @@ def page(matrix: dict[str, Any]) -> str:
     operators = sorted({operator for operator, _ in worst})
     lines = ["| |" + "|".join(f"`{operator}`" for operator in operators) + "|", "|---" * (len(operators) + 1) + "|"]
     for subsystem, file in matrix["subsystems"].items():
-        marks = {"passed": f"[ok]({KIT}/{file})", "failed": f"[**FAIL**]({KIT}/{file})"}
-        row = [marks.get(worst.get((operator, subsystem), ""), "") for operator in operators]
+        row = [MARKS.get(worst.get((operator, subsystem), ""), "") for operator in operators]
         if any(row):
-            lines.append(f"|{subsystem}|" + "|".join(row) + "|")
+            lines.append(f"|[{subsystem}]({KIT}/{file})|" + "|".join(row) + "|")
     return HEAD + "\n".join(lines) + "\n"
 
 

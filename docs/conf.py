@@ -1,0 +1,100 @@
+"""Sphinx's settings: `make docs` builds the site from the pages in this folder."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import muladd
+from sphinx.application import Sphinx
+
+project = "muladd"
+project_copyright = "the muladd contributors"
+release = muladd.__version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+]
+exclude_patterns = ["_build"]
+
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 3
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented"
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+copybutton_prompt_text = "$ "
+copybutton_only_copy_prompt_lines = True
+copybutton_line_continuation_character = "\\"
+
+html_theme = "furo"
+html_title = f"muladd {release}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sphinx = False
+html_show_sourcelink = False
+html_theme_options = {"top_of_page_buttons": []}
+
+ROOT = Path(__file__).parents[1]
+_OUTSIDE = re.compile(r"\[(?P<text>[^\[\]]+)\]\((?P<target>(?:\.\./)+[^)\s]+)\)")
+
+
+def repository_url() -> str:
+    """Where the files of this commit can be seen, if this is a build of GitHub Actions; otherwise empty."""
+    variables = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_SHA")
+    server, repository, commit = (os.environ.get(variable, "") for variable in variables)
+    return f"{server}/{repository}/blob/{commit}" if server and repository and commit else ""
+
+
+def link_outside(text: str, page: Path, url: str) -> str:
+    """Make links to files of the repository that are not on the site lead there; without a URL, say the path.
+
+    Raises:
+        FileNotFoundError: a link leads to nothing.
+    """
+
+    def replace(link: re.Match[str]) -> str:
+        target = (page.parent / link["target"].partition("#")[0]).resolve()
+        if not target.exists():
+            raise FileNotFoundError(f"{page}: link to {link['target']}, which does not exist")
+        path = target.relative_to(ROOT)
+        if url:
+            return f"[{link['text']}]({url}/{path})"
+        is_enough = str(path) in link["text"] or link.string[: link.start()].endswith("|")  # in a narrow table
+        return link["text"] if is_enough else f"{link['text']} (`{path}`)"
+
+    return _OUTSIDE.sub(replace, text)
+
+
+def expand_patterns(index: str, pages: Iterable[str]) -> str:
+    """Put the pages into the index's toctrees: a line with a pattern stands for those that no line before it names.
+
+    Sphinx's own ``:glob:`` would list a page again for each pattern, and warn where none matches.
+    """
+    rest = sorted(set(pages) - set(index.splitlines()))
+    lines = []
+    for line in index.splitlines():
+        if re.fullmatch(r"[\w/-]*\*", line):
+            matching = [page for page in rest if re.fullmatch(line.replace("*", "[^/]*"), page)]
+            rest = [page for page in rest if page not in matching]
+            lines += matching
+        else:
+            lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def _read_source(app: Sphinx, name: str, content: list[str]) -> None:
+    content[0] = link_outside(content[0], Path(app.env.doc2path(name)), repository_url())
+    if name == "index":
+        content[0] = expand_patterns(content[0], app.env.found_docs - {"index"})
+
+
+def setup(app: Sphinx) -> None:
+    """Sphinx calls it."""
+    app.connect("source-read", _read_source)

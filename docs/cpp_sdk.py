@@ -1,0 +1,192 @@
+"""Writes docs/cpp-sdk.md from the SDK's headers and their comments: `python docs/cpp_sdk.py`. A test checks it."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+PAGE = Path(__file__).with_name("cpp-sdk.md")
+INCLUDE = Path(__file__).parents[1] / "core/src/muladd/include/muladd"
+HEAD = """# C++ SDK
+
+The headers under `muladd/` that a backend is made of; `muladd config --includes` prints the folder, and
+`muladd.cpp_extension` passes it to the compiler. They need C++20 and the LibTorch stable ABI, nothing else of PyTorch.
+[Writing a backend](writing-a-backend.md) uses them from top to bottom.
+
+Made from the headers by `python docs/cpp_sdk.py`. Everything in a namespace `detail` is private.
+
+| header | what |
+|---|---|
+"""
+
+# The order in which one reads them.
+ORDER = (
+    *("operators", "catalogue", "kernels", "library", "elementwise", "tensor", "layout", "overlap", "arithmetic"),
+    *("error", "schema", "abi", "c_shim", "load", "device_image"),
+)
+
+
+class Declaration(NamedTuple):
+    """Something public, with the comment above it."""
+
+    name: str
+    text: str
+    comment: str
+
+
+def headers() -> list[Path]:
+    """All of them, those that are not in ORDER last."""
+    found = {path.stem: path for path in sorted(INCLUDE.glob("*.h"))}
+    return [found.pop(name) for name in ORDER if name in found] + list(found.values())
+
+
+def summary(header: Path) -> str:
+    """The comment at the top; code in it, which is indented, becomes a block of its own."""
+    text = re.match(r"(?://.*\n)+", header.read_text())
+    return "" if text is None else _as_markdown(text[0])
+
+
+def _as_markdown(comment: str) -> str:
+    lines = re.sub(r"^\s*// ?", "", comment.rstrip(), flags=re.MULTILINE).splitlines()
+    parts = []
+    for is_code, group in itertools.groupby(lines, key=lambda line: not line or line.startswith("    ")):
+        part = "\n".join(group)
+        parts.append(f"```cpp\n{textwrap.dedent(part).strip()}\n```" if is_code else _escaped(part))
+    return "\n\n".join(parts)
+
+
+def _escaped(text: str) -> str:
+    """One line, with what Markdown would take for HTML escaped outside of code."""
+    return re.sub(r"`[^`]*`|<", lambda match: "\\<" if match[0] == "<" else match[0], " ".join(text.split()))
+
+
+# What may come before the name: a function's result, a type's keyword, a macro's directive.
+_NAME = re.compile(
+    r"(?P<type>\b(?:struct|class|enum class|union)\s+(?P<type_name>\w+))"
+    r"|(?P<alias>\busing\s+(?P<alias_name>\w+)\s*=)"
+    r"|(?P<function>(?P<function_name>~?\b[a-zA-Z_]\w*|operator\S+)\s*\()"
+)
+_ACCESS = re.compile(r"\b(public|private|protected)\s*:(?!:)")
+_TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])\'|[{};]|[^{};/"\']+|/', re.DOTALL)
+
+
+def declarations(header: Path) -> list[Declaration]:
+    """Public macros, types and functions, in the header's order."""
+    source = header.read_text()
+    macros = [
+        Declaration(match["name"], match["text"].strip(), _comment_before(source, match.start()))
+        for match in re.finditer(r"^#define (?P<text>(?P<name>MULADD_\w+)(?:\([^)]*\)| \d+$)?)", source, re.MULTILINE)
+        if f"#undef {match['name']}" not in source
+    ]
+    seen: dict[str, Declaration] = {}
+    for declaration in (*macros, *_walk(source)):
+        seen.setdefault(declaration.text, declaration)
+    return list(seen.values())
+
+
+def _comment_before(source: str, position: int) -> str:
+    comment = re.search(r"(?:^[ \t]*//.*\n)+\Z", source[:position], re.MULTILINE)
+    # The one at the top is about the header.
+    return "" if comment is None or comment.start() == 0 else _as_markdown(comment[0])
+
+
+def _walk(source: str) -> Iterator[Declaration]:
+    """Follow braces: names count in namespaces and in the public part of types, nowhere else."""
+    # Directives have no braces that would matter; blank, so that positions stay.
+    code = re.sub(r"^[ \t]*#(?:.*\\\n)*.*", lambda match: re.sub(r"[^\n]", " ", match[0]), source, flags=re.MULTILINE)
+    scopes: list[tuple[str, bool]] = []  # name of the type or "", whether its members are public
+    statement, start = "", 0
+    for token in _TOKEN.finditer(code):
+        text = token[0]
+        if text.startswith(("//", "/*")):
+            continue
+        if text not in "{};":
+            if not _ACCESS.sub("", statement).strip():
+                start = token.start() + re.match(rf"\s*(?:{_ACCESS.pattern}\s*)?", text).end()
+            statement += text
+            continue
+        words = " ".join(statement.split())
+        is_visible = all(public for _, public in scopes)
+        if is_visible and scopes:
+            access = _ACCESS.findall(words)
+            if access:
+                scopes[-1] = (scopes[-1][0], access[-1] == "public")
+                is_visible = access[-1] == "public"
+                words = _ACCESS.split(words)[-1].strip()
+        found = _public_name(words, text)
+        if is_visible and found:
+            owner = next((name for name, _ in reversed(scopes) if name), "")
+            qualified = f"{owner}::{found[0]}" if owner else found[0]
+            yield Declaration(qualified, found[1], _comment_before(source, source.rfind("\n", 0, start) + 1))
+        if text == "{":
+            opens_type = re.search(r"\b(?:struct|class|union)\s+(\w+)[^()]*$", words)
+            if words.startswith(("namespace", "extern")):
+                scopes.append(("", "detail" not in words))
+            elif opens_type and not words.startswith("enum"):
+                scopes.append((opens_type[1], words.find("class ", words.find(">") + 1) != words.find(">") + 2))
+            else:
+                scopes.append(("", False))
+            statement = ""
+        elif text == "}":
+            scopes.pop()
+            statement = ""
+        else:
+            statement = ""
+
+
+def _public_name(words: str, end: str) -> tuple[str, str] | None:
+    """Name and signature of what a statement declares; None if it is nothing that one calls or names."""
+    words = re.sub(r"\s+", " ", words)
+    plain = re.sub(r"^template <.*?>(?= (?:struct|class|inline|constexpr|using|void|auto|\w))", "", words)
+    if (
+        not words
+        or words.startswith(("namespace", "friend", "return", "static_assert", "extern"))
+        or words.endswith(("= delete", "= default"))
+    ):
+        return None
+    found = _NAME.search(plain)
+    if found is None:
+        return None
+    if found["type"]:
+        return (found["type_name"], words.partition(" : ")[0]) if end == "{" else None
+    if found["alias"]:
+        return found["alias_name"], words
+    before = plain[: found.start("function")]
+    if "=" in before or found["function_name"].startswith("~"):
+        return None
+    return found["function_name"], _signature(words)
+
+
+def _signature(words: str) -> str:
+    """Without a constructor's initialisers and `inline`, which tell a caller nothing."""
+    return re.sub(r"\)( noexcept)? : .*$", r")\1", words.replace("inline ", ""))
+
+
+def page() -> str:
+    """The page's text."""
+    return HEAD + "".join(map(_row, headers())) + "".join(map(_section, headers()))
+
+
+def _row(header: Path) -> str:
+    anchor = re.sub(r"[^a-z_]", "", f"muladd{header.name}")  # as GitHub and MyST make it from the heading
+    first_sentence = re.split(r"[.:?](?:\s|$)", summary(header), maxsplit=1)[0]
+    return f"| [`muladd/{header.name}`](#{anchor}) | {first_sentence} |\n"
+
+
+def _section(header: Path) -> str:
+    about = summary(header).replace("```cpp", f"<!-- from {header.relative_to(INCLUDE.parents[4])} -->\n\n```cpp")
+    items = "\n".join(map(_item, declarations(header)))
+    return "\n" + "\n\n".join([f"## muladd/{header.name}", about, items]) + "\n"
+
+
+def _item(declaration: Declaration) -> str:
+    indent = "  " if "::" in declaration.name else ""
+    return f"{indent}- `{declaration.text}`" + (f": {declaration.comment}" if declaration.comment else "")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

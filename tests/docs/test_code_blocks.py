@@ -1,0 +1,110 @@
+"""Every code block of the documentation is run, but for the few that a test machine cannot run."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .blocks import ROOT, RUNNERS, Block, BlockError, blocks, compare, environment, run_page
+
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+WITH_CODE = [page for page in PAGES if any(not block.not_run for block in blocks(page))]
+
+# Page and reason of the blocks that are not run. Think twice before adding one.
+NOT_RUN = [
+    ("CONTRIBUTING.md", "the Makefile and tests/wheels do it"),
+    ("README.md", "they contain this test"),
+    ("docs/cuda.md", "make test builds the wheel in this way"),
+    ("docs/cuda.md", "needs a GPU"),
+    ("docs/deployment.md", "make test-deploy builds and runs these examples"),
+    ("docs/deployment.md", "make test-deploy builds and runs these examples"),
+    ("docs/deployment.md", "needs digits.pte; tests/deploy/test_executorch.py does it"),
+    ("docs/support.md", "the Makefile and tests/wheels do it"),
+]
+
+
+def name(page):
+    return str(page.relative_to(ROOT))
+
+
+def test_exemptions_are_few():
+    assert [(name(page), block.not_run) for page in PAGES for block in blocks(page) if block.not_run] == NOT_RUN
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_block_can_be_run_or_says_why_not(page):
+    for block in blocks(page):
+        assert block.not_run or block.file_name or block.language in RUNNERS, f"{name(page)}:{block.line}"
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=name)
+def test_blocks(page, tmp_path):
+    for folder in ("backends", "benchmarks", "core", "examples"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
+    result = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("blocks.py")), str(page)],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert result.returncode == 0, f"{result.stdout}\n{result.stderr}"
+
+
+def page_of(tmp_path, text):
+    page = tmp_path / "page.md"
+    page.write_text(text)
+    return page
+
+
+def test_finds_blocks_with_names_reasons_and_lines(tmp_path):
+    page = page_of(
+        tmp_path,
+        "# Title\n\n`a/b.py`\n\n```python\nx = 1\n```\n\n```console\n$ ls\n```\n\n<!-- not run: why\nnot -->\n\n"
+        "```console\n$ rm\n```\n\n```{toctree}\npage\n```\n",
+    )
+    assert list(blocks(page)) == [
+        Block("python", "x = 1\n", 6, file_name="a/b.py"),
+        Block("console", "$ ls\n", 10),
+        Block("console", "$ rm\n", 17, not_run="why not"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("```python\nassert 1 == 2\n```\n", "AssertionError"),
+        ("```pycon\n>>> 1 + 1\n3\n```\n", "Expected:"),
+        ("```console\n$ false\n```\n", "exit code 1"),
+        ("```console\n$ echo one\ntwo\n```\n", "but this was printed"),
+        ("```console\nls\n```\n", "starts each command"),
+        ("```toml\n[policy]\nfallback = 'never'\n```\n", "fallback"),
+        ("```toml\na = = 1\n```\n", "TOMLDecodeError"),
+    ],
+    ids=["python", "pycon", "exit code", "output", "prompt", "plugins.toml", "toml"],
+)
+def test_a_wrong_block_fails(tmp_path, monkeypatch, text, words):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Exception) as error:  # noqa: PT011  # each kind of block has its own
+        run_page(page_of(tmp_path, text))
+    assert words in f"{error.type.__name__}: {error.value}"
+
+
+def test_blocks_share_a_namespace_and_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run_page(
+        page_of(
+            tmp_path,
+            "```python\nx = 1\n```\n\n`f/g.txt`\n\n```text\nhello\n```\n\n```pycon\n>>> x + 1\n2\n```\n\n"
+            "```console\n$ cat \\\n    f/g.txt\nhel...\n```\n",
+        )
+    )
+
+
+def test_compares_lines_in_order_whatever_the_numbers():
+    compare(["a 1.5 ms", "c ... e"], "a   27 ms\nb\nc d e\n")
+    with pytest.raises(BlockError):
+        compare(["c", "a"], "a\nc\n")

@@ -1,0 +1,196 @@
+"""The built site, and the pages that are made from the code."""
+
+import importlib.util
+import re
+import runpy
+import sys
+from html.parser import HTMLParser
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from .blocks import ROOT
+
+DOCS = ROOT / "docs"
+SITE = DOCS / "_build/html"
+
+
+@pytest.fixture(scope="session")
+def site():
+    """Where `make docs` put it."""
+    if not (SITE / "index.html").exists():
+        pytest.fail("there is no built site: make docs")
+    return SITE
+
+
+class References(HTMLParser):
+    """Anchors of a page, and what it refers to."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.anchors, self.targets = set(), set()
+        self.feed(page.read_text())
+
+    def handle_starttag(self, tag, attributes):
+        values = dict(attributes)
+        self.anchors.add(values.get("id"))
+        self.targets |= {values[name] for name in ("href", "src") if values.get(name)}
+
+
+def test_every_link_inside_of_the_site_leads_somewhere(site):
+    pages = {path: References(path) for path in site.rglob("*.html")}
+    broken = []
+    for path, page in pages.items():
+        for target in page.targets:
+            url = urlsplit(target)
+            if url.scheme or url.netloc:
+                continue
+            file = (path.parent / unquote(url.path)).resolve() if url.path else path
+            if not file.exists() or (url.fragment and file in pages and url.fragment not in pages[file].anchors):
+                broken.append(f"{path.name}: {target}")
+    assert broken == []
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_links_of_pages_outside_of_the_site(page):
+    targets = re.findall(r"\]\((?!https?:)([^)#]+)", (ROOT / page).read_text())
+    assert [target for target in targets if not (ROOT / target).exists()] == []
+
+
+def test_every_page_is_on_the_site(site):
+    names = {path.relative_to(DOCS).with_suffix("") for path in DOCS.rglob("*.md") if "_build" not in path.parts}
+    assert {name for name in names if not (site / name).with_suffix(".html").exists()} == set()
+
+
+def test_the_index_lists_every_page(site):
+    listed = References(site / "index.html").targets
+    built = {path.relative_to(site) for folder in (site, site / "decisions") for path in folder.glob("*.html")}
+    own = {"index.html", "genindex.html", "search.html", "py-modindex.html"}
+    assert {str(path) for path in built} - own <= listed
+
+
+def test_the_public_api_is_on_its_page(site):
+    import muladd
+    from muladd import cpp_extension, dispatch, registry
+
+    page = (site / "python-api.html").read_text()
+    names = {f"muladd.{name}" for name in muladd.__all__}
+    names |= {f"{module.__name__}.{name}" for module in (registry, dispatch, cpp_extension) for name in module.__all__}
+    # Documented, or at least named as code.
+    found = set(re.findall(r'id="(?:module-)?(muladd[\w.]*)"', page)) | set(re.findall(r'class="pre">([\w.]+)<', page))
+    missing = {name for name in names if not {name, name.rpartition(".")[2]} & found}
+    assert missing == set()
+
+
+def test_every_state_is_explained():
+    from muladd.registry import State
+
+    page = (DOCS / "how-a-call-flows.md").read_text()
+    assert [state for state in State if f"| `{state}` |" not in page] == []
+
+
+@pytest.fixture
+def settings(monkeypatch):
+    """docs/conf.py as a module."""
+    spec = importlib.util.spec_from_file_location("site_settings", DOCS / "conf.py")
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "site_settings", module)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_links_to_files_of_the_repository(settings):
+    page = DOCS / "decisions/page.md"
+    text = "[kit](../../core/src/muladd/testing), [core](../../core), |[cell](../../core)|, [other](other.md)"
+    expected = "kit (`core/src/muladd/testing`), core, |cell|, [other](other.md)"
+    assert settings.link_outside(text, page, "") == expected
+    assert "[core](https://host/blob/1/core)" in settings.link_outside(text, page, "https://host/blob/1")
+    with pytest.raises(FileNotFoundError, match="nothing"):
+        settings.link_outside("[text](../../nothing.py)", page, "")
+
+
+def test_the_repository_s_url_is_that_of_the_build(settings, monkeypatch):
+    variables = {"GITHUB_SERVER_URL": "https://host", "GITHUB_REPOSITORY": "a/b", "GITHUB_SHA": "1"}
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert settings.repository_url() == "https://host/a/b/blob/1"
+    monkeypatch.delenv("GITHUB_SHA")
+    assert settings.repository_url() == ""
+
+
+def test_patterns_in_the_index(settings):
+    index = "```{toctree}\nfirst\nnew-*\n```\n\n```{toctree}\nd/*\n*\n```\n"
+    pages = {"first", "new-b", "new-a", "d/1", "other"}
+    expected = "```{toctree}\nfirst\nnew-a\nnew-b\n```\n\n```{toctree}\nd/1\nother\n```\n"
+    assert settings.expand_patterns(index, pages) == expected
+
+
+@pytest.fixture(scope="session")
+def sdk():
+    """docs/cpp_sdk.py."""
+    return runpy.run_path(str(DOCS / "cpp_sdk.py"))
+
+
+def test_the_sdk_page_is_current(sdk):
+    assert sdk["page"]() == (DOCS / "cpp-sdk.md").read_text(), "run: python docs/cpp_sdk.py"
+
+
+# At the beginning of a line, in no namespace `detail`: what clang-format leaves there are declarations.
+FUNCTION = re.compile(r"^(?:(?:inline|constexpr|\[\[\w+\]\]|[\w:<>]+[&*]?) )+\*?(\w+)\(", re.MULTILINE)
+
+
+def test_every_public_function_of_the_headers_is_on_the_page():
+    page = (DOCS / "cpp-sdk.md").read_text()
+    names = set()
+    for header in (ROOT / "core/src/muladd/include/muladd").glob("*.h"):
+        public = re.sub(
+            r"^namespace detail \{.*?^\}  // namespace detail", "", header.read_text(), flags=re.MULTILINE | re.DOTALL
+        )
+        names |= {match[1] for match in FUNCTION.finditer(public)}
+    assert len(names) > 15
+    assert {name for name in names if f"{name}(" not in page} == set()
+
+
+HEADER = """// About it.
+#pragma once
+
+#define MULADD_THING(x) \\
+  do_it(x)
+#define MULADD_GONE
+#undef MULADD_GONE
+
+namespace muladd {
+namespace detail {
+inline int hidden() { return 1; }
+}
+
+// A type.
+class Shape {
+ public:
+  // Makes one.
+  explicit Shape(int n) : n_(n) {}
+  Shape() = default;
+  int size() const { return helper(n_); }
+
+ private:
+  int secret() { return 2; }
+  int n_;
+};
+
+template <class C>
+inline C twice(C c) {
+  return c + other(c);
+}
+}  // namespace muladd
+"""
+
+
+def test_reads_a_header(sdk, tmp_path):
+    header = tmp_path / "some.h"
+    header.write_text(HEADER)
+    found = {declaration.name: declaration for declaration in sdk["declarations"](header)}
+    assert list(found) == ["MULADD_THING", "Shape", "Shape::Shape", "Shape::size", "twice"]
+    assert found["Shape"].comment == "A type."
+    assert found["Shape::Shape"] == ("Shape::Shape", "explicit Shape(int n)", "Makes one.")
+    assert found["twice"].text == "template <class C> C twice(C c)"
+    assert sdk["summary"](header) == "About it."
