@@ -7,6 +7,7 @@
 #     make test-deploy     programs without Python: AOTInductor and ExecuTorch
 #     make test-rest       everything else
 #   make quick   the test suite without its slow parts
+#   make instructions   count instructions (needs valgrind) and make them the record that the tests compare with
 
 PYTHON ?= python3
 JOBS ?= 2
@@ -28,7 +29,7 @@ KIT := -m pytest --pyargs muladd.testing -q -W ignore::DeprecationWarning --mula
 SYCL_TEST := PYTHONPATH=tests MULADD_REQUIRE=sycl $(SYCL)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-kit test-registry test-rest test-sycl test-deploy quick lint wheels clean tools
+.PHONY: help demo test test-kit test-registry test-rest test-sycl test-deploy quick instructions lint wheels clean tools
 .SECONDEXPANSION:
 
 help:
@@ -67,6 +68,8 @@ quick: $(VENV)/.installed
 	$(BIN)/python $(KIT) cpu -m "not compiles"
 	$(BIN)/python -m pytest -m "not slow and not wheels" --ignore tests/deploy
 
+instructions: $(VENV)/.installed
+	$(BIN)/python -m benchmarks.instructions --update
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check

@@ -21,7 +21,7 @@ from typing import Any
 
 import muladd
 import torch
-from machine import describe_machine
+from muladd.bench.machine import describe_machine
 
 CHANNELS, WIDTH = 64, 4096
 DTYPES = ["float16", "bfloat16", "float32", "float64"]
