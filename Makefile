@@ -7,6 +7,7 @@
 #     make test-deploy     programs without Python: AOTInductor and ExecuTorch
 #     make test-rest       everything else
 #   make quick   the test suite without its slow parts
+#   make bench   measure the CPU backend beside its alternatives, for some twenty minutes, into benchmarks/results
 #   make instructions   count instructions (needs valgrind) and make them the record that the tests compare with
 
 PYTHON ?= python3
@@ -29,7 +30,7 @@ KIT := -m pytest --pyargs muladd.testing -q -W ignore::DeprecationWarning --mula
 SYCL_TEST := PYTHONPATH=tests MULADD_REQUIRE=sycl $(SYCL)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-kit test-registry test-rest test-sycl test-deploy quick instructions lint wheels clean tools
+.PHONY: help demo test test-kit test-registry test-rest test-sycl test-deploy quick bench instructions lint wheels clean tools
 .SECONDEXPANSION:
 
 help:
@@ -68,6 +69,9 @@ quick: $(VENV)/.installed
 	$(BIN)/python $(KIT) cpu -m "not compiles"
 	$(BIN)/python -m pytest -m "not slow and not wheels" --ignore tests/deploy
 
+bench: $(VENV)/.installed
+	$(BIN)/muladd bench --json benchmarks/results/cpu.json --plot benchmarks/results/cpu.png
+
 instructions: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.instructions --update
 
@@ -75,7 +79,7 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/clang-format --dry-run --Werror $(shell find core backends examples tests -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' | grep -v /build/)
+	$(BIN)/clang-format --dry-run --Werror $(shell find core backends benchmarks examples tests -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' | grep -v /build/)
 
 wheels: $(VENV)/.installed
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps -w dist ./core $(BACKENDS:%=./backends/%)

@@ -105,9 +105,9 @@ void triad(const T* a, const T* b, Wide c, T* out, int64_t n, int threads, bool 
 
 }  // namespace
 
-#define EXPORT_TRIAD(name, T, Wide)                                                                                    \
-  extern "C" void triad_##name(const T* a, const T* b, double c, T* out, int64_t n, int threads, bool streaming) {     \
-    triad<T, Wide>(a, b, static_cast<Wide>(c), out, n, threads, streaming);                                            \
+#define EXPORT_TRIAD(name, T, Wide)                                                                                \
+  extern "C" void triad_##name(const T* a, const T* b, double c, T* out, int64_t n, int threads, bool streaming) { \
+    triad<T, Wide>(a, b, static_cast<Wide>(c), out, n, threads, streaming);                                        \
   }
 
 EXPORT_TRIAD(float32, float, float)
