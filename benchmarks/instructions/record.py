@@ -16,8 +16,8 @@ from .statements import CONTROL
 
 PATH = ROOT / "benchmarks/results/instructions.json"
 UPDATE = "make instructions"
-# Repeated runs differ by less than a thousandth; a single branch in a kernel's inner loop is several hundredths.
-TOLERANCE = 0.02
+# Repeated runs differ by up to a hundredth: dictionaries and allocators depend on addresses.
+TOLERANCE = 0.03
 
 
 @dataclass(frozen=True)

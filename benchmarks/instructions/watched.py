@@ -6,44 +6,43 @@ python -m benchmarks.instructions.watched LIBRARY CAPABILITY=PREFIX...
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import sys
 import timeit
-from collections.abc import Iterator
 
 import torch
 
-from .statements import STATEMENTS, Statement
+from .statements import STATEMENTS
 
 _WARM_UP = 10  # until the interpreter has specialised its byte code and allocators have what they need
-CALLS = 5
+CALLS = 20
 
 
-def _timers(prefix: str) -> Iterator[tuple[Statement, str, str, dict[str, object]]]:
-    """Each statement, and the empty one that tells what counting it costs."""
-    import muladd  # in the child: when it loads, it chooses the kernels
+def _count_all(requests: ctypes.CDLL, capability: str, prefix: str) -> None:
+    import muladd  # in the child: it chooses the kernels when it is first called
 
-    for one in STATEMENTS:
-        if one.name.startswith(prefix):
-            names = {"torch": torch, "muladd": muladd, **one.operands()}
-            yield one, f"empty {one.name}", "pass", names
-            yield one, one.name, one.statement, names
-
-
-def _count(requests: ctypes.CDLL, capability: str, prefix: str) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    timers = list(_timers(prefix))
-    for one, _, statement, names in timers:
+    chosen = [
+        (one, {"torch": torch, "muladd": muladd, **one.operands()}) for one in STATEMENTS if one.name.startswith(prefix)
+    ]
+    for one, names in chosen:
         with one.context():
-            timeit.timeit(statement, number=1, globals=names)  # first calls import and register what they need
+            timeit.timeit(one.statement, number=1, globals=names)  # first calls import and register what they need
     requests.instrument()
-    for one, name, statement, names in timers:
-        # timeit's loop costs next to nothing, collects no garbage and asks for the time right before and after it.
-        turns = iter([requests.begin, lambda name=name: requests.end(f"{capability} {name}".encode())])
+    _count(requests, "", "pass", {})  # the first time is not like the others; a dump without a name is not read
+    for one, names in chosen:
         with one.context():
-            timeit.timeit(statement, number=_WARM_UP, globals=names)
-            timeit.timeit(statement, number=CALLS, globals=names, timer=lambda turns=turns: next(turns)() or 0.0)
+            _count(requests, f"{capability} empty {one.name}", "pass", names)
+            _count(requests, f"{capability} {one.name}", one.statement, names)
+
+
+def _count(requests: ctypes.CDLL, name: str, statement: str, names: dict[str, object]) -> None:
+    timeit.timeit(statement, number=_WARM_UP, globals=names)
+    # timeit's loop costs next to nothing, collects no garbage and asks for the time right before and after it.
+    turns = iter((requests.begin, functools.partial(requests.end, name.encode())))
+    timeit.timeit(statement, number=CALLS, globals=names, timer=lambda: next(turns)() or 0.0)
 
 
 def main() -> None:
@@ -56,7 +55,7 @@ def main() -> None:
         capability, _, prefix = part.partition("=")
         if os.fork() == 0:
             os.environ["MULADD_CPU_CAPABILITY"] = capability
-            _count(requests, capability, prefix)
+            _count_all(requests, capability, prefix)
             os._exit(0)
         if os.wait()[1] != 0:
             raise SystemExit(f"counting the {capability} kernels failed")
