@@ -7,7 +7,7 @@
 #     make test-deploy     programs without Python: AOTInductor and ExecuTorch
 #     make test-rest       everything else
 #   make quick   the test suite without its slow parts
-#   make bench   measure the CPU backend beside its alternatives, for some twenty minutes, into benchmarks/results
+#   make bench   measure the CPU backend beside its alternatives, for about half an hour, into benchmarks/results
 #   make instructions   count instructions (needs valgrind) and make them the record that the tests compare with
 
 PYTHON ?= python3
