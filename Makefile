@@ -9,6 +9,8 @@
 #     make test-rest       everything else
 #   make quick   the test suite without its slow parts
 #   make docs    the documentation site, docs/_build/html/index.html
+#   make bench   measure the CPU backend beside its alternatives, for about half an hour, into benchmarks/results
+#   make instructions   count instructions (needs valgrind) and make them the record that the tests compare with
 
 PYTHON ?= python3
 JOBS ?= 2
@@ -30,7 +32,7 @@ KIT := -m pytest --pyargs muladd.testing -q -W ignore::DeprecationWarning --mula
 SYCL_TEST := PYTHONPATH=tests MULADD_REQUIRE=sycl $(SYCL)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-kit test-registry test-rest test-sycl test-deploy test-docs quick docs lint wheels clean tools
+.PHONY: help demo test test-kit test-registry test-rest test-sycl test-deploy test-docs quick docs bench instructions lint wheels clean tools
 .SECONDEXPANSION:
 
 help:
@@ -77,12 +79,17 @@ quick: $(VENV)/.installed
 	$(BIN)/python $(KIT) cpu -m "not compiles"
 	$(BIN)/python -m pytest -m "not slow and not wheels" --ignore tests/deploy --ignore tests/docs
 
+bench: $(VENV)/.installed
+	$(BIN)/muladd bench --json benchmarks/results/cpu.json --plot benchmarks/results/cpu.png
+
+instructions: $(VENV)/.installed
+	$(BIN)/python -m benchmarks.instructions --update
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/clang-format --dry-run --Werror $(shell find core backends examples tests -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' | grep -v /build/)
+	$(BIN)/clang-format --dry-run --Werror $(shell find core backends benchmarks examples tests -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' | grep -v /build/)
 
 wheels: $(VENV)/.installed
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps -w dist ./core $(BACKENDS:%=./backends/%)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import muladd
 import torch
-from machine import describe_machine
+from muladd.bench.machine import describe_machine
 from torch import Tensor, nn
 
 VARIANTS = ("dispatcher", "c_shim")

@@ -26,6 +26,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml")]
+MULADD = [sys.executable, "-m", "muladd"]
 KIT = ["--pyargs", "muladd.testing", "--muladd-backend", "cuda", "-W", "ignore::DeprecationWarning"]
 CUDA_TESTS = ROOT / "backends/cuda/tests"
 
@@ -35,13 +36,13 @@ def steps(out: Path) -> dict[str, list[str]]:
     gpu_tests = str(CUDA_TESTS / "test_gpu.py")
     layouts = ["-p", "muladd.testing.conftest", str(CUDA_TESTS / "layouts.py"), "--muladd-backend", "cuda"]
     return {
-        "doctor": [sys.executable, "-m", "muladd", "doctor", "--json"],
+        "doctor": [*MULADD, "doctor", "--json"],
         "probe": [*PYTEST, str(CUDA_TESTS / "test_probe.py")],
         "gpu": [*PYTEST, gpu_tests, "-m", "not slow"],
         "layouts": [*PYTEST, *layouts],
         "kit": [*PYTEST, *KIT, "-m", "not compiles and not huge", "--muladd-matrix", str(out / "matrix.json")],
         "huge": [*PYTEST, *KIT, "-m", "huge", "--muladd-huge"],
-        "benchmark": [sys.executable, str(ROOT / "benchmarks/cuda.py"), "--json", str(out / "benchmark.json")],
+        "benchmark": [*MULADD, "bench", "--device", "cuda", "--json", str(out / "benchmark.json")],
         "sanitizer": [*PYTEST, gpu_tests, "-m", "slow"],
         "compile": [*PYTEST, *KIT, "-m", "compiles"],
     }

@@ -67,7 +67,8 @@ def main() -> int:
         ctypes.CDLL(str(folder / "libmy_ops_executorch.so"))
         right = True
         for name, factor in (("mul3", 3), ("mul4", 4)):
-            (result,) = runtime.load_program(folder / f"{name}.pte").load_method("forward").execute([INPUT])
+            loaded = runtime.load_program(folder / f"{name}.pte")  # stays: a method does not keep its program alive
+            (result,) = loaded.load_method("forward").execute([INPUT])
             print(f"{name} from Python: {result.flatten().tolist()}")
             right &= torch.equal(result, INPUT * factor)
 

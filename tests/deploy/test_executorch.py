@@ -100,7 +100,8 @@ def test_dynamic_shapes():
     shapes = ({"tensors": ({0: rows, 1: columns}, {0: columns}, {0: rows})},)
     exported = export(Call("fma"), inputs, dynamic_shapes=shapes[0])
     muladd_executorch.load()
-    method = Runtime.get().load_program(to_edge(exported).to_executorch().buffer).load_method("forward")
+    program = Runtime.get().load_program(to_edge(exported).to_executorch().buffer)
+    method = program.load_method("forward")  # which does not keep the program alive
     for n, m in ((1, 1), (64, 32), (5, 7), (2, 1)):
         inputs = [torch.randn(n, m), torch.randn(m), torch.randn(n, 1)]
         torch.testing.assert_close(method.execute(inputs)[0], muladd.fma(*inputs))

@@ -36,7 +36,8 @@ def main() -> None:
     path.write_bytes(program.buffer)
 
     muladd_executorch.load()
-    method = Runtime.get().load_program(path).load_method("forward")
+    loaded = Runtime.get().load_program(path)  # stays: a method does not keep its program alive
+    method = loaded.load_method("forward")
     with torch.no_grad():
         for n in (len(pixels), 7):
             found, expected = method.execute([pixels[:n], side[:n]])[0], model(pixels[:n], side[:n])

@@ -75,17 +75,20 @@ class _Plan:
 
 
 _FLAT = ("contiguous",)
-_BROADCAST = ("[B,T,D]*[B,1,D]", "[N,C,H,W]*[C,1,1]", "channels-last")
-_VIEWS = ("transposed", "sliced", "stepped")
+_FLAT_FMA = ("three tensors",)
+_BROADCAST = ("[B,T,D]*[B,1,D]", "[N,D]*[D], D odd", "[N,C,H,W]*[C,1,1]", "channels-last")
+_VIEWS = ("transposed", "sliced", "stepped", "not aligned")
 _F32 = (torch.float32,)
 _NARROW = (torch.bfloat16, torch.float16)
 _OTHERS = (*_NARROW, torch.float64)
 _CURVE = (2, 6, 10, 12, 14, 16, 18, 20, 22, 24, 26)
+_BEYOND = (28, 30, 32)  # where the memory allows it
 _OVERHEAD = _Plan(Group.OVERHEAD, (Form.NO_GRAD, Form.NEW, Form.BACKWARD), _FLAT, _F32, (2,))
 
 _FULL = (
-    _Plan(Group.OUT, (Form.OUT,), _FLAT, _F32, _CURVE),
+    _Plan(Group.OUT, (Form.OUT,), _FLAT, _F32, (*_CURVE, *_BEYOND)),
     _Plan(Group.OUT, (Form.OUT,), _FLAT, _OTHERS, (14, 20, 24, 26)),
+    _Plan(Group.OUT, (Form.OUT,), _FLAT_FMA, _F32, (14, 20, 24)),
     _Plan(Group.NEW, (Form.NEW,), _FLAT, _F32, _CURVE),
     _Plan(Group.NEW, (Form.NEW,), _FLAT, _OTHERS, (14, 20, 24)),
     _Plan(Group.IN_PLACE, (Form.IN_PLACE,), _FLAT, _F32, (10, 16, 20, 24, 26)),
@@ -99,6 +102,7 @@ _FULL = (
 _QUICK = (
     _Plan(Group.OUT, (Form.OUT,), _FLAT, _F32, (2, 10, 16)),
     _Plan(Group.OUT, (Form.OUT,), _FLAT, _OTHERS, (16,)),
+    _Plan(Group.OUT, (Form.OUT,), _FLAT_FMA, _F32, (16,)),
     _Plan(Group.NEW, (Form.NEW,), _FLAT, _F32, (16,)),
     _Plan(Group.IN_PLACE, (Form.IN_PLACE,), _FLAT, _F32, (16,)),
     _Plan(Group.SCALE_SHIFT, (Form.NEW,), _BROADCAST, _F32, (16,)),

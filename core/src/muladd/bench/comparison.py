@@ -60,9 +60,10 @@ def show(changes: list[Change], old: Results, new: Results, tolerance: float, co
             "[red]slower[/]" if change.is_slower(tolerance) else "",
         )
     console.print(table)
-    for key in sorted(old.machine.keys() | new.machine.keys()):
-        if old.machine.get(key) != new.machine.get(key):
-            text = f"note: another machine: {key} was {old.machine.get(key)!r}, is {new.machine.get(key)!r}"
+    before, now = old.machine | old.settings, new.machine | new.settings
+    for key in sorted(before.keys() | now.keys()):
+        if before.get(key) != now.get(key):
+            text = f"note: not the same conditions: {key} was {before.get(key)!r}, is {now.get(key)!r}"
             console.print(text, markup=False, highlight=False)
     slower = sum(change.is_slower(tolerance) for change in changes)
     console.print(f"{slower} of {len(changes)} cases are slower by more than {tolerance:.0%}", highlight=False)

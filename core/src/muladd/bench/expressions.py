@@ -32,7 +32,8 @@ def _muladd(a: Tensor, b: Tensor, c: float | Tensor) -> Tensor:
 
 def compiled(form: Form) -> Callable[..., Any]:
     """The expression under torch.compile, for the shapes of one case."""
-    return _compile({Form.OUT: _out, Form.IN_PLACE: _in_place}.get(form, _new))
+    functions: dict[Form, Callable[..., Any]] = {Form.OUT: _out, Form.IN_PLACE: _in_place}
+    return _compile(functions.get(form, _new))
 
 
 def compiled_muladd() -> Callable[..., Any]:

@@ -51,12 +51,19 @@ def _layout(case: Case, random: Callable[..., Tensor]) -> tuple[Tensor, Tensor, 
     rows, columns = 2 ** (exponent // 2), 2 ** (exponent - exponent // 2)
     if case.layout == "contiguous":
         return random(case.elements), random(case.elements), _NUMBER
+    if case.layout == "three tensors":
+        return random(case.elements), random(case.elements), random(case.elements)
+    if case.layout == "not aligned":
+        return random(case.elements + 1)[1:], random(case.elements + 3)[3:], _NUMBER
     if case.layout == "transposed":
         return random(rows, columns), random(columns, rows).t(), _NUMBER
     if case.layout == "sliced":
         return random(rows, columns + 16)[:, 8:-8], random(rows, columns + 16)[:, 8:-8], _NUMBER
     if case.layout == "stepped":
         return random(rows, 2 * columns)[:, ::2], random(rows, 2 * columns)[:, ::2], _NUMBER
+    if case.layout == "[N,D]*[D], D odd":
+        width = columns - 1
+        return random(case.elements // width, width), random(width), random(width)
     if case.layout == "[B,T,D]*[B,1,D]":
         width = 1024 if exponent >= 20 else 64
         return random(8, case.elements // (8 * width), width), random(8, 1, width), random(8, 1, width)

@@ -25,9 +25,8 @@ def save(results: Results, path: Path) -> None:
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
     _bandwidth(results, left)
     _overhead(results, right)
-    figure.suptitle(
-        ", ".join(str(results.machine[key]) for key in ("accelerator", "cpu", "torch") if key in results.machine)
-    )
+    described = [str(results.machine[key]) for key in ("accelerator", "cpu") if key in results.machine]
+    figure.suptitle(", ".join([*described, f"torch {results.machine['torch']}"]))
     figure.savefig(path, dpi=150)
 
 

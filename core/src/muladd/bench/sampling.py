@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import statistics
+import time
 import timeit
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -52,8 +53,15 @@ class Samples:
 
 
 def clock_for(device: str) -> Clock:
-    """The host's clock, or the device's own."""
-    return _host_seconds if device == "cpu" else _event_clock(device)
+    """The host's clock, or the device's own where it has one."""
+    if device == "cpu":
+        return _host_seconds
+    try:
+        clock = _event_clock(device)
+        clock(timeit.Timer("pass"), 1)
+    except (RuntimeError, NotImplementedError, ValueError):
+        return _synchronizing_clock(device)
+    return clock
 
 
 def sample(timers: dict[str, timeit.Timer], clock: Clock, precision: Precision) -> dict[str, Samples]:
@@ -88,6 +96,19 @@ def _calls(timer: timeit.Timer, clock: Clock, precision: Precision) -> int:
 
 def _host_seconds(timer: timeit.Timer, calls: int) -> float:
     return timer.timeit(calls)
+
+
+def _synchronizing_clock(device: str) -> Clock:
+    synchronize = torch.get_device_module(device).synchronize
+
+    def seconds(timer: timeit.Timer, calls: int) -> float:
+        synchronize()
+        start = time.perf_counter()
+        timer.timeit(calls)
+        synchronize()
+        return time.perf_counter() - start
+
+    return seconds
 
 
 def _event_clock(device: str) -> Clock:

@@ -8,6 +8,8 @@ from rich.table import Table
 from .peers import LIMITS, MULADD
 from .results import Measurement, Results, Row
 
+_DISTURBED = 0.2
+
 
 def show(results: Results, console: Console) -> None:
     """Print a table for each group, then notes and findings."""
@@ -20,6 +22,12 @@ def show(results: Results, console: Console) -> None:
             "2.00 means that muladd is twice as fast. Below the limit: the share of its bandwidth that muladd reaches.",
             highlight=False,
         )
+    disturbed = sum(row.peers[MULADD.name].spread > _DISTURBED for row in results.rows)
+    if disturbed:
+        text = (
+            f"note: {disturbed} of {len(results.rows)} times scatter by more than {_DISTURBED:.0%}: the machine is busy"
+        )
+        console.print(text, highlight=False)
     for note in results.notes:
         console.print(f"note: {note}", markup=False, highlight=False)
     for finding in results.findings:

@@ -48,7 +48,11 @@ def bench(
 
     settings = {"device": device, "quick": quick, "threads": torch.get_num_threads(), "muladd": muladd.__version__}
     results = Results(describe_machine(device), settings)
-    _measure(Runner(device, peers.select(device, skip or []), _precision(quick), results), cases)
+    precision = sampling.QUICK if quick else sampling.FULL
+    try:
+        _measure(Runner(device, peers.select(device, skip or []), precision, results), cases)
+    except KeyboardInterrupt:
+        results.notes.append(f"interrupted after {len(results.rows)} of {len(cases)} cases")
 
     console = Console()
     if not console.is_terminal:
@@ -64,10 +68,6 @@ def bench(
     if old is not None:
         fine &= comparison.show(comparison.compare(old, results), old, results, tolerance, console)
     raise typer.Exit(0 if fine else 1)
-
-
-def _precision(quick: bool) -> sampling.Precision:
-    return sampling.QUICK if quick else sampling.FULL
 
 
 def _measure(runner: Runner, cases: list[Case]) -> None:
