@@ -17,7 +17,16 @@ All of it follows from an :class:`Operator` declaration; any operator library ca
 
 from .declaration import JointGradient, Operator
 from .elementwise import decomposition_table
+from .launch import implement, in_compute_dtype
 from .python import register_python
 from .registration import register
 
-__all__ = ["JointGradient", "Operator", "decomposition_table", "register", "register_python"]
+__all__ = [
+    "JointGradient",
+    "Operator",
+    "decomposition_table",
+    "implement",
+    "in_compute_dtype",
+    "register",
+    "register_python",
+]
