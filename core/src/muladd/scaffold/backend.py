@@ -22,7 +22,9 @@ LANGUAGES = {
 DISPATCH_KEYS = {"cpu": "CPU", "cuda": "CUDA", "xpu": "XPU"}
 _ONE_DEVICE = {"cuda": "cuda", "sycl": "xpu"}  # languages that compile for one kind of device
 # Device types of PyTorch's own with other dispatch keys.
-_NOT_SUPPORTED = set("fpga hip hpu ideep ipu lazy maia meta mps mtia ort ve vulkan xla".split())
+_NOT_SUPPORTED = frozenset(
+    ("fpga", "hip", "hpu", "ideep", "ipu", "lazy", "maia", "meta", "mps", "mtia", "ort", "ve", "vulkan", "xla")
+)
 
 
 def new_backend(
@@ -66,7 +68,8 @@ def new_backend(
         "device_type": device,
         "dispatch_key": DISPATCH_KEYS.get(device, "PrivateUse1"),
     }
-    return Project(folder, render([f"backend/{part}" for part in ("common", *templates)], folder, values))
+    sources = ["shared", "repository", *(f"backend/{part}" for part in ("repository", "common", *templates))]
+    return Project(folder, render(sources, folder, values))
 
 
 def backend_values(namespace: str, core: str, version: str, abi: int, operators: Sequence[str]) -> dict[str, object]:

@@ -31,8 +31,15 @@ def new_library(name: str, muladd_version: str, *, output: Path | None = None) -
     check_free(folder)
     distribution = name.replace("_", "-")
     framework = backend_values("muladd", "muladd-core", muladd_version, 1, ())["core_requirement"]
-    library = {"package": namespace, "namespace": namespace, "distribution": distribution, "framework": framework}
-    files = render(["library"], folder, library)
+    library = {
+        "package": namespace,
+        "namespace": namespace,
+        "distribution": distribution,
+        "framework": framework,
+        "framework_version": muladd_version,
+    }
+    core = render(["shared"], folder / "core", library)
+    files = (*render(["shared", "repository", "library"], folder, library), *(Path("core") / file for file in core))
     cpu = {
         **backend_values(namespace, f"{distribution}-core", _VERSION, 1, _OPERATORS),
         "name": "cpu",
@@ -43,5 +50,5 @@ def new_library(name: str, muladd_version: str, *, output: Path | None = None) -
         "dispatch_key": "CPU",
     }
     backend = Path("backends/cpu")
-    parts = [f"backend/{part}" for part in ("common", "native", "cpp")]
+    parts = ["shared", *(f"backend/{part}" for part in ("common", "native", "cpp"))]
     return Project(folder, (*files, *(backend / file for file in render(parts, folder / backend, cpu))))
