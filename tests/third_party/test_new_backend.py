@@ -120,5 +120,5 @@ def test_nothing_is_overwritten(muladd, tmp_path):
     before = {path: path.read_text() for path in here.rglob("*") if path.is_file()}
     result = muladd("new-backend", "acme", "--language", "python", "--output", "here")
     assert result.returncode == 2
-    assert "no empty" in result.stderr
+    assert "not an empty" in result.stderr
     assert {path: path.read_text() for path in here.rglob("*") if path.is_file()} == before

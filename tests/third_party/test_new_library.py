@@ -52,7 +52,7 @@ def test_wrong_names(tmp_path, name, words):
 
 def test_nothing_is_overwritten(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(scaffold.ScaffoldError, match="no empty folder"):
+    with pytest.raises(scaffold.ScaffoldError, match="not an empty folder"):
         scaffold.new_library("waves", "0.1.0", output=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 

@@ -1,0 +1,53 @@
+"""The device ``toy``: ``torch.ones(3, device="toy")``. Importing torch imports this, through its entry point."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+
+torch.ops.load_library(next(Path(__file__).parent.glob("_device*.so")))
+torch.utils.rename_privateuse1_backend("toy")
+torch._register_device_module("toy", sys.modules[__name__])
+torch.utils.generate_methods_for_privateuse1_backend()
+
+
+def autoload() -> None:
+    """Called by ``import torch``, unless TORCH_DEVICE_BACKEND_AUTOLOAD=0; importing this module has done it all."""
+
+
+def is_available() -> bool:
+    """There always is one: it is made of the host's memory."""
+    return True
+
+
+def is_initialized() -> bool:
+    """There is nothing to initialise."""
+    return True
+
+
+def device_count() -> int:
+    """One device."""
+    return 1
+
+
+def current_device() -> int:
+    """The only one."""
+    return 0
+
+
+def set_device(device: object) -> None:
+    """There is only one."""
+
+
+def synchronize(device: object = None) -> None:
+    """Everything is done when a call returns."""
+
+
+def _is_in_bad_fork() -> bool:
+    return False
+
+
+def manual_seed_all(seed: int) -> None:
+    """Random numbers come from the CPU."""
