@@ -98,7 +98,7 @@ endef
 
 $(VENV)/.dependencies: pyproject.toml core/pyproject.toml | tools
 	$(ENVIRONMENT)
-	$(INSTALL) --group build --group cuda --group test --group lint
+	$(INSTALL) --group build --group cuda --group test --group plugins --group lint
 	@touch $@
 
 $(SYCL)/.dependencies: pyproject.toml core/pyproject.toml | tools

@@ -72,10 +72,12 @@ WRONG = [
     ({"name": "core"}, "reserved"),
     ({"name": "muladd"}, "reserved"),
     ({"name": "import"}, "keyword"),
-    ({"language": "rust"}, "choose one of cpp, cuda, "),
+    ({"language": "rust"}, "choose one of cpp, cuda, python"),
     ({"device_type": "NPU"}, "no device type"),
     ({"device_type": "mps"}, "no template for 'mps'"),
     ({"device_type": "cuda"}, "--language cuda or --language python"),
+    ({"device_type": "xpu"}, "use --language python"),
+    ({"language": "sycl"}, "there is no template in 'sycl'"),
     ({"language": "cuda", "device_type": "cpu"}, "for --device-type cuda"),
 ]
 

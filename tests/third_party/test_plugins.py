@@ -14,6 +14,23 @@ torch.testing.assert_close(muladd.muladd(a, a, 2.0), a * a + 2)
 
 
 @pytest.mark.slow
+def test_a_device_outside_of_pytorch(muladd, environment, example, tmp_path):
+    """It loads itself with torch; its backend is what new-backend writes, unedited."""
+    assert muladd("new-backend", "toy", "--device-type", "toy").returncode == 0
+    environment.install(tmp_path / "muladd-toy")
+    status = environment.status("toy")
+    assert (status["state"], status["dispatch_key"], status["code"]) == ("unsupported", "PrivateUse1", "MULADD-E040")
+    assert "toy" in status["reason"]
+    environment.install(example("toy"))
+    assert environment.status("toy")["state"] == "loaded"
+    assert environment.status("cpu")["state"] == "loaded"
+    off = environment.status("toy", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    assert (off["state"], off["code"]) == ("unsupported", "MULADD-E040")
+    environment.evaluate("import torch; " + RUN_A_CALL.replace("(3, 4)", '(3, 4, device="toy")'))
+    environment.passes_the_kit("toy")
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="needs Triton")
 def test_triton(environment, example):
     environment.install(example("triton"))

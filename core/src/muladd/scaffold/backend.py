@@ -16,11 +16,9 @@ from .render import Project, check_free, render
 LANGUAGES = {
     "cpp": (("native", "cpp"), "cpu"),
     "cuda": (("native", "cuda"), "cuda"),
-    "sycl": (("sycl",), "xpu"),
     "python": (("python",), "cpu"),
 }
 DISPATCH_KEYS = {"cpu": "CPU", "cuda": "CUDA", "xpu": "XPU"}
-_ONE_DEVICE = {"cuda": "cuda", "sycl": "xpu"}  # languages that compile for one kind of device
 # Device types of PyTorch's own with other dispatch keys.
 _NOT_SUPPORTED = frozenset(
     ("fpga", "hip", "hpu", "ideep", "ipu", "lazy", "maia", "meta", "mps", "mtia", "ort", "ve", "vulkan", "xla")
@@ -101,12 +99,11 @@ def check_device(language: str, device: str) -> None:
             f"there is no template for {device!r}; there are some for cpu, cuda, xpu and devices that packages "
             "register with PyTorch (PrivateUse1)"
         )
-    wanted = _ONE_DEVICE.get(language)
-    if wanted is not None and device != wanted:
-        raise ScaffoldError(f"--language {language} is for --device-type {wanted}, not {device!r}")
-    if language == "cpp" and device in _ONE_DEVICE.values():
-        right = next(other for other, only in _ONE_DEVICE.items() if only == device)
+    if language == "cuda" and device != "cuda":
+        raise ScaffoldError(f"--language cuda is for --device-type cuda, not {device!r}")
+    if language == "cpp" and device in ("cuda", "xpu"):
+        others = "cuda or --language python" if device == "cuda" else "python"
         raise ScaffoldError(
-            f"the reference kernels in C++ run on the host and cannot read memory of {device!r}; use --language "
-            f"{right} or --language python"
+            f"the reference kernels in C++ run on the host and cannot read memory of {device!r}; use "
+            f"--language {others}"
         )
