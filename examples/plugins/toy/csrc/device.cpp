@@ -9,6 +9,7 @@
 #include <ATen/ops/_sparse_coo_tensor_with_dims_and_tensors_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/view_native.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -153,7 +154,10 @@ const Tensor& resize(const Tensor& self, SymIntArrayRef sizes, std::optional<at:
 // The same memory, as a CPU tensor.
 Tensor on_host(const Tensor& tensor) {
   if (tensor.device().type() != kType) return tensor;
-  return at::from_blob(tensor.data_ptr(), tensor.sizes(), tensor.strides(), tensor.options().device(c10::kCPU));
+  Tensor host = at::from_blob(tensor.data_ptr(), tensor.sizes(), tensor.strides(), tensor.options().device(c10::kCPU));
+  host._set_conj(tensor.is_conj());  // lazy: the copy does it
+  host._set_neg(tensor.is_neg());
+  return host;
 }
 
 Tensor copy_from(const Tensor& source, const Tensor& target, bool) {
@@ -188,6 +192,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("empty_strided", TORCH_FN(empty_strided));
   m.impl("as_strided", TORCH_FN(as_strided));
   m.impl("view", TORCH_FN(view));
+  m.impl("view_as_real", TORCH_FN(at::native::view_as_real));
   m.impl("_reshape_alias", TORCH_FN(reshape_alias));
   m.impl("set_.source_Storage_storage_offset", TORCH_FN(set_source));
   m.impl("set_.source_Storage", TORCH_FN(set_storage));

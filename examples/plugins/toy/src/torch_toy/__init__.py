@@ -49,5 +49,23 @@ def _is_in_bad_fork() -> bool:
     return False
 
 
+def get_amp_supported_dtype() -> list[torch.dtype]:
+    """What torch.autocast may choose."""
+    return [torch.float16, torch.bfloat16]
+
+
+# Random numbers come from the CPU.
+
+
 def manual_seed_all(seed: int) -> None:
-    """Random numbers come from the CPU."""
+    """Called by torch.manual_seed, which has seeded the CPU."""
+
+
+def get_rng_state(_device: object = None) -> torch.Tensor:
+    """The state of the CPU's generator."""
+    return torch.get_rng_state()
+
+
+def set_rng_state(state: torch.Tensor, _device: object = None) -> None:
+    """Set that of the CPU's generator."""
+    torch.set_rng_state(state)
