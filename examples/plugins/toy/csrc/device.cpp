@@ -160,9 +160,14 @@ Tensor on_host(const Tensor& tensor) {
   return host;
 }
 
-Tensor copy_from(const Tensor& source, const Tensor& target, bool) {
-  on_host(target).copy_(on_host(source));
-  return target;
+Tensor& copy(Tensor& self, const Tensor& source, bool) {
+  on_host(self).copy_(on_host(source));
+  return self;
+}
+
+Tensor copy_from(const Tensor& source, const Tensor& target, bool non_blocking) {
+  Tensor self = target;
+  return copy(self, source, non_blocking);
 }
 
 Tensor copy_from_and_resize(const Tensor& source, const Tensor& target) {
@@ -197,6 +202,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("set_.source_Storage_storage_offset", TORCH_FN(set_source));
   m.impl("set_.source_Storage", TORCH_FN(set_storage));
   m.impl("resize_", TORCH_FN(resize));
+  m.impl("copy_", TORCH_FN(copy));
   m.impl("_copy_from", TORCH_FN(copy_from));
   m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
   m.impl("_local_scalar_dense", TORCH_FN(local_scalar));
