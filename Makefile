@@ -6,6 +6,7 @@
 #     make test-sycl       the SYCL backend on simulated devices, in an environment with the 1.7 GB SYCL runtime
 #     make test-deploy     programs without Python: AOTInductor and ExecuTorch
 #     make test-rest       everything else
+#   make test-third-party   the whole kit on every template and example plugin, about ten minutes
 #   make quick   the test suite without its slow parts
 
 PYTHON ?= python3
@@ -28,7 +29,7 @@ KIT := -m pytest --pyargs muladd.testing -q -W ignore::DeprecationWarning --mula
 SYCL_TEST := PYTHONPATH=tests MULADD_REQUIRE=sycl $(SYCL)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-kit test-registry test-rest test-sycl test-deploy quick lint wheels clean tools
+.PHONY: help demo test test-kit test-registry test-rest test-sycl test-deploy test-third-party quick lint wheels clean tools
 .SECONDEXPANSION:
 
 help:
@@ -62,6 +63,10 @@ test-sycl: $(SYCL)/.installed
 # What it builds stays in .venv/deploy; the models are exported again when muladd or the examples change.
 test-deploy: $(VENV)/.installed $(VENV)/.runtime-executorch $(VENV)/.exported
 	MULADD_DEPLOY_FOLDER=$(VENV)/deploy $(BIN)/python -m pytest tests/deploy
+
+# Of this, test-rest runs what takes seconds.
+test-third-party: $(VENV)/.installed
+	MULADD_WHOLE_KIT=1 $(BIN)/python -m pytest tests/third_party
 
 quick: $(VENV)/.installed
 	$(BIN)/python $(KIT) cpu -m "not compiles"

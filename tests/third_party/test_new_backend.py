@@ -1,12 +1,13 @@
 """muladd new-backend: what it writes builds, is discovered and passes the conformance kit unedited."""
 
-import importlib.util
 import re
 import sys
 
 import muladd as muladd_package
 import pytest
 from muladd import scaffold
+
+from .environment import IS_WHOLE_KIT
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -51,7 +52,7 @@ def test_the_project_s_own_tests(muladd, environment, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not importlib.util.find_spec("nvidia"), reason="needs nvcc from PyPI")
+@pytest.mark.skipif(not IS_WHOLE_KIT, reason="nvcc takes half a minute: make test-third-party builds it")
 def test_a_backend_for_cuda(muladd, environment, tmp_path, monkeypatch):
     monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "9.0")
     environment.install(written(muladd, tmp_path, "--language", "cuda"))
@@ -99,8 +100,15 @@ def test_wrong_usage(muladd, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("device_type", ["cpu", "npu"])
-@pytest.mark.parametrize("language", ["cpp", "python"])
+@pytest.mark.parametrize(
+    ("language", "device_type"),
+    [
+        ("cpp", "cpu"),
+        ("cpp", "npu"),
+        ("cuda", "cuda"),
+        *(("python", device) for device in ("cpu", "cuda", "xpu", "npu")),
+    ],
+)
 def test_what_is_written_is_well_formed(tmp_path, language, device_type):
     project = scaffold.new_backend(
         muladd_package.library, "0.1.0", "acme", language=language, device_type=device_type, output=tmp_path / "project"
