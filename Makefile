@@ -7,6 +7,7 @@
 #     make test-deploy     programs without Python: AOTInductor and ExecuTorch
 #     make test-docs       the documentation: every page, link and code block
 #     make test-rest       everything else
+#   make test-third-party   the whole kit on every template and example plugin, about ten minutes
 #   make quick   the test suite without its slow parts
 #   make docs    the documentation site, docs/_build/html/index.html
 #   make bench   measure the CPU backend beside its alternatives, for about half an hour, into benchmarks/results
@@ -32,7 +33,7 @@ KIT := -m pytest --pyargs muladd.testing -q -W ignore::DeprecationWarning --mula
 SYCL_TEST := PYTHONPATH=tests MULADD_REQUIRE=sycl $(SYCL)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-kit test-registry test-rest test-sycl test-deploy test-docs quick docs bench instructions lint wheels clean tools
+.PHONY: help demo test test-kit test-registry test-rest test-sycl test-deploy test-docs test-third-party quick docs bench instructions lint wheels clean tools
 .SECONDEXPANSION:
 
 help:
@@ -75,6 +76,10 @@ docs: $(VENV)/.docs
 test-docs: docs
 	$(BIN)/python -m pytest tests/docs
 
+# Of this, test-rest runs what takes seconds.
+test-third-party: $(VENV)/.installed
+	MULADD_WHOLE_KIT=1 $(BIN)/python -m pytest tests/third_party
+
 quick: $(VENV)/.installed
 	$(BIN)/python $(KIT) cpu -m "not compiles"
 	$(BIN)/python -m pytest -m "not slow and not wheels" --ignore tests/deploy --ignore tests/docs
@@ -115,7 +120,7 @@ endef
 
 $(VENV)/.dependencies: pyproject.toml core/pyproject.toml | tools
 	$(ENVIRONMENT)
-	$(INSTALL) --group build --group cuda --group test --group lint
+	$(INSTALL) --group build --group cuda --group test --group plugins --group lint
 	@touch $@
 
 $(SYCL)/.dependencies: pyproject.toml core/pyproject.toml | tools

@@ -3,10 +3,12 @@
 import re
 import subprocess
 import zipfile
+from pathlib import Path
 
 import pytest
 
 pytestmark = pytest.mark.wheels
+ROOT = Path(__file__).parents[2]
 
 # In bytes: the CUDA wheel has the same kernels for eight architectures, the SYCL wheel an image for each dtype.
 SIZES = {"cuda": 3_000_000, "sycl": 400_000}
@@ -43,7 +45,7 @@ def test_contents(wheels):
         assert not [
             name
             for name in names
-            if "test" in name.lower() and not name.startswith(("muladd/testing/", "muladd_pytest"))
+            if "test" in name.lower() and not name.startswith(("muladd/testing/", "muladd_pytest", "muladd/scaffold/"))
         ]
         assert not [name for name in names if name.endswith((".o", ".ninja", ".pyc"))]
         # The core has two sources, which builds and benchmarks compile where they run.
@@ -52,6 +54,9 @@ def test_contents(wheels):
     core = zipfile.ZipFile(next(wheel for wheel in wheels if "core" in wheel.name)).namelist()
     assert "muladd/plugins.toml" in core
     assert "muladd/include/muladd/operators.h" in core
+    templates = ROOT / "core/src/muladd/scaffold/templates"
+    files = {path.relative_to(templates).as_posix() for path in templates.rglob("*") if path.is_file()}
+    assert files == {name.partition("templates/")[2] for name in core if "/templates/" in name}
 
 
 def test_needed_libraries(libraries):

@@ -9,6 +9,7 @@ from .check import check
 from .config import config
 from .doctor import doctor
 from .explain import explain
+from .new import new_backend, new_library
 
 app = typer.Typer(
     name="muladd",
@@ -22,6 +23,8 @@ app.command()(explain)
 app.command()(check)
 app.command()(bench)
 app.command()(config)
+app.command()(new_backend)
+app.command()(new_library)
 
 
 def main() -> None:

@@ -20,7 +20,18 @@ All of it follows from an :class:`Operator` declaration; any operator library ca
 from .declaration import JointGradient, Operator
 from .direct import Kernels, direct_keys
 from .elementwise import decomposition_table
+from .launch import implement, in_compute_dtype
 from .python import register_python
 from .registration import register
 
-__all__ = ["JointGradient", "Kernels", "Operator", "decomposition_table", "direct_keys", "register", "register_python"]
+__all__ = [
+    "JointGradient",
+    "Kernels",
+    "Operator",
+    "decomposition_table",
+    "direct_keys",
+    "implement",
+    "in_compute_dtype",
+    "register",
+    "register_python",
+]

@@ -75,7 +75,7 @@ class OperatorLibrary:
 
     @property
     def operators(self) -> tuple[str, ...]:
-        """Names of all schemas, with the overload: ``"muladd"``, ``"muladd.out"``."""
+        """Names of all schemas, with the overload: ``"name"``, ``"name.out"``."""
         return tuple(schema.partition("(")[0] for schema in self.schemas)
 
     def load_schemas(self) -> None:

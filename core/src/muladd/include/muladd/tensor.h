@@ -81,11 +81,17 @@ inline std::string dtype_name(int32_t code) {
   return "an unsupported dtype (code " + std::to_string(code) + ")";
 }
 
+// What a package calls its device, if not this: a backend for one is compiled with the name, which PyTorch's C
+// interface does not tell.
+#ifndef MULADD_PRIVATEUSE1_NAME
+#define MULADD_PRIVATEUSE1_NAME "privateuseone"
+#endif
+
 inline std::string device_name(int32_t type, int32_t index) {
   const std::pair<int32_t, const char*> names[] = {
       {aoti_torch_device_type_cpu(), "cpu"},   {aoti_torch_device_type_cuda(), "cuda"},
       {aoti_torch_device_type_xpu(), "xpu"},   {aoti_torch_device_type_mps(), "mps"},
-      {aoti_torch_device_type_meta(), "meta"}, {aoti_torch_device_type_privateuse1(), "privateuseone"},
+      {aoti_torch_device_type_meta(), "meta"}, {aoti_torch_device_type_privateuse1(), MULADD_PRIVATEUSE1_NAME},
   };
   for (const auto& [known, name] : names) {
     if (known != type) continue;

@@ -1,0 +1,109 @@
+"""A new backend: a project that builds, installs and passes the conformance kit as it is written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from packaging.version import Version
+
+from ..registry import OperatorLibrary
+from .names import ScaffoldError, check_name
+from .render import Project, check_free, render
+
+# For each language the folders of templates, and the device type it is for when none is given.
+LANGUAGES = {
+    "cpp": (("native", "cpp"), "cpu"),
+    "cuda": (("native", "cuda"), "cuda"),
+    "python": (("python",), "cpu"),
+}
+DISPATCH_KEYS = {"cpu": "CPU", "cuda": "CUDA", "xpu": "XPU"}
+# Device types of PyTorch's own with other dispatch keys.
+_NOT_SUPPORTED = frozenset(
+    ("fpga", "hip", "hpu", "ideep", "ipu", "lazy", "maia", "meta", "mps", "mtia", "ort", "ve", "vulkan", "xla")
+)
+
+
+def new_backend(
+    library: OperatorLibrary,
+    version: str,
+    name: str,
+    *,
+    language: str = "cpp",
+    device_type: str | None = None,
+    output: Path | None = None,
+) -> Project:
+    """Write the project of a backend for ``library``.
+
+    Args:
+        library: whose operators it will compute.
+        version: of the library's distribution.
+        name: of the backend and of its entry point; the distribution is called ``<namespace>-<name>``.
+        language: a key of :data:`LANGUAGES`.
+        device_type: ``torch.device.type`` of the tensors it computes on; by default the language's.
+        output: the folder to write, by default one with the distribution's name in the current folder.
+
+    Raises:
+        ScaffoldError: a name is malformed or reserved, language and device do not fit, or the folder is in use.
+    """
+    known = (*library.policy.backends, *library.policy.runtimes)
+    check_name("a backend", name, {*known, "core", "schema", library.namespace})
+    if language not in LANGUAGES:
+        raise ScaffoldError(f"there is no template in {language!r}; choose one of {', '.join(LANGUAGES)}")
+    templates, usual_device = LANGUAGES[language]
+    device = device_type or usual_device
+    check_device(language, device)
+    distribution = f"{library.namespace}-{name.replace('_', '-')}"
+    folder = output or Path(distribution)
+    check_free(folder)
+    values = {
+        **backend_values(library.namespace, library.distribution, version, library.abi, library.operators),
+        "name": name,
+        "distribution": distribution,
+        "package": distribution.replace("-", "_"),
+        "language": language,
+        "device_type": device,
+        "dispatch_key": DISPATCH_KEYS.get(device, "PrivateUse1"),
+    }
+    sources = ["shared", "repository", *(f"backend/{part}" for part in ("repository", "common", *templates))]
+    return Project(folder, render(sources, folder, values))
+
+
+def backend_values(namespace: str, core: str, version: str, abi: int, operators: Sequence[str]) -> dict[str, object]:
+    """What the templates want to know of the operator library."""
+    release = Version(version)
+    return {
+        "namespace": namespace,
+        "core": core,
+        "core_requirement": f"{core}>={release.major}.{release.minor},<{release.major}.{release.minor + 1}",
+        "core_version": version,
+        "abi": abi,
+        "operators": [operator.replace(".", "_") for operator in operators],
+    }
+
+
+def check_device(language: str, device: str) -> None:
+    """Check that there is a template for the device in that language.
+
+    Raises:
+        ScaffoldError: there is none, or it is no name of a device type.
+    """
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", device):
+        raise ScaffoldError(
+            f"{device!r} is no device type; write it as torch.device does: cpu, cuda, xpu, or the name under which a "
+            "package registers its device with PyTorch (PrivateUse1), such as npu"
+        )
+    if device in _NOT_SUPPORTED:
+        raise ScaffoldError(
+            f"there is no template for {device!r}; there are some for cpu, cuda, xpu and devices that packages "
+            "register with PyTorch (PrivateUse1)"
+        )
+    if language == "cuda" and device != "cuda":
+        raise ScaffoldError(f"--language cuda is for --device-type cuda, not {device!r}")
+    if language == "cpp" and device in ("cuda", "xpu"):
+        others = "cuda or --language python" if device == "cuda" else "python"
+        raise ScaffoldError(
+            f"the reference kernels in C++ run on the host and cannot read memory of {device!r}; use "
+            f"--language {others}"
+        )

@@ -1,0 +1,134 @@
+"""muladd new-backend: what it writes builds, is discovered and passes the conformance kit unedited."""
+
+import re
+import sys
+
+import muladd as muladd_package
+import pytest
+from muladd import scaffold
+
+from .environment import IS_WHOLE_KIT
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+pytestmark = pytest.mark.wheels
+
+
+def written(muladd, tmp_path, *arguments):
+    result = muladd("new-backend", "acme", *arguments)
+    assert result.returncode == 0, result.stderr
+    project = tmp_path / "muladd-acme"
+    listed = [line.strip() for line in result.stdout.splitlines() if (project / line.strip()).is_file()]
+    files = [path for path in project.rglob("*") if path.is_file()]
+    assert len(listed) == len(files)
+    assert f"wrote {len(files)} files into muladd-acme" in result.stdout
+    assert "pip install --no-build-isolation ." in result.stdout
+    return project
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", ["cpp", "python"])
+def test_a_backend_for_the_cpu(muladd, environment, tmp_path, language):
+    project = written(muladd, tmp_path, "--language", language)
+    environment.install(project)
+    assert environment.status("acme")["state"] == "shadowed"  # muladd-cpu is there, and the policy prefers it
+    status = environment.status("acme", MULADD_BACKENDS="acme")
+    assert (status["state"], status["distribution"], len(status["operators"])) == ("loaded", "muladd-acme", 12)
+    environment.passes_the_kit("acme", MULADD_BACKENDS="acme")
+
+
+def test_the_project_s_own_tests(muladd, environment, tmp_path):
+    """On a machine without the device: the kit is skipped with the reason."""
+    project = written(muladd, tmp_path, "--language", "python", "--device-type", "npu")
+    environment.install(project)
+    options = ("-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "tests")
+    result = environment.run(*options, cwd=project)
+    assert result.returncode == 0, result.stdout
+    assert "1 passed, 1 skipped" in result.stdout
+    assert "no package has registered a device npu" in result.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not IS_WHOLE_KIT, reason="nvcc takes half a minute: make test-third-party builds it")
+def test_a_backend_for_cuda(muladd, environment, tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "9.0")
+    environment.install(written(muladd, tmp_path, "--language", "cuda"))
+    status = environment.status("acme", MULADD_BACKENDS="acme")
+    assert status["state"] in ("loaded", "unsupported")
+    if status["state"] == "loaded":
+        environment.passes_the_kit("acme", MULADD_BACKENDS="acme")
+    else:
+        assert "torch" in status["reason"]
+
+
+WRONG = [
+    ({"name": "Acme"}, "no name for a backend"),
+    ({"name": "acme x"}, "no name for a backend"),
+    ({"name": "../acme"}, "no name for a backend"),
+    ({"name": "cpu"}, "reserved"),
+    ({"name": "executorch"}, "reserved"),
+    ({"name": "core"}, "reserved"),
+    ({"name": "muladd"}, "reserved"),
+    ({"name": "import"}, "keyword"),
+    ({"language": "rust"}, "choose one of cpp, cuda, python"),
+    ({"device_type": "NPU"}, "no device type"),
+    ({"device_type": "mps"}, "no template for 'mps'"),
+    ({"device_type": "cuda"}, "--language cuda or --language python"),
+    ({"device_type": "xpu"}, "use --language python"),
+    ({"language": "sycl"}, "there is no template in 'sycl'"),
+    ({"language": "cuda", "device_type": "cpu"}, "for --device-type cuda"),
+]
+
+
+@pytest.mark.parametrize(("options", "words"), WRONG, ids=lambda value: str(value))
+def test_what_is_refused(tmp_path, options, words):
+    with pytest.raises(scaffold.ScaffoldError, match=words):
+        scaffold.new_backend(
+            muladd_package.library, "0.1.0", output=tmp_path / "project", **{"name": "acme", **options}
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_wrong_usage(muladd, tmp_path):
+    result = muladd("new-backend", "cpu")
+    assert result.returncode == 2
+    assert "reserved" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("language", "device_type"),
+    [
+        ("cpp", "cpu"),
+        ("cpp", "npu"),
+        ("cuda", "cuda"),
+        *(("python", device) for device in ("cpu", "cuda", "xpu", "npu")),
+    ],
+)
+def test_what_is_written_is_well_formed(tmp_path, language, device_type):
+    project = scaffold.new_backend(
+        muladd_package.library, "0.1.0", "acme", language=language, device_type=device_type, output=tmp_path / "project"
+    )
+    for file in project.files:
+        text = (project.folder / file).read_text()
+        assert not re.search(r"\{\{|\{%|%\}", text), file
+        assert max(map(len, text.splitlines()), default=0) <= 120, file
+        if file.suffix == ".py":
+            compile(text, str(file), "exec")
+        if file.suffix == ".toml":
+            assert tomllib.loads(text)["project"]["entry-points"] == {"muladd.backends": {"acme": "muladd_acme"}}
+
+
+def test_nothing_is_overwritten(muladd, tmp_path):
+    here = tmp_path / "here"
+    here.mkdir()
+    scaffold.new_backend(muladd_package.library, "0.1.0", "acme", output=here)  # an empty folder is free
+    before = {path: path.read_text() for path in here.rglob("*") if path.is_file()}
+    result = muladd("new-backend", "acme", "--language", "python", "--output", "here")
+    assert result.returncode == 2
+    assert "not an empty" in result.stderr
+    assert {path: path.read_text() for path in here.rglob("*") if path.is_file()} == before
