@@ -9,6 +9,7 @@ from .check import check
 from .config import config
 from .doctor import doctor
 from .explain import explain
+from .lock import lock
 
 app = typer.Typer(
     name="muladd",
@@ -22,6 +23,7 @@ app.command()(explain)
 app.command()(check)
 app.command()(bench)
 app.command()(config)
+app.command()(lock)
 
 
 def main() -> None:
