@@ -1,20 +1,20 @@
 """Builds source distributions, and from those the wheels: `python -m release.build --out dist [NAME ...]`.
 
-A project whose build requirements no given interpreter has is skipped, unless it is named. Everything is built in
-temporary folders, and comes out the same, byte for byte, wherever and whenever it is built with the same tools
-(docs/releasing.md).
+A project whose build requirements no given interpreter has is skipped, unless it is named. Files come out the same, byte
+for byte, from any checkout at any time with the same tools (docs/releasing.md).
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +25,9 @@ from .platforms import tag_platform
 from .projects import ROOT, Project, projects, unmet_requirements
 
 _NOT_SOURCE = shutil.ignore_patterns("build", "tests", "*.egg-info", "__pycache__", "*.so")
+
+
+BUILD_FOLDER = Path("/tmp/muladd-release")  # noqa: S108  # a random name would not be the same on every machine
 
 
 class Built(NamedTuple):
@@ -38,8 +41,7 @@ class Built(NamedTuple):
 
 def build(project: Project, python: str, out: Path) -> Path:
     """The source distribution and the wheel that is built from it, both in ``out``."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with _build_folder() as folder:
         source = folder / "source"
         shutil.copytree(project.folder, source, ignore=_NOT_SOURCE)  # links become files
         sdist = Path(_builder(source, python).build("sdist", folder / "sdist"))
@@ -49,6 +51,21 @@ def build(project: Project, python: str, out: Path) -> Path:
         out.mkdir(parents=True, exist_ok=True)
         shutil.copy(sdist, out)
         return tag_platform(wheel, out)
+
+
+@contextlib.contextmanager
+def _build_folder() -> Iterator[Path]:
+    """The same path on every machine: nvcc hashes it into the names of kernels. One build at a time has it."""
+    BUILD_FOLDER.mkdir(mode=0o700, exist_ok=True)
+    if BUILD_FOLDER.stat().st_uid != os.getuid():
+        raise SystemExit(f"release: {BUILD_FOLDER} belongs to another user; remove it first")
+    with (BUILD_FOLDER / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        folder = BUILD_FOLDER / "build"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        yield folder
+        shutil.rmtree(folder)
 
 
 def epoch() -> int:
