@@ -7,6 +7,8 @@
 #     make test-deploy     programs without Python: AOTInductor and ExecuTorch
 #     make test-rest       everything else
 #   make quick   the test suite without its slow parts
+#   make wheels  every wheel that can be built here, into dist/, with checks
+#   make test-release   the wheels in fresh environments of several Pythons, and built twice (15 minutes)
 
 PYTHON ?= python3
 JOBS ?= 2
@@ -28,7 +30,7 @@ KIT := -m pytest --pyargs muladd.testing -q -W ignore::DeprecationWarning --mula
 SYCL_TEST := PYTHONPATH=tests MULADD_REQUIRE=sycl $(SYCL)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-kit test-registry test-rest test-sycl test-deploy quick lint wheels clean tools
+.PHONY: help demo test test-kit test-registry test-rest test-sycl test-deploy test-release quick lint wheels clean tools
 .SECONDEXPANSION:
 
 help:
@@ -52,8 +54,8 @@ test-registry: $(VENV)/.installed
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 
-test-rest: $(VENV)/.installed
-	$(BIN)/python -m pytest --ignore tests/faults --ignore tests/deploy
+test-rest: $(VENV)/.installed $(VENV)/.release
+	$(BIN)/python -m pytest --ignore tests/faults --ignore tests/deploy --ignore tests/release
 
 test-sycl: $(SYCL)/.installed
 	$(SYCL_TEST) $(KIT) sycl -p simulated_xpu
@@ -65,7 +67,7 @@ test-deploy: $(VENV)/.installed $(VENV)/.runtime-executorch $(VENV)/.exported
 
 quick: $(VENV)/.installed
 	$(BIN)/python $(KIT) cpu -m "not compiles"
-	$(BIN)/python -m pytest -m "not slow and not wheels" --ignore tests/deploy
+	$(BIN)/python -m pytest -m "not slow and not wheels" --ignore tests/deploy --ignore tests/release
 
 
 lint: $(VENV)/.installed
@@ -74,9 +76,16 @@ lint: $(VENV)/.installed
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run --Werror $(shell find core backends examples tests -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' | grep -v /build/)
 
-wheels: $(VENV)/.installed
-	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps -w dist ./core $(BACKENDS:%=./backends/%)
-	@ls -l dist/*.whl
+wheels: $(VENV)/.installed $(VENV)/.release
+	$(BIN)/python -m release.build --out dist --python $(SYCL)/bin/python
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python -m check_wheel_contents dist/*.whl
+	$(BIN)/python -m release.audit dist/*.whl
+
+# With the wheels of `make wheels`, or those of another machine that were put into dist/.
+test-release: $(VENV)/.installed $(VENV)/.release
+	@test -d dist || $(MAKE) --no-print-directory wheels
+	$(BIN)/python -m pytest tests/release
 
 clean:
 	rm -rf $(VENV) $(SYCL) dist core/build backends/*/build
@@ -119,6 +128,10 @@ $(VENV)/.backend-%: $$(call sources_of,backends/$$*) $(SDK_SOURCES) $(VENV)/.dep
 $(VENV)/.executorch: pyproject.toml $(VENV)/.dependencies
 	$(INSTALL) --group deploy
 	$(INSTALL) --no-deps $(EXECUTORCH)
+	@touch $@
+
+$(VENV)/.release: pyproject.toml $(VENV)/.dependencies
+	$(INSTALL) --group release
 	@touch $@
 
 $(VENV)/.runtime-%: $$(call sources_of,backends/$$*) $(SDK_SOURCES) $(VENV)/.executorch | $(VENV)/.core

@@ -1,7 +1,7 @@
 """Builds source distributions, and from those the wheels: `python -m release.build --out dist [NAME ...]`.
 
-A project whose build requirements no given interpreter has is skipped, unless it is named. Files come out the same, byte
-for byte, from any checkout at any time with the same tools (docs/releasing.md).
+A project whose build requirements no given interpreter has is skipped, unless it is named. Files come out the same,
+byte for byte, from any checkout at any time with the same tools (docs/releasing.md).
 """
 
 from __future__ import annotations
