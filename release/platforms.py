@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 # They come with packages that the wheel depends on, and must be those in the process.
-FROM_OTHER_WHEELS = ["libtorch*.so", "libc10*.so", "libsycl.so.*"]
+FROM_OTHER_WHEELS = ["libtorch*.so", "libc10*.so", "libsycl.so.*", "libexecutorch.so"]
 
 
 def tag_platform(wheel: Path, out: Path) -> Path:

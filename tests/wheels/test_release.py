@@ -10,6 +10,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+
 from release import build, projects
 
 pytestmark = pytest.mark.wheels
@@ -36,7 +37,9 @@ def two_builds(tmp_path_factory):
     outs = []
     for name, umask in (("one", "022"), ("two/deeper", "077")):
         folder = tmp_path_factory.mktemp("checkout") / name
-        command = f"umask {umask}; mkdir -p {folder}; cp -r --no-preserve=mode core release plugins.toml LICENSE {folder}"
+        command = (
+            f"umask {umask}; mkdir -p {folder}; cp -r --no-preserve=mode core release plugins.toml LICENSE {folder}"
+        )
         subprocess.run(command, shell=True, cwd=ROOT, check=True)
         environment = {**os.environ, "SOURCE_DATE_EPOCH": "1790000000"}
         command = [sys.executable, "-m", "release.build", "--out", "dist", "core"]

@@ -5,6 +5,7 @@ import sys
 import zipfile
 
 import pytest
+
 from release import audit
 
 pytestmark = pytest.mark.wheels
