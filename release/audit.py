@@ -18,7 +18,11 @@ from typing import NamedTuple
 # Sources that builds and benchmarks compile where they run, and those of a runtime that others select kernels from.
 _SOURCES = re.compile(r"muladd/(cpp_extension/sycl_front_end|bench/triad)\.cpp|muladd_executorch/sdk/.+")
 _UNSTABLE = re.compile(r"_ZN?K?(2at|3c10|5torch|N2at|N3c10|N5torch)")
-_SYCL = re.compile(r"_ZN?K?N?K?4sycl3_V1")
+# What other wheels have, which each library's own wheel requires.
+_RUNTIMES = {
+    "muladd_sycl": re.compile(r"_Z(TI)?N?K?N?K?4sycl3_V1"),
+    "muladd_executorch": re.compile(r"_ZNK?10executorch"),
+}
 
 
 class Limits(NamedTuple):
@@ -33,7 +37,7 @@ class Limits(NamedTuple):
 # inside the one and beside the other need a newer glibc.
 LIMITS = {
     "muladd_cuda": Limits(3_000_000, (2, 34)),
-    "muladd_sycl": Limits(400_000, (2, 28)),
+    "muladd_sycl": Limits(400_000, (2, 34)),
     "muladd_executorch": Limits(1_000_000, (2, 34), needs_torch=False),
 }
 
@@ -72,8 +76,8 @@ def library_problems(library: Path) -> Iterator[str]:
     yield from (f"it needs {name}" for name in needed if "python" in name)
     if limits_of(library.name).needs_torch and "libtorch_cpu.so" not in needed:
         yield "it does not name libtorch_cpu.so"
-    if re.search(r"\((RPATH|RUNPATH)\)", dynamic):
-        yield "it has an rpath"
+    if re.search(r"\((RPATH|RUNPATH)\).*\[(?!\$ORIGIN)", dynamic):
+        yield "it has an rpath that is a folder of this machine"
     yield from _symbol_problems(library)
     newest = max(
         ((int(major), int(minor)) for major, minor in re.findall(r"GLIBC_(\d+)\.(\d+)", _run("objdump", "-T", library)))
@@ -86,17 +90,18 @@ def _symbol_problems(library: Path) -> Iterator[str]:
     for line in _run("nm", "-D", "--undefined-only", library).splitlines():
         kind, name = line.split()[-2:]
         base = name.partition("@")[0]
-        # What is not PyTorch's C interface has a version (the C and the C++ library) or is the SYCL runtime's.
-        is_sycl = "sycl" in library.name and _SYCL.match(base)
+        # What is not PyTorch's C interface has a version (the C and the C++ library) or is a runtime's.
+        is_runtime = any(name in library.name and symbol.match(base) for name, symbol in _RUNTIMES.items())
         if base.startswith("Py"):
             yield f"it needs Python: {base}"
         elif _UNSTABLE.match(base):
             yield f"it uses an unstable symbol of PyTorch: {base}"
-        elif not (base.startswith(("aoti_torch_", "torch_")) or "@" in name or kind in "wv" or is_sycl):
+        elif not (base.startswith(("aoti_torch_", "torch_")) or "@" in name or kind in "wv" or is_runtime):
             yield f"it needs {base} of an unknown library"
     for line in _run("nm", "-D", "--defined-only", library).splitlines():
         name = line.split()[-1]
-        if not name.startswith("muladd_"):
+        # Programs that AOTInductor made look up the C functions of a device by their names.
+        if not name.startswith(("muladd_", "aoti_torch_cpu_")):
             yield f"it exports {name}"
 
 
@@ -120,7 +125,7 @@ def main() -> int:
         print("release.audit: name the wheels to look into", file=sys.stderr)
         return 2
     found = [f"{wheel.name}: {problem}" for wheel in wheels for problem in audit(wheel)]
-    print("\n".join(found) or f"audited {len(wheels)} wheels: stable ABI only, no Python, nothing exported")
+    print("\n".join(found) or f"audited {len(wheels)} wheels: stable ABI only, no Python, no exports but C functions")
     return 1 if found else 0
 
 

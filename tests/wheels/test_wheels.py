@@ -57,7 +57,7 @@ def test_the_audit_finds_what_is_wrong(tmp_path):
         "libbad.so: it needs Python: PyErr_Clear",
         "libbad.so: it uses an unstable symbol of PyTorch: _ZN2at8unstableEv",
         "libbad.so: it exports anything",
-        "libbad.so: it has an rpath",
+        "libbad.so: it has an rpath that is a folder of this machine",
         "libbad.so: it does not name libtorch_cpu.so",
     ):
         assert problem in result.stdout, result.stdout
