@@ -79,9 +79,8 @@ def library_problems(library: Path) -> Iterator[str]:
     if re.search(r"\((RPATH|RUNPATH)\).*\[(?!\$ORIGIN)", dynamic):
         yield "it has an rpath that is a folder of this machine"
     yield from _symbol_problems(library)
-    newest = max(
-        ((int(major), int(minor)) for major, minor in re.findall(r"GLIBC_(\d+)\.(\d+)", _run("objdump", "-T", library)))
-    )
+    versions = re.findall(r"GLIBC_(\d+)\.(\d+)", _run("objdump", "-T", library))
+    newest = max(((int(major), int(minor)) for major, minor in versions), default=(0, 0))
     if newest > limits_of(library.name).glibc:
         yield f"it needs glibc {newest[0]}.{newest[1]}"
 
