@@ -21,7 +21,7 @@ def repack(wheel: Path, version: str, folder: Path, replace: Mapping[bytes, byte
         for info in source.infolist():
             path = info.filename.replace(f"{name}-{old}.dist-info", f"{name}-{version}.dist-info")
             content = source.read(info)
-            if path.endswith(".dist-info/RECORD"):
+            if info.is_dir() or path.endswith(".dist-info/RECORD"):
                 continue
             if path.endswith(("/METADATA", "/_version.py")):
                 content = content.replace(old.encode(), version.encode(), 1)
