@@ -12,6 +12,8 @@
 #   make docs    the documentation site, docs/_build/html/index.html
 #   make bench   measure the CPU backend beside its alternatives, for about half an hour, into benchmarks/results
 #   make instructions   count instructions (needs valgrind) and make them the record that the tests compare with
+#   make wheels  every wheel that can be built here, into dist/, with checks
+#   make test-release   the wheels in fresh environments of several Pythons, and built twice (15 minutes)
 
 PYTHON ?= python3
 JOBS ?= 2
@@ -33,7 +35,7 @@ KIT := -m pytest --pyargs muladd.testing -q -W ignore::DeprecationWarning --mula
 SYCL_TEST := PYTHONPATH=tests MULADD_REQUIRE=sycl $(SYCL)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-kit test-registry test-rest test-sycl test-deploy test-docs test-third-party quick docs bench instructions lint wheels clean tools
+.PHONY: help demo test test-kit test-registry test-rest test-sycl test-deploy test-docs test-third-party test-release quick docs bench instructions lint wheels clean tools
 .SECONDEXPANSION:
 
 help:
@@ -57,8 +59,8 @@ test-registry: $(VENV)/.installed
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 
-test-rest: $(VENV)/.installed
-	$(BIN)/python -m pytest --ignore tests/faults --ignore tests/deploy --ignore tests/docs
+test-rest: $(VENV)/.installed $(VENV)/.release
+	$(BIN)/python -m pytest --ignore tests/faults --ignore tests/deploy --ignore tests/docs --ignore tests/release
 
 test-sycl: $(SYCL)/.installed
 	$(SYCL_TEST) $(KIT) sycl -p simulated_xpu
@@ -82,7 +84,7 @@ test-third-party: $(VENV)/.installed
 
 quick: $(VENV)/.installed
 	$(BIN)/python $(KIT) cpu -m "not compiles"
-	$(BIN)/python -m pytest -m "not slow and not wheels" --ignore tests/deploy --ignore tests/docs
+	$(BIN)/python -m pytest -m "not slow and not wheels" --ignore tests/deploy --ignore tests/docs --ignore tests/release
 
 bench: $(VENV)/.installed
 	$(BIN)/muladd bench --json benchmarks/results/cpu.json --plot benchmarks/results/cpu.png
@@ -96,9 +98,16 @@ lint: $(VENV)/.installed
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run --Werror $(shell find core backends benchmarks examples tests -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' | grep -v /build/)
 
-wheels: $(VENV)/.installed
-	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps -w dist ./core $(BACKENDS:%=./backends/%)
-	@ls -l dist/*.whl
+wheels: $(VENV)/.installed $(VENV)/.release
+	$(BIN)/python -m release.build --out dist --python $(SYCL)/bin/python
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python -m check_wheel_contents dist/*.whl
+	$(BIN)/python -m release.audit dist/*.whl
+
+# With the wheels of `make wheels`, or those of another machine that were put into dist/.
+test-release: $(VENV)/.installed $(VENV)/.release
+	@test -d dist || $(MAKE) --no-print-directory wheels
+	$(BIN)/python -m pytest tests/release
 
 clean:
 	rm -rf $(VENV) $(SYCL) dist docs/_build core/build backends/*/build
@@ -141,6 +150,10 @@ $(VENV)/.backend-%: $$(call sources_of,backends/$$*) $(SDK_SOURCES) $(VENV)/.dep
 $(VENV)/.executorch: pyproject.toml $(VENV)/.dependencies
 	$(INSTALL) --group deploy
 	$(INSTALL) --no-deps $(EXECUTORCH)
+	@touch $@
+
+$(VENV)/.release: pyproject.toml $(VENV)/.dependencies
+	$(INSTALL) --group release
 	@touch $@
 
 $(VENV)/.runtime-%: $$(call sources_of,backends/$$*) $(SDK_SOURCES) $(VENV)/.executorch | $(VENV)/.core

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import shlex
 import subprocess
 import sys
@@ -73,15 +75,19 @@ class Site:
         files = {
             info / "METADATA": metadata,
             info / "entry_points.txt": entry_points,
-            info / "RECORD": f"{package.name}/__init__.py,,\n{info.name}/METADATA,,\n",
         }
         if module:
             files[package / "__init__.py"] = module_source(name, extra, **fields) if source is None else source
         if library is not None:
             files[package / "libkernels.so"] = library.read_bytes() if isinstance(library, Path) else library
+        record = ""
         for path, content in files.items():
+            content = content.encode() if isinstance(content, str) else content
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content.encode() if isinstance(content, str) else content)
+            path.write_bytes(content)
+            digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+            record += f"{path.relative_to(self.root)},sha256={digest},{len(content)}\n"
+        (info / "RECORD").write_text(record)
         return package
 
 

@@ -85,3 +85,23 @@ def test_config():
     assert [Path(path).name for path in libs] == ["libmuladd_schema.so", "libmuladd_cpu.so"]
     assert all(Path(path).is_file() for path in libs)
     assert "-DTORCH_TARGET_VERSION=0x020a" in muladd("config", "--cflags").stdout
+
+
+def test_lock_writes_and_checks(tmp_path):
+    file = tmp_path / "muladd.lock"
+    written = muladd("lock", str(file))
+    assert written.returncode == 0, written.stdout + written.stderr
+    assert "winners: CPU: cpu" in written.stdout
+    assert muladd("lock", str(file), "--check").stdout == f"{file}: no difference\n"
+    file.write_text(file.read_text().replace('"fallback": "error"', '"fallback": "reference"'))
+    changed = muladd("lock", str(file), "--check")
+    assert changed.returncode == 1
+    assert "the fallback is 'error', locked is 'reference'" in changed.stdout
+    assert "MULADD-E071" in muladd("doctor", MULADD_LOCK=str(file)).stderr
+
+
+def test_lock_with_wrong_files(tmp_path):
+    assert "cannot be written" in muladd("lock", str(tmp_path / "no/such")).stderr
+    missing = muladd("lock", str(tmp_path / "gone"), "--check")
+    assert missing.returncode == 1
+    assert "MULADD-E070" in missing.stdout

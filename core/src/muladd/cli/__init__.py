@@ -9,6 +9,7 @@ from .check import check
 from .config import config
 from .doctor import doctor
 from .explain import explain
+from .lock import lock
 from .new import new_backend, new_library
 
 app = typer.Typer(
@@ -23,6 +24,7 @@ app.command()(explain)
 app.command()(check)
 app.command()(bench)
 app.command()(config)
+app.command()(lock)
 app.command()(new_backend)
 app.command()(new_library)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from .device_code import DeviceCode, join, write_if_changed
 from .library import CudaLibrary
-from .toolchain import SDK_INCLUDE, ToolchainError, find_cxx, find_torch, target_version_macro
+from .toolchain import SDK_INCLUDE, ToolchainError, find_cxx, find_torch, prefix_maps, target_version_macro
 
 # What the host compiler gets from CXX_FLAGS, in nvcc's words. Lambdas and relaxed constexpr stay off: the device code
 # is plain C++.
@@ -46,13 +46,15 @@ def device_code(library: CudaLibrary, build_dir: Path) -> DeviceCode:
     write_if_changed(build_dir / "stub.c", STUB_SOURCE)
     cxx = find_cxx()
     compiler = next(word for word in reversed(cxx) if not word.startswith("-"))  # not a launcher such as ccache
+    torch = find_torch()
     flags = [
         *NVCC_FLAGS,
+        f"-Xcompiler={','.join(prefix_maps(Path.cwd(), torch))}",
         *_code_flags(binary, ptx),
         f"-ccbin={compiler}",
         target_version_macro(library.torch_target),
         f"-I{SDK_INCLUDE}",
-        f"-isystem={find_torch().include}",
+        f"-isystem={torch.include}",
     ]
     lines = [
         "rule nvcc",

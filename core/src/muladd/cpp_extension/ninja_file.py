@@ -11,7 +11,7 @@ from pathlib import Path
 from . import cuda, sycl
 from .device_code import DeviceCode, join, write_if_changed
 from .library import CppLibrary, CudaLibrary, SyclLibrary
-from .toolchain import SDK_INCLUDE, ToolchainError, find_cxx, find_torch, target_version_macro
+from .toolchain import SDK_INCLUDE, ToolchainError, find_cxx, find_torch, prefix_maps, target_version_macro
 
 CXX_FLAGS = [
     "-std=c++20",
@@ -73,7 +73,7 @@ def _build_file(library: CppLibrary, device: DeviceCode, output: Path) -> str:
         target_version_macro(library.torch_target),
         f"-I{SDK_INCLUDE}",
         f"-isystem{torch.include}",
-        f"-ffile-prefix-map={root}=.",  # the same bytes from any checkout
+        *prefix_maps(root, torch),
         *device.compile_flags,
         *library.extra_compile_args,
         *shlex.split(os.environ.get("CXXFLAGS", "")),
@@ -107,7 +107,9 @@ def _build_file(library: CppLibrary, device: DeviceCode, output: Path) -> str:
         objects.append(_escape(f"{source}.o"))
         rule = "nvcc" if path.suffix == ".cu" else "cxx"
         lines.append(f"build {objects[-1]}: {rule} {_escape(path)}")
-        lines.append(f"  arguments = {join(library.source_args.get(source, ()))}")
+        # A seed instead of a hash of the path and the process: nvcc puts it into names.
+        seed = [f"-frandom-seed={source}"]
+        lines.append(f"  arguments = {join([*seed, *library.source_args.get(source, ())])}")
     lines.append(f"build {_escape(output.resolve())}: link {' '.join([*objects, *device.objects])}")
     return "\n".join(lines) + "\n"
 

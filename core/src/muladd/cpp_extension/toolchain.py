@@ -56,3 +56,9 @@ def target_version_macro(release: str) -> str:
     """Write ``"2.10"`` as ``TORCH_TARGET_VERSION`` wants it: a byte each for major and minor at the top of 64 bits."""
     major, minor = (int(part) for part in release.split("."))
     return f"-DTORCH_TARGET_VERSION=0x{major:02x}{minor:02x}000000000000"
+
+
+def prefix_maps(root: Path, torch: Torch) -> list[str]:
+    """Flags for the same bytes from any checkout and any environment: headers name their files in error messages."""
+    places = {root: ".", torch.include: "torch/include", SDK_INCLUDE: "muladd/include"}
+    return [f"-ffile-prefix-map={place}={name}" for place, name in places.items()]

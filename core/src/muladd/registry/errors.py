@@ -143,6 +143,26 @@ _ROWS = (
         "The policy, an environment variable or MULADD_AUTOLOAD=0 keeps the backend from being loaded.",
         "Enable it there, or call load().",
     ),
+    ErrorCode(
+        "MULADD-E070",
+        "lock file is not valid",
+        "The file that MULADD_LOCK names cannot be read, or `muladd lock` did not write it. Nothing is loaded.",
+        "Correct or unset the variable, or write the file again with `muladd lock`.",
+    ),
+    ErrorCode(
+        "MULADD-E071",
+        "installation differs from the lock file",
+        "A distribution, its files, the fallback or the winner of a dispatch key is not what the lock file says. The "
+        "import fails.",
+        "Install what is locked, or accept what is installed with `muladd lock`.",
+    ),
+    ErrorCode(
+        "MULADD-E072",
+        "installation cannot be locked",
+        "Something is wrong with a backend, or the files of a distribution are not those of a wheel: edited, "
+        "installed in editable mode, or imported from another place.",
+        "Do what `muladd doctor` says about it, or reinstall the distribution from a wheel.",
+    ),
 )
 
 ERROR_CODES: dict[str, ErrorCode] = {row.id: row for row in _ROWS}
@@ -167,6 +187,10 @@ class BackendUnavailableError(RegistryError):
 
 class PolicyError(RegistryError, ValueError):
     """A policy file or environment variable is not valid."""
+
+
+class LockError(RegistryError):
+    """The installation is not what the lock file says, or one of the two cannot be used."""
 
 
 class InvalidBackendError(RegistryError, ValueError):

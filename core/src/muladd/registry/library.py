@@ -6,11 +6,12 @@ import os
 import threading
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .backend import Backend
 from .discovery import FoundPlugin, PluginError, find_plugins, read_backend
 from .dispatcher import is_dispatch_key
-from .errors import BackendUnavailableError, NoKernelError
+from .errors import BackendUnavailableError, LockError, NoKernelError
 from .explanation import Choice, digest, explain
 from .ledger import Ledger, describe
 from .loading import LoadError, check_compatible
@@ -21,6 +22,9 @@ from .schemas import open_schemas
 from .settlement import Settlement
 from .status import BackendStatus, Finding, State
 from .trace import Tracer
+
+if TYPE_CHECKING:
+    from .lock import Guard, Snapshot
 
 # Which of several backends for a device a failed call tells about: the one that is closest to working.
 _TELLING = (State.LOADED, State.BROKEN, State.INCOMPATIBLE, State.UNSUPPORTED, State.DISABLED, State.SHADOWED)
@@ -70,6 +74,7 @@ class OperatorLibrary:
         self._lock = threading.RLock()
         self._was_deferred = False
         self._thread = threading.local()
+        self._guard: Guard | None = None
 
     # ---- schemas -----------------------------------------------------------------------------------------------------
 
@@ -83,7 +88,14 @@ class OperatorLibrary:
 
         Raises:
             ImportError: the library is missing, or something else in this process has defined the namespace already.
+            LockError: what is installed differs from the lock file.
         """
+        if self.policy.lock:
+            from .lock import Guard
+
+            self._guard = Guard(Path(self.policy.lock), self.namespace, self.policy.fallback)
+            self._guard.check_installed(self.distribution, self._groups, self.schema_library)
+            self.trace("lock", self.policy.lock)
         self.abi, self.schemas = open_schemas(self.namespace, self.schema_library, self.distribution, self._expected)
         self.trace("schemas", f"{len(self.schemas)} operators from {self.schema_library}, ABI {self.abi}")
 
@@ -112,13 +124,14 @@ class OperatorLibrary:
 
         Raises:
             RegistryError: only with ``<PREFIX>_STRICT=1``, naming the first plugin that failed.
+            LockError: other backends would win than the lock file says.
         """
         with self._lock:
             self.discover()
             if self._waiting:
                 return
             claims, self._unsettled = self._unsettled, []
-            self._settlement.settle(claims, self.operators)
+            self._settle(claims)
             self._ledger.report()
 
     def load_pending(self) -> bool:
@@ -149,7 +162,7 @@ class OperatorLibrary:
 
     def runtimes(self) -> dict[str, BackendStatus]:
         """Installed kernels for runtimes that are not PyTorch's dispatcher, by name. Looks anew; opens no library."""
-        statuses, findings = find_runtimes(f"{self.namespace}.runtimes")
+        statuses, findings = find_runtimes(self._groups[1])
         self._ledger.findings += [finding for finding in findings if finding not in self._ledger.findings]
         return statuses
 
@@ -177,6 +190,7 @@ class OperatorLibrary:
 
         Raises:
             BackendUnavailableError: it is not installed, cannot be loaded, or another backend owns its dispatch key.
+            LockError: the lock file does not have it among the winners.
         """
         with self._lock:
             status = self.backends().get(name)
@@ -184,7 +198,7 @@ class OperatorLibrary:
             is_open = name in self._settlement.owners.values()
             if status is not None and name in self._plugins and not is_open:
                 claim = self._claims.get(name) or self._read(self._plugins[name])
-                self._settlement.settle([claim] if claim else [], self.operators)
+                self._settle([claim] if claim else [])
             self.require(name)
             return self._ledger.statuses[name]
 
@@ -219,6 +233,23 @@ class OperatorLibrary:
         self.load_pending()
         return digest(self._claims.values(), self.policy)
 
+    def snapshot(self) -> Snapshot:
+        """What a lock file would say of this process.
+
+        Raises:
+            LockError: something is wrong that must not be locked.
+        """
+        from .lock import files_of, foreign_files, problems_of, snapshot, take_inventory
+
+        failed = [describe(status) for status in self.backends().values() if status.is_failure]
+        inventory = take_inventory(self.distribution, self._groups)
+        winners = [claim for name, claim in self._claims.items() if name in self._settlement.owners.values()]
+        files = [(self.distribution, self.schema_library), *files_of(winners)]
+        problems = [*failed, *problems_of(inventory), *foreign_files(inventory, files)]
+        if problems:
+            raise LockError("MULADD-E072", f"this installation cannot be locked: {'; '.join(problems)}")
+        return snapshot(inventory, self.policy.fallback, self._settlement.owners)
+
     # ---- steps of loading --------------------------------------------------------------------------------------------
 
     def _find(self) -> None:
@@ -249,6 +280,17 @@ class OperatorLibrary:
 
     def _is_dispatch_key(self, key: str) -> bool:
         return is_dispatch_key(self.namespace, self.operators[0], key)
+
+    @property
+    def _groups(self) -> tuple[str, str]:
+        return self.entry_point_group, f"{self.namespace}.runtimes"
+
+    def _settle(self, claims: list[Claim]) -> None:
+        if self._guard is not None:
+            self._guard.check_winners(claims, self._settlement.forecast(claims))
+        self._settlement.settle(claims, self.operators)
+        if self._guard is not None:
+            self._guard.check_winners(claims, self._settlement.owners)
 
     def _read(self, plugin: FoundPlugin) -> Claim | None:
         """What the plugin says of itself, if it can be taken at its word."""

@@ -57,6 +57,7 @@ class Policy(NamedTuple):
     strict: bool = False
     trace: bool = False
     probe_timeout_s: float = PROBE_TIMEOUT_S
+    lock: str = ""  # path of the lock file; empty: none
     findings: tuple[Finding, ...] = ()
 
     def rejects(self, name: str, namespace: str) -> tuple[str, str] | None:
@@ -269,6 +270,7 @@ def _overlay_environment(
         trace=read("TRACE", _parse_switch, policy.trace),
         fallback=read("FALLBACK", _parse_fallback, policy.fallback),
         probe_timeout_s=read("PROBE_TIMEOUT", _parse_seconds, policy.probe_timeout_s),
+        lock=environment.get(f"{prefix}_LOCK", ""),
     )
 
 

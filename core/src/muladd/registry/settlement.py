@@ -36,7 +36,7 @@ class Settlement:
         self._catalogue = frozenset(catalogue)
         self._registered = None
         self._claims.update({claim.backend.name: claim for claim in claims})
-        for claim in sorted(claims, key=lambda claim: (claim.backend.dispatch_key, *precedence(claim, self._policy))):
+        for claim in self._in_order(claims):
             owner = next((self.owners[pair] for pair in sorted(claim.pairs) if pair in self.owners), None)
             if owner is not None:
                 self._shadow(claim, owner)
@@ -56,6 +56,23 @@ class Settlement:
                     )
             except LoadError as error:
                 self._ledger.fail(claim.plugin, claim.backend, error, code=error.code, fix=error.fix)
+
+    def forecast(self, claims: list[Claim]) -> dict[tuple[str, str], str]:
+        """``owners`` as :meth:`settle` would leave it if every library opens and has all that is claimed."""
+        owners = dict(self.owners)
+        for claim in self._in_order(claims):
+            if not claim.pairs & owners.keys() and self._is_supported(claim):
+                owners.update(dict.fromkeys(claim.pairs, claim.backend.name))
+        return owners
+
+    def _in_order(self, claims: list[Claim]) -> list[Claim]:
+        return sorted(claims, key=lambda claim: (claim.backend.dispatch_key, *precedence(claim, self._policy)))
+
+    def _is_supported(self, claim: Claim) -> bool:
+        try:
+            return run_probe(claim.backend, self._policy.probe_timeout_s).ok
+        except LoadError:
+            return False
 
     def _shadow(self, claim: Claim, owner: str) -> None:
         key, name = claim.backend.dispatch_key, claim.backend.name

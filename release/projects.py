@@ -1,0 +1,57 @@
+"""The projects of this repository, and which interpreters here can build them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+from muladd.registry import read_file
+
+ROOT = Path(__file__).parents[1]
+
+# Runs in the interpreter that would build: which requirements of pyproject.toml are not met there?
+_UNMET = """
+import json, sys
+from importlib import metadata
+from packaging.requirements import Requirement
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+def is_met(text):
+    requirement = Requirement(text)
+    if requirement.marker is not None and not requirement.marker.evaluate():
+        return True
+    try:
+        return requirement.specifier.contains(metadata.version(requirement.name), prereleases=True)
+    except metadata.PackageNotFoundError:
+        return False
+
+with open(sys.argv[1], "rb") as file:
+    requires = tomllib.load(file)["build-system"]["requires"]
+print(json.dumps([text for text in requires if not is_met(text)]))
+"""
+
+
+class Project(NamedTuple):
+    """A folder that builds one wheel."""
+
+    name: str
+    folder: Path
+
+
+def projects() -> list[Project]:
+    """Core, then every backend and runtime of plugins.toml."""
+    document = read_file(ROOT / "plugins.toml")
+    known = [*document["backends"].values(), *document["runtimes"].values()]
+    return [Project("core", ROOT / "core"), *(Project(one.name, ROOT / one.directory) for one in known)]
+
+
+def unmet_requirements(project: Project, python: str) -> list[str]:
+    """What the interpreter lacks of what the project's pyproject.toml wants for a build."""
+    command = [python, "-c", _UNMET, str(project.folder / "pyproject.toml")]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return list(json.loads(answer))

@@ -1,0 +1,107 @@
+"""Fresh environments that take PyTorch and everything else but muladd from the one that runs the tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SITE = Path(os.path.dirname(os.path.dirname(pytest.__file__)))  # noqa: PTH120
+
+
+class Environment:
+    """An interpreter with nothing of muladd's until it is installed."""
+
+    def __init__(self, python: Path) -> None:
+        self.python = python
+
+    def pip(self, *arguments: object) -> str:
+        command = [sys.executable, "-m", "pip", "--python", str(self.python), *map(str, arguments)]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert result.returncode == 0, result.stdout + result.stderr
+        return result.stdout
+
+    def install(self, *wheels: Path) -> None:
+        # --no-deps: what the wheels require is borrowed, or deliberately of another version.
+        self.pip("install", "--quiet", "--no-deps", *wheels)
+
+    def run(self, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("MULADD_", "PYTHON"))}
+        return subprocess.run(
+            [str(self.python), *map(str, arguments)],
+            env=inherited | environment, cwd=self.python.parents[1], capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+    def doctor(self) -> dict[str, Any]:
+        result = self.run("-m", "muladd", "doctor", "--json")
+        assert result.returncode in (0, 1), result.stderr
+        return json.loads(result.stdout)
+
+    def states(self) -> dict[str, tuple[str, str]]:
+        """State and version of every backend."""
+        return {name: (one["state"], one["version"]) for name, one in self.doctor()["backends"].items()}
+
+
+@pytest.fixture(scope="session")
+def borrowed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with links to all that is installed here, less muladd and what belongs to one environment."""
+    folder = tmp_path_factory.mktemp("borrowed")
+    for entry in SITE.iterdir():
+        if not entry.name.startswith(("muladd", "__editable__", "_virtualenv", "pip", "__pycache__")):
+            (folder / entry.name).symlink_to(entry)
+    return folder
+
+
+@pytest.fixture
+def environment(tmp_path: Path, borrowed: Path) -> Environment:
+    folder = tmp_path / "env"
+    venv.create(folder, with_pip=False, symlinks=True)
+    (site,) = folder.glob("lib/python3.*/site-packages")
+    (site / "borrowed.pth").write_text(f"{borrowed}\n")
+    return Environment(folder / "bin/python")
+
+
+@pytest.fixture(scope="session")
+def built() -> dict[str, Path]:
+    """The wheels in dist/ by project."""
+    found = {path.name.partition("-")[0]: path for path in (ROOT / "dist").glob("*.whl")}
+    assert found, "there is no wheel in dist/: make wheels"
+    return {name.removeprefix("muladd_"): path for name, path in found.items()}
+
+
+def find_python(version: str) -> str:
+    """An interpreter of that version, from PATH or pyenv; the test is skipped if there is none."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
+    candidates = [*sorted(map(str, pyenv.glob(f"{version}.*/bin/python"))), shutil.which(f"python{version}")]
+    for python in filter(None, candidates):
+        code = "import sys; print('%d.%d' % sys.version_info[:2])"
+        found = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False).stdout.strip()
+        if found == version:
+            return python
+    if f"python{version}" in os.environ.get("MULADD_REQUIRE", "").split(","):
+        pytest.fail(f"MULADD_REQUIRE promises python{version}, but there is none on PATH nor under {pyenv}")
+    return pytest.skip(f"there is no Python {version} here")
+
+
+MakeEnvironment = Callable[[str], Environment]
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> MakeEnvironment:
+    """An environment of another Python, which no PyTorch is there for."""
+
+    def make(version: str) -> Environment:
+        folder = tmp_path / f"env{version}"
+        subprocess.run([find_python(version), "-m", "venv", "--without-pip", str(folder)], check=True)
+        return Environment(folder / "bin/python")
+
+    return make
