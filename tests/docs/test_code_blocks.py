@@ -15,11 +15,17 @@ WITH_CODE = [page for page in PAGES if any(not block.not_run for block in blocks
 NOT_RUN = [
     ("CONTRIBUTING.md", "the Makefile and tests/wheels do it"),
     ("README.md", "they contain this test"),
+    ("docs/benchmarks.md", "takes twenty minutes; tests/unit/test_bench.py runs small cases"),
+    ("docs/benchmarks.md", "half a minute, and needs valgrind"),
     ("docs/cuda.md", "make test builds the wheel in this way"),
     ("docs/cuda.md", "needs a GPU"),
     ("docs/deployment.md", "make test-deploy builds and runs these examples"),
     ("docs/deployment.md", "make test-deploy builds and runs these examples"),
     ("docs/deployment.md", "needs digits.pte; tests/deploy/test_executorch.py does it"),
+    ("docs/lock.md", "serve.py stands for any program; tests/faults/test_lock.py does it"),
+    ("docs/lock.md", "a message"),
+    ("docs/new-backend.md", "tests/third_party/test_new_backend.py does it"),
+    ("docs/new-library.md", "tests/third_party/test_new_library.py does it"),
     ("docs/support.md", "the Makefile and tests/wheels do it"),
 ]
 

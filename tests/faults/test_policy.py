@@ -20,7 +20,7 @@ MALFORMED = {
         3,
         "is not TOML: Cannot overwrite",
     ),
-    "unknown table": ("[backend.npu]\n", 1, "backend is not a known key; known are backends, policy"),
+    "unknown table": ("[backend.npu]\n", 1, "backend is not a known key; known are backends, runtimes, policy"),
     "unknown policy key": ('[policy]\n\nfalback = "error"\n', 3, "policy.falback is not a known key"),
     "unknown backend key": (BACKEND + 'colour = "red"\n', 5, "backends.npu.colour is not a known key"),
     "missing backend key": ('[backends.npu]\ndevice = "npu"\n', 1, "backends.npu has no 'distribution'"),
