@@ -18,7 +18,7 @@ All of it follows from an :class:`Operator` declaration; any operator library ca
 """
 
 from .declaration import JointGradient, Operator
-from .direct import Kernels, direct_keys
+from .direct import Kernels, direct_keys, explained_below
 from .elementwise import decomposition_table
 from .launch import implement, in_compute_dtype
 from .python import register_python
@@ -30,6 +30,7 @@ __all__ = [
     "Operator",
     "decomposition_table",
     "direct_keys",
+    "explained_below",
     "implement",
     "in_compute_dtype",
     "register",

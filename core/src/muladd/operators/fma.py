@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..dispatch import JointGradient, Kernels, Operator, direct_keys
+from ..dispatch import JointGradient, Kernels, Operator, direct_keys, explained_below
 
 _ops = torch.ops.muladd
 _kernels = Kernels("muladd")
@@ -33,8 +33,8 @@ def fma(a: Tensor, b: Tensor, c: Tensor, *, out: Tensor | None = None) -> Tensor
     if keys is not None:
         try:
             return _kernels.fma(keys, a, b, c)  # type: ignore[no-any-return]
-        except RuntimeError:  # the operator says why
-            pass
+        except RuntimeError as error:
+            explained_below(error)
     return _ops.fma(a, b, c)  # type: ignore[no-any-return]
 
 

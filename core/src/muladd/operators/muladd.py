@@ -7,7 +7,7 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from ..dispatch import JointGradient, Kernels, Operator, direct_keys
+from ..dispatch import JointGradient, Kernels, Operator, direct_keys, explained_below
 from .fma import fma
 
 _ops = torch.ops.muladd
@@ -38,8 +38,8 @@ def muladd(a: Tensor, b: Tensor, c: float | Tensor, *, out: Tensor | None = None
         if keys is not None:
             try:
                 return _kernels.muladd(keys, a, b, c)  # type: ignore[no-any-return]
-            except RuntimeError:  # the operator says why
-                pass
+            except RuntimeError as error:
+                explained_below(error)
     elif isinstance(c, Tensor) or (hasattr(c, "__torch_function__") and not isinstance(c, Real)):
         return fma(a, b, c, out=out)  # type: ignore[arg-type]  # a tensor or tensor-like by now
     number = _number(c)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..dispatch import Kernels, Operator, direct_keys
+from ..dispatch import Kernels, Operator, direct_keys, explained_below
 
 _ops = torch.ops.muladd
 _kernels = Kernels("muladd")
@@ -32,8 +32,8 @@ def scale(x: Tensor, factor: float, *, out: Tensor | None = None) -> Tensor:
     if keys is not None:
         try:
             return _kernels.scale(keys, x, factor)  # type: ignore[no-any-return]
-        except RuntimeError:  # the operator says why
-            pass
+        except RuntimeError as error:
+            explained_below(error)
     return _ops.scale(x, factor)  # type: ignore[no-any-return]
 
 
