@@ -46,7 +46,7 @@ demo: $(VENV)/.installed
 	$(BIN)/python examples/digits.py
 
 # The parts are independent of each other; each prints what it has to say when it ends.
-test: lint $(SYCL)/.installed $(VENV)/.exported $(VENV)/.runtime-executorch $(VENV)/.docs
+test: lint $(SYCL)/.installed $(VENV)/.exported $(VENV)/.runtime-executorch $(VENV)/.docs $(VENV)/.release
 	@$(MAKE) --no-print-directory -j$(JOBS) --output-sync=target test-docs test-rest test-sycl test-deploy test-registry test-kit
 
 test-kit: $(VENV)/.installed

@@ -60,6 +60,80 @@ def test_ordinary_calls_go_to_the_kernel(name, call, pair):
     assert torch.equal(call(*pair), REFERENCES[name](*pair))
 
 
+OVERWRITING = {
+    "muladd.out": lambda a, b, out: muladd.muladd(a, b, 2.0, out=out),
+    "fma.out": lambda a, b, out: muladd.fma(a, b, a, out=out),
+    "mul.out": lambda a, b, out: muladd.mul(a, b, out=out),
+    "add.out": lambda a, b, out: muladd.add(a, b, out=out),
+    "scale.out": lambda a, b, out: muladd.scale(a, 3.0, out=out),
+    "muladd_": lambda a, b, out: muladd.muladd_(out, b, 2.0),
+}
+
+
+@pytest.fixture(params=OVERWRITING)
+def overwriting(request):
+    return request.param
+
+
+def test_out_and_in_place_go_to_the_kernel(overwriting, pair):
+    assert python_functions(OVERWRITING[overwriting], *pair, pair[0].clone()) <= {
+        "direct", "muladd", "fma", "mul", "add", "scale"
+    }  # fmt: skip
+
+
+def test_out_and_in_place_count_the_modification(overwriting, pair):
+    """Without it backward would compute with what has been overwritten."""
+    x = torch.ones(3, requires_grad=True)
+    saved = torch.ones(3)
+    loss = (x * saved).sum()
+    OVERWRITING[overwriting](*pair, saved)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_out_and_in_place_leave_inference_tensors_alone(overwriting, pair):
+    with torch.inference_mode():
+        target = torch.ones(3)
+    with pytest.raises(RuntimeError, match="inference tensor"):
+        OVERWRITING[overwriting](*pair, target)
+    assert torch.equal(target, torch.ones(3))
+    with torch.inference_mode():
+        assert OVERWRITING[overwriting](*pair, target) is target
+
+
+def test_out_and_in_place_are_seen(overwriting, pair):
+    with Log() as log:
+        OVERWRITING[overwriting](*pair, pair[0].clone())
+    assert any(f"muladd.{overwriting}" in seen for seen in log.seen)
+
+
+@pytest.mark.parametrize("position", [0, 1])
+def test_out_and_in_place_with_gradients(overwriting, pair, position):
+    pair[position].requires_grad_()
+    if overwriting == "muladd_":
+        target = torch.ones(3) * pair[0]
+        assert OVERWRITING[overwriting](*pair, target).requires_grad
+    elif (overwriting, position) != ("scale.out", 1):
+        with pytest.raises(RuntimeError, match="do not support automatic differentiation"):
+            OVERWRITING[overwriting](*pair, torch.ones(3))
+
+
+def test_a_negated_view_is_overwritten(overwriting, pair):
+    target = torch.complex(torch.zeros(3), -pair[0]).conj().imag
+    assert target.is_neg()
+    assert torch.equal(target, pair[0])
+    expected = OVERWRITING[overwriting](*pair, pair[0].clone())
+    OVERWRITING[overwriting](*pair, target)
+    assert torch.equal(target, expected)
+
+
+def test_an_empty_out_is_resized(overwriting, pair):
+    if overwriting != "muladd_":
+        target = torch.empty(0)
+        assert OVERWRITING[overwriting](*pair, target) is target
+        assert target.shape == (3,)
+
+
 def test_without_grad_inputs_may_require_it(call, pair):
     pair[0].requires_grad_()
     with torch.no_grad():

@@ -35,13 +35,14 @@ struct Backend {
 
  private:
   static void launch(const ElementwisePlan& plan, Function function, double parameter) {
-    RowSpec spec{.steps = {}, .types = {}, .parameter = parameter, .stream = should_stream(plan)};
+    RowSpec spec{.steps = {}, .row_steps = {}, .types = {}, .parameter = parameter, .stream = should_stream(plan)};
     for (int i = 0; i < plan.operand_count; ++i) {
       spec.steps[i] = plan.ndim == 0 ? 0 : plan.operands[i].strides[0];
+      spec.row_steps[i] = plan.ndim < 2 ? 0 : plan.operands[i].strides[1];
       spec.types[i] = type_of(plan.operands[i].info.dtype);
     }
-    const Row row = choose_row()(function, type_of(plan.dtype), spec);
-    parallel_rows(plan, [&](char* const* data, int64_t n) { row(spec, data, n); });
+    const Rows compute = choose_rows()(function, type_of(plan.dtype), spec);
+    parallel_runs(plan, [&](char* const* data, int64_t n, int64_t rows) { compute(spec, data, n, rows); });
   }
 
   static Type type_of(DType dtype) { return static_cast<Type>(dtype); }
@@ -49,7 +50,7 @@ struct Backend {
   // Results that fill the cache push out what is needed sooner, and fetch their own old contents first. In place those
   // contents are needed, and short rows are all ends.
   static bool should_stream(const ElementwisePlan& plan) {
-    constexpr int64_t kShortest = 4096;  // bytes
+    constexpr int64_t kShortest = 1024;  // bytes
     int64_t bytes = 0;
     for (int i = 0; i < plan.operand_count; ++i) bytes += plan.operands[i].info.numel * element_size(plan.dtype);
     if (bytes <= last_level_cache()) return false;

@@ -10,15 +10,15 @@ namespace {
 struct InstructionSet {
   const char* name;
   bool is_supported;
-  ChooseRow rows;
+  ChooseRows rows;
 };
 
-ChooseRow best_rows() {
+ChooseRows best_rows() {
 #if defined(__x86_64__) && !defined(MULADD_BASELINE_ONLY)
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  const InstructionSet sets[] = {{"avx512", avx512, avx512::choose_row}, {"avx2", avx2, avx2::choose_row}};
+  const InstructionSet sets[] = {{"avx512", avx512, avx512::choose_rows}, {"avx2", avx2, avx2::choose_rows}};
   const char* limit = std::getenv("MULADD_CPU_CAPABILITY");
   bool allowed = limit == nullptr || (std::strcmp(limit, "avx2") != 0 && std::strcmp(limit, "baseline") != 0);
   for (const InstructionSet& set : sets) {
@@ -26,7 +26,7 @@ ChooseRow best_rows() {
     if (allowed && set.is_supported) return set.rows;
   }
 #endif
-  return baseline::choose_row;
+  return baseline::choose_rows;
 }
 
 // As one core sees it: sysconf() adds up the caches of all sockets, and in a virtual machine those of its host.
@@ -41,8 +41,8 @@ int64_t ask_for_cache() {
 
 }  // namespace
 
-ChooseRow choose_row() {
-  static const ChooseRow rows = best_rows();
+ChooseRows choose_rows() {
+  static const ChooseRows rows = best_rows();
   return rows;
 }
 

@@ -1,5 +1,5 @@
 // The loops over one row, for one instruction set: a source file defines MULADD_ISA, its flags choose the instructions,
-// and this header gives it muladd::cpu::<MULADD_ISA>::choose_row. All the rest has internal linkage (see row.h).
+// and this header gives it muladd::cpu::<MULADD_ISA>::choose_rows. All the rest has internal linkage (see row.h).
 #include <cstddef>
 #include <cstdint>
 #if defined(__x86_64__)
@@ -101,7 +101,7 @@ struct Loops {
 
   // One type, side by side or repeated, straight from memory to memory.
   static void streamed(const RowSpec& spec, char* const* data, int64_t n) {
-    if (!can_stream(spec, data)) return blocked(spec, data, n);
+    if (!can_stream(spec, data)) return blocked(spec, data, n, 1);
     using V = typename VectorOf<C>::type;
     constexpr int64_t kLanes = kWidth / kSize;
     const auto functor = make_vector(spec);
@@ -128,7 +128,6 @@ struct Loops {
       if constexpr (kOutputs == 2) stream_vector(second + i, second_of(value));
     }
     some(spec, data, i, n);
-    finish_streaming();
   }
 
   static auto make_vector(const RowSpec& spec) {
@@ -158,29 +157,42 @@ struct Loops {
   }
 
   // Outputs and inputs in any type, order and repetition: inputs are brought into blocks of C, results leave from one.
-  static void blocked(const RowSpec& spec, char* const* data, int64_t n) {
+  static void blocked(const RowSpec& spec, char* const* data, int64_t n, int64_t rows) {
     const F functor = make<F>(spec);
     alignas(kLine) C blocks[kInputs][kBlock];
     alignas(kLine) C results[2][kBlock];
-    const C* in[kInputs];
-    for (int k = 0; k < kInputs; ++k) {
-      in[k] = blocks[k];
-      if (spec.steps[kOutputs + k] == 0) fill(blocks[k], spec, data, k, n < kBlock ? n : kBlock);
-    }
-    const bool stream = spec.stream && can_stream(spec, data);
-    // Up to the first whole cache line of the result, and then block by block.
-    int64_t begin = 0, length = stream ? until_aligned(data[0]) : kBlock;
-    for (; begin < n; begin += length, length = kBlock) {
-      if (length == 0) continue;
-      if (length > n - begin) length = n - begin;
+    const C* whole[kInputs] = {};  // short rows that are the same each time are brought in once
+    char* at[kOutputs + kInputs];
+    for (int k = 0; k < kOutputs + kInputs; ++k) at[k] = data[k];
+    for (int64_t row = 0; row < rows; ++row) {
       for (int k = 0; k < kInputs; ++k) {
-        if (spec.steps[kOutputs + k] != 0) in[k] = load(blocks[k], spec, data, k, begin, length);
+        const int operand = kOutputs + k;
+        const bool is_new = row == 0 || spec.row_steps[operand] != 0;
+        if (spec.steps[operand] == 0) {
+          if (is_new) fill(blocks[k], spec, at, k, n < kBlock ? n : kBlock);
+        } else if (spec.row_steps[operand] == 0 && n <= kBlock && is_new) {
+          whole[k] = load(blocks[k], spec, at, k, 0, n);
+        }
       }
-      compute<0>(functor, in, results[0], results[1], length);
-      for (int k = 0; k < kOutputs; ++k)
-        store(data[k] + begin * spec.steps[k], spec.steps[k], results[k], length, stream);
+      const bool stream = spec.stream && can_stream(spec, at);
+      // Up to the first whole cache line of the result, and then block by block.
+      int64_t begin = 0, length = stream ? until_aligned(at[0]) : kBlock;
+      for (; begin < n; begin += length, length = kBlock) {
+        if (length == 0) continue;
+        if (length > n - begin) length = n - begin;
+        const C* in[kInputs];
+        for (int k = 0; k < kInputs; ++k) {
+          in[k] = spec.steps[kOutputs + k] == 0 ? blocks[k]
+                  : whole[k] != nullptr         ? whole[k] + begin
+                                                : load(blocks[k], spec, at, k, begin, length);
+        }
+        compute<0>(functor, in, results[0], results[1], length);
+        for (int k = 0; k < kOutputs; ++k)
+          store(at[k] + begin * spec.steps[k], spec.steps[k], results[k], length, stream);
+      }
+      for (int k = 0; k < kOutputs + kInputs; ++k) at[k] += spec.row_steps[k];
     }
-    if (stream) finish_streaming();
+    if (spec.stream) finish_streaming();
   }
 
   static bool can_stream(const RowSpec& spec, char* const* data) {
@@ -196,6 +208,18 @@ struct Loops {
 #if defined(__x86_64__)
     _mm_sfence();  // before other threads may be told that the result is there
 #endif
+  }
+
+  template <void (*row)(const RowSpec&, char* const*, int64_t)>
+  static void each(const RowSpec& spec, char* const* data, int64_t n, int64_t rows) {
+    char* at[kOutputs + kInputs];
+    for (int k = 0; k < kOutputs + kInputs; ++k) at[k] = data[k];
+    while (true) {
+      row(spec, at, n);
+      if (--rows == 0) break;
+      for (int k = 0; k < kOutputs + kInputs; ++k) at[k] += spec.row_steps[k];
+    }
+    if (spec.stream) finish_streaming();
   }
 
   static void fill(C* block, const RowSpec& spec, char* const* data, int k, int64_t n) {
@@ -266,7 +290,7 @@ struct Loops {
     }
   }
 
-  static Row choose(const RowSpec& spec, Type type) {
+  static Rows choose(const RowSpec& spec, Type type) {
     bool one_type = true, side_by_side = true;
     unsigned repeated = 0;
     for (int k = 0; k < kOutputs + kInputs; ++k) {
@@ -276,25 +300,25 @@ struct Loops {
       if (is_repeated) repeated |= 1u << (k - kOutputs);
     }
     if (!one_type || (side_by_side && !kIs<T, C>)) return &blocked;
-    if (!side_by_side) return &strided;
+    if (!side_by_side) return &each<strided>;
     if constexpr (kIs<T, C>) {
-      return spec.stream ? &streamed : choose_repeated<0>(repeated);
+      return spec.stream ? &each<streamed> : choose_repeated<0>(repeated);
     } else {
       return &blocked;
     }
   }
 
   template <unsigned candidate>
-  static Row choose_repeated(unsigned repeated) {
+  static Rows choose_repeated(unsigned repeated) {
     if constexpr (candidate + 1 < 1u << kInputs) {
       if (repeated != candidate) return choose_repeated<candidate + 1>(repeated);
     }
-    return &contiguous<candidate>;
+    return &each<contiguous<candidate>>;
   }
 };
 
 template <template <class> class Functor>
-Row choose_for(Type result, const RowSpec& spec) {
+Rows choose_for(Type result, const RowSpec& spec) {
   switch (result) {
     case Type::float16:
       return Loops<Functor, Half>::choose(spec, result);
@@ -309,7 +333,7 @@ Row choose_for(Type result, const RowSpec& spec) {
 
 }  // namespace
 
-Row choose_row(Function function, Type result, const RowSpec& spec) {
+Rows choose_rows(Function function, Type result, const RowSpec& spec) {
   switch (function) {
     case Function::muladd:
       return choose_for<MulAdd>(result, spec);

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.autograd.graph import increment_version
 
 from .. import _torch_private as private
 from .._after_import import after_import
@@ -34,16 +35,44 @@ _OTHERS = {"cuda": private.keyset("CUDA", "Negative"), "xpu": private.keyset("XP
 
 
 class Kernels:
-    """The functional overloads of a namespace, to be called with what :func:`direct_keys` gives in front."""
+    """The overloads of a namespace, to be called with what :func:`direct_keys` gives in front."""
 
     def __init__(self, namespace: str) -> None:
         self._namespace = namespace
 
-    def __getattr__(self, operator: str) -> Any:
-        # Once for each operator, and not before it is called: the schemas are loaded after the public functions.
-        kernel = private.redispatch(getattr(getattr(torch.ops, self._namespace), operator).default)
-        setattr(self, operator, kernel)
+    def __getattr__(self, overload: str) -> Any:
+        # Once for each overload, and not before it is called: the schemas are loaded after the public functions.
+        kernel = private.redispatch(self._op(overload))
+        setattr(self, overload, kernel)
         return kernel
+
+    def overwrite(self, overload: str, target: Any, *args: Any, **out: Any) -> Any:
+        """Call an out or in-place overload, on the short way where there is one.
+
+        Args:
+            overload: such as ``"mul.out"``.
+            target: the tensor that is overwritten and returned.
+            args: the overload's positional arguments, as in the schema.
+            out: ``target`` once more, if it is a keyword argument.
+        """
+        tensors = [target, *(value for value in args if not isinstance(value, (float, int)))]
+        keys = direct_keys(target, tensors[1], tensors[-1])
+        if len(tensors) > 3 and direct_keys(tensors[2], target, target) is None:
+            keys = None
+        # An inference tensor has no version to count, and may not be overwritten everywhere.
+        if keys is not None and not target.is_inference():
+            try:
+                getattr(self, overload)(keys, *args, **out)
+            except RuntimeError as error:
+                explained_below(error)
+            else:
+                increment_version(target)
+                return target
+        return self._op(overload)(*args, **out)
+
+    def _op(self, overload: str) -> Any:
+        operator, _, name = overload.partition(".")
+        return getattr(getattr(getattr(torch.ops, self._namespace), operator), name or "default")
 
 
 def direct_keys(a: Any, b: Any, c: Any) -> Any | None:

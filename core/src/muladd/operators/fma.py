@@ -28,7 +28,7 @@ def fma(a: Tensor, b: Tensor, c: Tensor, *, out: Tensor | None = None) -> Tensor
         muladd.registry.NoKernelError: no backend for the tensors' device is loaded.
     """
     if out is not None:
-        return _ops.fma.out(a, b, c, out=out)  # type: ignore[no-any-return]
+        return _kernels.overwrite("fma.out", out, a, b, c, out=out)  # type: ignore[no-any-return]
     keys = direct_keys(a, b, c)
     if keys is not None:
         try:

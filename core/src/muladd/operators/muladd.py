@@ -43,7 +43,9 @@ def muladd(a: Tensor, b: Tensor, c: float | Tensor, *, out: Tensor | None = None
     elif isinstance(c, Tensor) or (hasattr(c, "__torch_function__") and not isinstance(c, Real)):
         return fma(a, b, c, out=out)  # type: ignore[arg-type]  # a tensor or tensor-like by now
     number = _number(c)
-    return _ops.muladd(a, b, number) if out is None else _ops.muladd.out(a, b, number, out=out)  # type: ignore[no-any-return]
+    if out is not None:
+        return _kernels.overwrite("muladd.out", out, a, b, number, out=out)  # type: ignore[no-any-return]
+    return _ops.muladd(a, b, number)  # type: ignore[no-any-return]
 
 
 def muladd_(a: Tensor, b: Tensor, c: float) -> Tensor:
@@ -61,7 +63,7 @@ def muladd_(a: Tensor, b: Tensor, c: float) -> Tensor:
         RuntimeError: as :func:`muladd`, with ``a`` in the place of ``out``.
         TypeError: ``c`` is not a number.
     """
-    return _ops.muladd_(a, b, _number(c))  # type: ignore[no-any-return]
+    return _kernels.overwrite("muladd_", a, a, b, _number(c))  # type: ignore[no-any-return]
 
 
 def _number(c: object) -> float:
