@@ -18,7 +18,6 @@ All of it follows from an :class:`Operator` declaration; any operator library ca
 """
 
 from .declaration import JointGradient, Operator
-from .direct import Kernels, direct_keys, explained_below
 from .elementwise import decomposition_table
 from .launch import implement, in_compute_dtype
 from .python import register_python
@@ -26,11 +25,8 @@ from .registration import register
 
 __all__ = [
     "JointGradient",
-    "Kernels",
     "Operator",
     "decomposition_table",
-    "direct_keys",
-    "explained_below",
     "implement",
     "in_compute_dtype",
     "register",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..dispatch import Kernels, Operator, direct_keys, explained_below
+from ..dispatch import Operator
+from ..dispatch.direct import Kernels, direct_keys, explained_below
 
 _ops = torch.ops.muladd
 _kernels = Kernels("muladd")

@@ -7,7 +7,8 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from ..dispatch import JointGradient, Kernels, Operator, direct_keys, explained_below
+from ..dispatch import JointGradient, Operator
+from ..dispatch.direct import Kernels, direct_keys, explained_below
 from .fma import fma
 
 _ops = torch.ops.muladd
