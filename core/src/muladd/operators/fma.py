@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..dispatch import JointGradient, Operator
+from ..dispatch import Operator
 from ..dispatch.direct import Kernels, direct_keys, explained_below
+from .muladd_backward import BOTH_FACTORS
 
 _ops = torch.ops.muladd
 _kernels = Kernels("muladd")
@@ -47,7 +48,7 @@ FMA = Operator(
         "b": lambda grad, a: _ops.mul(grad, a),
         "c": lambda grad: grad,
     },
-    joint_gradient=JointGradient(("a", "b"), lambda grad, a, b: _ops.muladd_backward(grad, a, b)),
+    joint_gradient=BOTH_FACTORS,
     linear=(("a", "c"), ("b", "c")),
     flops=2,
 )

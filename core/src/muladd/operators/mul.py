@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..dispatch import JointGradient, Operator
+from ..dispatch import Operator
 from ..dispatch.direct import Kernels, direct_keys, explained_below
+from .muladd_backward import BOTH_FACTORS
 
 _ops = torch.ops.muladd
 _kernels = Kernels("muladd")
@@ -42,6 +43,6 @@ MUL = Operator(
     "mul",
     reference=lambda a, b: a * b,
     gradients={"a": lambda grad, b: _ops.mul(grad, b), "b": lambda grad, a: _ops.mul(grad, a)},
-    joint_gradient=JointGradient(("a", "b"), lambda grad, a, b: _ops.muladd_backward(grad, a, b)),
+    joint_gradient=BOTH_FACTORS,
     linear=(("a",), ("b",)),
 )

@@ -7,9 +7,10 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from ..dispatch import JointGradient, Operator
+from ..dispatch import Operator
 from ..dispatch.direct import Kernels, direct_keys, explained_below
 from .fma import fma
+from .muladd_backward import BOTH_FACTORS
 
 _ops = torch.ops.muladd
 _kernels = Kernels("muladd")
@@ -79,6 +80,6 @@ MULADD = Operator(
     "muladd",
     reference=lambda a, b, c: a * b + c,
     gradients={"a": lambda grad, b: _ops.mul(grad, b), "b": lambda grad, a: _ops.mul(grad, a)},
-    joint_gradient=JointGradient(("a", "b"), lambda grad, a, b: _ops.muladd_backward(grad, a, b)),
+    joint_gradient=BOTH_FACTORS,
     flops=2,
 )

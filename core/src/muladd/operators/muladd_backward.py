@@ -3,10 +3,28 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
-from ..dispatch import Operator
+from ..dispatch import JointGradient, Operator
+from ..dispatch.direct import Kernels, direct_keys, explained_below
 
 _ops = torch.ops.muladd
+_kernels = Kernels("muladd")
+
+
+def muladd_backward(grad: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients of ``a * b`` with respect to ``a`` and ``b``, for the gradient of the product."""
+    keys = direct_keys(grad, a, b)
+    if keys is not None:
+        try:
+            return _kernels.muladd_backward(keys, grad, a, b)  # type: ignore[no-any-return]
+        except RuntimeError as error:
+            explained_below(error)
+    return _ops.muladd_backward(grad, a, b)  # type: ignore[no-any-return]
+
+
+# What mul, muladd and fma declare for their factors.
+BOTH_FACTORS = JointGradient(("a", "b"), muladd_backward)
 
 MULADD_BACKWARD = Operator(
     "muladd_backward",
