@@ -155,7 +155,7 @@ def run_excerpt(block: Block, page: Path, _: dict[str, Any]) -> None:
 
 
 def _without_comment_marks(text: str) -> str:
-    return " ".join(re.sub(r"^\s*(//|#) ?", "", text, flags=re.MULTILINE).split())
+    return " ".join(re.sub(r"^\s*((//|#)\s*)*", "", text, flags=re.MULTILINE).split())
 
 
 RUNNERS: dict[str, Callable[[Block, Path, dict[str, Any]], None]] = {
