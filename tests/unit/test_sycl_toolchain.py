@@ -18,6 +18,7 @@ with open(arguments[arguments.index("-o") + 1], "w") as image:
 """
 HOST = """
 #include "muladd/device_image.h"
+#pragma GCC visibility push(default)
 extern "C" int exported_count() { return muladd::device_images().size(); }
 extern "C" const char* exported_name(int i) { return muladd::device_images()[i].name.data(); }
 extern "C" const char* exported_bytes(int i) { return muladd::device_images()[i].bytes.data(); }

@@ -42,7 +42,7 @@ def device_code(library: CudaLibrary, build_dir: Path) -> DeviceCode:
         ToolchainError: no CUDA compiler of the wanted release, or TORCH_CUDA_ARCH_LIST is malformed.
     """
     toolkit = find_toolkit(library.cuda)
-    binary, ptx = _architectures(library)
+    binary, ptx = architectures(library)
     write_if_changed(build_dir / "stub.c", STUB_SOURCE)
     cxx = find_cxx()
     compiler = next(word for word in reversed(cxx) if not word.startswith("-"))  # not a launcher such as ccache
@@ -50,7 +50,7 @@ def device_code(library: CudaLibrary, build_dir: Path) -> DeviceCode:
     flags = [
         *NVCC_FLAGS,
         f"-Xcompiler={','.join(prefix_maps(Path.cwd(), torch))}",
-        *_code_flags(binary, ptx),
+        *code_flags(binary, ptx),
         f"-ccbin={compiler}",
         target_version_macro(library.torch_target),
         f"-I{SDK_INCLUDE}",
@@ -136,7 +136,7 @@ def _library_folders(root: Path) -> list[Path]:
     return [root / "lib64", root / "lib", *sorted(root.glob("targets/*-linux/lib"))]
 
 
-def _architectures(library: CudaLibrary) -> tuple[list[str], list[str]]:
+def architectures(library: CudaLibrary) -> tuple[list[str], list[str]]:
     """The compute capabilities to compile for: those with machine code, those with PTX.
 
     ``TORCH_CUDA_ARCH_LIST`` ("8.0;9.0+PTX") wins over the library's own.
@@ -157,7 +157,7 @@ def _architectures(library: CudaLibrary) -> tuple[list[str], list[str]]:
     return binary, [item.removesuffix("+PTX") for item in given if item.endswith("+PTX")]
 
 
-def _code_flags(binary: list[str], ptx: list[str]) -> list[str]:
+def code_flags(binary: list[str], ptx: list[str]) -> list[str]:
     """The options of nvcc for these compute capabilities."""
     digits = [(item.replace(".", ""), kind) for kind, items in (("sm", binary), ("compute", ptx)) for item in items]
     return [f"-gencode=arch=compute_{number},code={kind}_{number}" for number, kind in digits]

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..registry import NoKernelError, Policy
 from .declaration import Operator
+from .default import default_kernel
 from .elementwise import check_inputs, compute_dtype, output_strides, prepare, result_dtype
 from .overload import Overload
 from .registration import register
@@ -49,9 +50,12 @@ def register_python(
             )
         library.define(schema)
     _libraries.append(library)
-    overloads = register(_PythonLibrary(namespace, tuple(kernels), device_type), operators)
+    description = _PythonLibrary(namespace, tuple(kernels), device_type)
+    overloads = register(description, operators)
     for function, overload in zip(kernels.values(), overloads.values(), strict=True):
         library.impl(overload.name, _kernel(overload, function), device_type.upper())
+        # Also for layouts such as sparse, which a schema library in C++ answers for.
+        library.impl(overload.name, default_kernel(overload, description), "CompositeExplicitAutograd")
     return overloads
 
 
