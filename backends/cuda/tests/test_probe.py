@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import muladd
@@ -27,11 +26,11 @@ def test_a_supported_device():
     [
         (Machine("2.13.0+cpu", None), ["2.13.0+cpu", "without CUDA"], "torch with CUDA"),
         (Machine("2.13.0+rocm7.0", None, "7.0.51831"), ["ROCm 7.0.51831", "CUDA 13.0"], "from source"),
-        (replace(H200, device_count=0, capabilities=()), ["no CUDA device", "2.11.0+cu130"], "CUDA_VISIBLE_DEVICES"),
-        (replace(H200, device_count=0), ["no CUDA device"], "nvidia-smi"),
-        (replace(H200, driver=(12, 8)), ["12.8", "13.0"], "update the NVIDIA driver"),
-        (replace(H200, driver=(12, 8), device_count=0), ["12.8", "13.0"], "update the NVIDIA driver"),
-        (replace(H200, capabilities=((7, 0), (6, 1))), ["6.1, 7.0", "7.5, 8.0, 8.6"], "TORCH_CUDA_ARCH_LIST"),
+        (H200._replace(device_count=0, capabilities=()), ["no CUDA device", "2.11.0+cu130"], "CUDA_VISIBLE_DEVICES"),
+        (H200._replace(device_count=0), ["no CUDA device"], "nvidia-smi"),
+        (H200._replace(driver=(12, 8)), ["12.8", "13.0"], "update the NVIDIA driver"),
+        (H200._replace(driver=(12, 8), device_count=0), ["12.8", "13.0"], "update the NVIDIA driver"),
+        (H200._replace(capabilities=((7, 0), (6, 1))), ["6.1, 7.0", "7.5, 8.0, 8.6"], "TORCH_CUDA_ARCH_LIST"),
     ],
 )
 def test_what_is_missing_and_what_to_do(machine, reason, fix):
@@ -42,11 +41,11 @@ def test_what_is_missing_and_what_to_do(machine, reason, fix):
 
 
 def test_one_supported_device_is_enough():
-    assert judge(replace(H200, device_count=2, capabilities=((6, 1), (9, 0))), BUILD).ok
+    assert judge(H200._replace(device_count=2, capabilities=((6, 1), (9, 0))), BUILD).ok
 
 
 def test_unknown_driver_and_capabilities_are_no_reason_to_refuse():
-    assert judge(replace(H200, driver=None, capabilities=()), BUILD).ok
+    assert judge(H200._replace(driver=None, capabilities=()), BUILD).ok
 
 
 @pytest.mark.parametrize(

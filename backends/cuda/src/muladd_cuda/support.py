@@ -1,19 +1,16 @@
 """Can this machine use the library? What was found and what was built are plain values; judging them is a function."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from muladd.registry import Probe
 
 Version = tuple[int, int]
 
 
-@dataclass(frozen=True)
-class Build:
+class Build(NamedTuple):
     """What the library was built for: the CUDA release, and the compute capabilities with machine code and with PTX."""
 
     cuda: Version
@@ -21,7 +18,7 @@ class Build:
     ptx: tuple[Version, ...]
 
     @classmethod
-    def read(cls, file: Path) -> Build:
+    def read(cls, file: Path) -> "Build":
         """From the file that the build wrote beside the library."""
         values = json.loads(file.read_text())
         architectures, ptx = (tuple(map(_version, values[key])) for key in ("architectures", "ptx"))
@@ -34,8 +31,7 @@ class Build:
         return has_code or any(capability >= ptx for ptx in self.ptx)
 
 
-@dataclass(frozen=True)
-class Machine:
+class Machine(NamedTuple):
     """What is here. None where it could not be found out."""
 
     torch: str
@@ -50,11 +46,11 @@ def look() -> Machine:
     """Ask PyTorch and the driver. No CUDA context is made, and with NVML a later fork can still use CUDA."""
     import torch
 
-    from .driver import Driver
-
     about = torch.__version__, torch.version.cuda, torch.version.hip
     if torch.version.cuda is None:
         return Machine(*about)
+    from .driver import Driver
+
     with Driver() as driver:
         version = driver.cuda_version()
         return Machine(*about, torch.cuda.device_count(), version, driver.capabilities())

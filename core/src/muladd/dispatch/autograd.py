@@ -31,11 +31,15 @@ def autograd_kernel(overload: Overload) -> Callable[..., Any]:
     gradients = Gradients(overload)
     derivative = cache(lambda: _autograd_function(overload, gradients))  # not before somebody differentiates
 
-    redispatch = private.redispatch(overload.op)
-    positions = [i for i, name in enumerate(overload.arguments) if name in overload.tensor_arguments]
+    redispatch: Callable[..., Any] | None = None
+    positions: list[int] = []
 
     # Nothing is recorded most of the time, and this is a good part of what a small call takes: no helpers.
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        nonlocal redispatch, positions
+        if redispatch is None:  # the first call: for all overloads at once it would delay the import
+            redispatch = private.redispatch(overload.op)
+            positions = [i for i, name in enumerate(overload.arguments) if name in overload.tensor_arguments]
         if not (private.functorch_is_active() or private.forward_ad_is_active() or kwargs):
             for i in positions:
                 if args[i].requires_grad:

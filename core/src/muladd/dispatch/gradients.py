@@ -1,7 +1,5 @@
 """Which gradient formulas run for a set of needed gradients, and which arguments must be kept for them."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Sequence
 from functools import cache

@@ -3,8 +3,6 @@
 They get shapes, derivatives, batching and autocast rules from their declarations, as operators with C++ kernels do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 

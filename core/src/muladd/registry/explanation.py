@@ -1,7 +1,5 @@
 """Which backend serves an operator on a device, who else wanted to, and why it is so."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable

@@ -4,8 +4,6 @@ Precedence, from weak to strong: the file that the operator library ships, the u
 (tables of backends are merged by name, each key under [policy] replaces the shipped one), the environment variables.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
