@@ -18,7 +18,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
 from muladd.bench.machine import describe_machine
 
@@ -34,10 +36,11 @@ def loop(total=0):
 def timed(start=0.0):
     start = time.perf_counter(); loop(); return time.perf_counter() - start
 loop_ms = min(timed() for _ in range(5)) * 1e3
-loaded = sorted(name for name, status in muladd.backends().items() if status.state == "loaded")
+states = {name: status.state for name, status in muladd.backends().items()}
 torch_ms, muladd_ms = (middle - start) * 1e3, (end - middle) * 1e3
-print(json.dumps({"torch_ms": torch_ms, "muladd_ms": muladd_ms, "loop_ms": loop_ms, "loaded": loaded}))
+print(json.dumps({"torch_ms": torch_ms, "muladd_ms": muladd_ms, "loop_ms": loop_ms, "states": states}))
 """
+BACKENDS = 3
 PLUGIN = """
 from muladd.registry import Backend, Probe, hookimpl
 
@@ -60,8 +63,9 @@ def install(folder: Path, name: str, entry_points: str = "") -> None:
 
 
 def fill(folder: Path, distributions: int) -> None:
-    """Two more backends, and distributions of which every third has entry points of some other kind."""
-    for name, device, key in (("second", "xpu", "XPU"), ("third", "mps", "MPS")):
+    """Backends up to three, and distributions of which every third has entry points of some other kind."""
+    more = BACKENDS - len(entry_points(group="muladd.backends"))
+    for name, device, key in (("second", "xpu", "XPU"), ("third", "mps", "MPS"))[:more]:
         (folder / f"{name}.py").write_text(PLUGIN.format(name=name, device=device, key=key))
         install(folder, name, f"[muladd.backends]\n{name} = {name}\n")
     for number in range(distributions):
@@ -69,14 +73,14 @@ def fill(folder: Path, distributions: int) -> None:
         install(folder, f"filler{number}", other)
 
 
-def sample(folder: Path) -> dict[str, float]:
+def sample(folder: Path) -> dict[str, Any]:
     """Import once in a fresh process."""
     environment = {**os.environ, "PYTHONPATH": str(folder)}
     result = subprocess.run([sys.executable, "-c", CHILD], env=environment, capture_output=True, text=True, check=True)
     return json.loads(result.stdout)
 
 
-def summary(samples: list[dict[str, float]]) -> dict[str, object]:
+def summary(samples: list[dict[str, Any]]) -> dict[str, object]:
     """Medians and quartiles."""
 
     def quartiles(key: str) -> dict[str, float]:
@@ -100,11 +104,12 @@ def main() -> None:
         fill(folder, options.distributions)
         sample(folder)  # fills the file system's cache and writes byte code
         samples = [sample(folder) for _ in range(options.samples)]
-    assert all(one["loaded"] == ["cpu", "second", "third"] for one in samples)
+    assert all(len(one["states"]) == BACKENDS and one["states"]["cpu"] == "loaded" for one in samples)
     shortest = min(one["loop_ms"] for one in samples)
     report = {
         "machine": describe_machine(),
         "distributions": options.distributions,
+        "backends": samples[0]["states"],
         "all": summary(samples),
         "at_full_speed": summary([one for one in samples if one["loop_ms"] <= 1.15 * shortest]),
     }

@@ -17,11 +17,19 @@ module                        dispatch key
 All of it follows from an :class:`Operator` declaration; any operator library can use it for its own operators.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from .declaration import JointGradient, Operator
 from .elementwise import decomposition_table
-from .launch import implement, in_compute_dtype
-from .python import register_python
 from .registration import register
+
+if TYPE_CHECKING:
+    from .launch import implement, in_compute_dtype
+    from .python import register_python
+
+# For kernels and operators in Python, which most programs do not have.
+_LATER = {"implement": ".launch", "in_compute_dtype": ".launch", "register_python": ".python"}
 
 __all__ = [
     "JointGradient",
@@ -32,3 +40,9 @@ __all__ = [
     "register",
     "register_python",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        return getattr(import_module(_LATER[name], __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
