@@ -45,9 +45,9 @@ demo: $(VENV)/.installed
 	$(BIN)/muladd doctor
 	$(BIN)/python examples/digits.py
 
-# The parts are independent of each other; each prints what it has to say when it ends.
+# The parts are independent of each other, and run on when one fails; each prints what it has to say when it ends.
 test: lint $(SYCL)/.installed $(VENV)/.exported $(VENV)/.runtime-executorch $(VENV)/.docs $(VENV)/.release
-	@$(MAKE) --no-print-directory -j$(JOBS) --output-sync=target test-docs test-rest test-sycl test-deploy test-registry test-kit
+	@$(MAKE) --no-print-directory -k -j$(JOBS) --output-sync=target test-docs test-rest test-sycl test-deploy test-registry test-kit
 
 test-kit: $(VENV)/.installed
 	$(BIN)/python $(KIT) cpu --muladd-matrix $(VENV)/matrix.json
@@ -65,6 +65,7 @@ test-rest: $(VENV)/.installed $(VENV)/.release
 test-sycl: $(SYCL)/.installed
 	$(SYCL_TEST) $(KIT) sycl -p simulated_xpu
 	$(SYCL_TEST) -m pytest -p simulated_xpu backends/sycl tests/wheels/test_wheels.py
+	$(SYCL_TEST) -m pytest tests/third_party/test_new_backend.py -k intel
 
 # What it builds stays in .venv/deploy; the models are exported again when muladd or the examples change.
 test-deploy: $(VENV)/.installed $(VENV)/.runtime-executorch $(VENV)/.exported

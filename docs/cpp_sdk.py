@@ -26,7 +26,8 @@ Made from the headers by `python docs/cpp_sdk.py`. Everything in a namespace `de
 # The order in which one reads them.
 ORDER = (
     *("operators", "catalogue", "kernels", "library", "elementwise", "tensor", "layout", "overlap", "arithmetic"),
-    *("error", "schema", "abi", "c_shim", "load", "device_image"),
+    *("error", "schema", "abi", "c_shim", "load", "schema_library", "device_image"),
+    *("xpu/queue", "xpu/kernels", "xpu/launch", "xpu/device/strided", "xpu/device/walk", "xpu/device/element"),
 )
 
 
@@ -40,8 +41,12 @@ class Declaration(NamedTuple):
 
 def headers() -> list[Path]:
     """All of them, those that are not in ORDER last."""
-    found = {path.stem: path for path in sorted(INCLUDE.glob("*.h"))}
+    found = {_name(path).removesuffix(".h"): path for path in sorted(INCLUDE.rglob("*.h"))}
     return [found.pop(name) for name in ORDER if name in found] + list(found.values())
+
+
+def _name(header: Path) -> str:
+    return header.relative_to(INCLUDE).as_posix()
 
 
 def summary(header: Path) -> str:
@@ -172,15 +177,15 @@ def page() -> str:
 
 
 def _row(header: Path) -> str:
-    anchor = re.sub(r"[^a-z_]", "", f"muladd{header.name}")  # as GitHub and MyST make it from the heading
+    anchor = re.sub(r"[^a-z_]", "", f"muladd{_name(header)}")  # as GitHub and MyST make it from the heading
     first_sentence = re.split(r"[.:?](?:\s|$)", summary(header), maxsplit=1)[0]
-    return f"| [`muladd/{header.name}`](#{anchor}) | {first_sentence} |\n"
+    return f"| [`muladd/{_name(header)}`](#{anchor}) | {first_sentence} |\n"
 
 
 def _section(header: Path) -> str:
     about = summary(header).replace("```cpp", f"<!-- from {header.relative_to(INCLUDE.parents[4])} -->\n\n```cpp")
     items = "\n".join(map(_item, declarations(header)))
-    return "\n" + "\n\n".join([f"## muladd/{header.name}", about, items]) + "\n"
+    return "\n" + "\n\n".join([f"## muladd/{_name(header)}", about, items]) + "\n"
 
 
 def _item(declaration: Declaration) -> str:

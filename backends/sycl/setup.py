@@ -7,7 +7,7 @@ setup(
     ext_modules=[
         SyclLibrary(
             "muladd_sycl.libmuladd_sycl",
-            ["csrc/register.cpp", "csrc/kernels.cpp"],
+            ["csrc/register.cpp"],
             device_source="csrc/device/kernels.cpp",
             # a * b + c rounds twice, as in PyTorch's operators: rounded once, it overflows elsewhere.
             images={dtype: ["-ffp-contract=off", f"-DMULADD_SYCL_DTYPE={dtype}"] for dtype in DTYPES},

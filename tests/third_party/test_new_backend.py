@@ -1,13 +1,16 @@
 """muladd new-backend: what it writes builds, is discovered and passes the conformance kit unedited."""
 
+import os
 import re
 import sys
+from importlib import metadata
+from pathlib import Path
 
 import muladd as muladd_package
 import pytest
 from muladd import scaffold
 
-from .environment import IS_WHOLE_KIT
+from .environment import IS_WHOLE_KIT, KERNEL_TESTS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -15,6 +18,10 @@ else:
     import tomli as tomllib
 
 pytestmark = pytest.mark.wheels
+# Where it was promised, the build fails without it.
+HAS_SYCL = any(found.name == "intel-sycl-rt" for found in metadata.distributions()) or (
+    "sycl" in os.environ.get("MULADD_REQUIRE", "").split(",")
+)
 
 
 def written(muladd, tmp_path, *arguments):
@@ -64,6 +71,17 @@ def test_a_backend_for_cuda(muladd, environment, tmp_path, monkeypatch):
         assert "torch" in status["reason"]
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not HAS_SYCL, reason="the SYCL runtime is not installed: make test-sycl builds it")
+def test_a_backend_for_intel_gpus(muladd, environment, tmp_path):
+    """On a simulated device, as muladd-sycl's own tests."""
+    environment.install(written(muladd, tmp_path, "--language", "sycl"))
+    assert "without support for Intel GPUs" in environment.status("acme", MULADD_BACKENDS="acme")["reason"]
+    chosen = () if IS_WHOLE_KIT else ("-k", KERNEL_TESTS)
+    variables = {"PYTHONPATH": str(Path(__file__).parents[1]), "MULADD_BACKENDS": "acme"}
+    environment.passes_the_kit("acme", options=("-p", "simulated_xpu", *chosen), **variables)
+
+
 WRONG = [
     ({"name": "Acme"}, "no name for a backend"),
     ({"name": "acme x"}, "no name for a backend"),
@@ -73,12 +91,12 @@ WRONG = [
     ({"name": "core"}, "reserved"),
     ({"name": "muladd"}, "reserved"),
     ({"name": "import"}, "keyword"),
-    ({"language": "rust"}, "choose one of cpp, cuda, python"),
+    ({"language": "rust"}, "choose one of cpp, cuda, sycl, python"),
     ({"device_type": "NPU"}, "no device type"),
     ({"device_type": "mps"}, "no template for 'mps'"),
     ({"device_type": "cuda"}, "--language cuda or --language python"),
-    ({"device_type": "xpu"}, "use --language python"),
-    ({"language": "sycl"}, "there is no template in 'sycl'"),
+    ({"device_type": "xpu"}, "--language sycl or --language python"),
+    ({"language": "sycl", "device_type": "cuda"}, "for --device-type xpu"),
     ({"language": "cuda", "device_type": "cpu"}, "for --device-type cuda"),
 ]
 
@@ -106,6 +124,7 @@ def test_wrong_usage(muladd, tmp_path):
         ("cpp", "cpu"),
         ("cpp", "npu"),
         ("cuda", "cuda"),
+        ("sycl", "xpu"),
         *(("python", device) for device in ("cpu", "cuda", "xpu", "npu")),
     ],
 )

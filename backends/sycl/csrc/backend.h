@@ -5,17 +5,19 @@
 #include "launch.h"
 #include "muladd/arithmetic.h"
 #include "muladd/elementwise.h"
+#include "muladd/xpu/kernels.h"
+#include "muladd/xpu/queue.h"
 
 namespace muladd::xpu {
 
-// The entry points of the device code that compute a functor.
+// The device code's functions that compute a functor.
 template <template <class> class Functor>
 struct EntryPoints;
-#define MULADD_SYCL_NAME(name, Functor, outputs, inputs)    \
-  template <>                                               \
-  struct EntryPoints<Functor> {                             \
-    static constexpr Entry dense = Entry::name##_dense;     \
-    static constexpr Entry strided = Entry::name##_strided; \
+#define MULADD_SYCL_NAME(name, Functor, outputs, inputs)     \
+  template <>                                                \
+  struct EntryPoints<Functor> {                              \
+    static constexpr const char* dense = #name "_dense";     \
+    static constexpr const char* strided = #name "_strided"; \
   };
 MULADD_SYCL_KERNELS(MULADD_SYCL_NAME)
 #undef MULADD_SYCL_NAME

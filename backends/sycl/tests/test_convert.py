@@ -4,10 +4,11 @@ import ctypes
 import subprocess
 from pathlib import Path
 
+import muladd
 import pytest
 import torch
 
-HEADER = Path(__file__).parents[1] / "csrc/device/convert.h"
+HEADER = Path(muladd.get_include()) / "muladd/xpu/device/convert.h"
 SOURCE = """
 #include "{header}"
 #include <cstddef>

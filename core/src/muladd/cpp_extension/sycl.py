@@ -184,6 +184,7 @@ def _embedding(library: SyclLibrary) -> str:
             "};",
             "std::span<const DeviceImage> device_images() { return images; }",
             "std::string_view device_source() { return {source, source_end}; }",
+            f'std::string_view library_name() {{ return "{library.name.rpartition(".")[2]}.so"; }}',
             "}",
             "",
         ]

@@ -14,8 +14,9 @@ from .render import Project, check_free, render
 
 # For each language the folders of templates, and the device type it is for when none is given.
 LANGUAGES = {
-    "cpp": (("native", "cpp"), "cpu"),
-    "cuda": (("native", "cuda"), "cuda"),
+    "cpp": (("native", "element", "cpp"), "cpu"),
+    "cuda": (("native", "element", "cuda"), "cuda"),
+    "sycl": (("native", "sycl"), "xpu"),
     "python": (("python",), "cpu"),
 }
 DISPATCH_KEYS = {"cpu": "CPU", "cuda": "CUDA", "xpu": "XPU"}
@@ -99,11 +100,11 @@ def check_device(language: str, device: str) -> None:
             f"there is no template for {device!r}; there are some for cpu, cuda, xpu and devices that packages "
             "register with PyTorch (PrivateUse1)"
         )
-    if language == "cuda" and device != "cuda":
-        raise ScaffoldError(f"--language cuda is for --device-type cuda, not {device!r}")
+    own_device = {"cuda": "cuda", "sycl": "xpu"}.get(language, device)
+    if device != own_device:
+        raise ScaffoldError(f"--language {language} is for --device-type {own_device}, not {device!r}")
     if language == "cpp" and device in ("cuda", "xpu"):
-        others = "cuda or --language python" if device == "cuda" else "python"
         raise ScaffoldError(
             f"the reference kernels in C++ run on the host and cannot read memory of {device!r}; use "
-            f"--language {others}"
+            f"--language {'cuda' if device == 'cuda' else 'sycl'} or --language python"
         )

@@ -18,4 +18,7 @@ std::span<const DeviceImage> device_images();
 // One self-contained file, for a runtime that cannot load an image.
 std::string_view device_source();
 
+// Of this library's file, for messages.
+std::string_view library_name();
+
 }  // namespace muladd

@@ -1,6 +1,8 @@
 // The dtypes that an image can be compiled for: how an element lies in memory and what it is computed in.
 #pragma once
 
+#include <sycl/sycl.hpp>
+
 #include "convert.h"
 #include "walk.h"
 
