@@ -8,6 +8,9 @@ No module in here says ``from . import name`` or ``from .. import name``: both w
 which another thread may be in the middle of, waiting in turn for this one.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from .backend import Backend, Probe
 from .errors import (
     ERROR_CODES,
@@ -23,8 +26,10 @@ from .explanation import Choice
 from .hooks import hookimpl, hookspec
 from .library import OperatorLibrary
 from .policy import KnownBackend, KnownRuntime, Policy, read_file
-from .runtimes import Runtime
 from .status import BackendStatus, Finding, State
+
+if TYPE_CHECKING:
+    from .runtimes import Runtime
 
 __all__ = [
     "ERROR_CODES",
@@ -50,3 +55,9 @@ __all__ = [
     "hookspec",
     "read_file",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Runtime":  # which only kernels for other runtimes need
+        return import_module(".runtimes", __name__).Runtime
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from .._torch_private import has_kernel as torch_has_kernel
 from .._torch_private import kernel_registrations, kernels_without_schema, operators_of
 
-# (operator, dispatch key, where it was registered), each with how often it is there. A name has a key "" of its own.
-Registrations = Counter[tuple[str, str, str]]
+# PyTorch's dump of what is registered for each operator, a line for each kernel.
+Registrations = dict[str, str]
 
-_NO_KEYS = ("name", "schema", "debug", "alias analysis kind")  # the other lines of PyTorch's dump
+_NO_KEYS = ("name", "schema", "debug", "alias analysis kind")  # the other lines of a dump
 
 
 def registrations(namespace: str, operators: Iterable[str]) -> Registrations:
@@ -20,15 +20,7 @@ def registrations(namespace: str, operators: Iterable[str]) -> Registrations:
     for name, dump in kernels_without_schema().items():
         if name.startswith(f"{namespace}::"):
             dumps[name.removeprefix(f"{namespace}::")] = dump
-    found: Registrations = Counter()
-    for operator, dump in dumps.items():
-        found[operator, "", ""] = 1
-        for line in dump.splitlines():
-            key, colon, origin = line.partition(": ")
-            if colon and key not in _NO_KEYS:
-                # A kernel is inactive when a later one has replaced it.
-                found[operator, key.removesuffix(" (inactive)").removesuffix("[alias]"), origin] += 1
-    return found
+    return dumps
 
 
 def operator_names(namespace: str) -> set[str]:
@@ -37,8 +29,19 @@ def operator_names(namespace: str) -> set[str]:
 
 
 def difference(after: Registrations, before: Registrations) -> set[tuple[str, str]]:
-    """The (operator, dispatch key) pairs to which something was added."""
-    return {(operator, key) for operator, key, _ in after - before}
+    """The (operator, dispatch key) pairs to which something was added; an operator that is new has one with key ""."""
+    found = {(operator, "") for operator in after.keys() - before.keys()}
+    for operator, dump in after.items():
+        for line in _kernels(dump) - _kernels(before.get(operator, "")):
+            key, colon, _ = line.partition(": ")
+            if colon and key not in _NO_KEYS:
+                found.add((operator, key.removesuffix("[alias]")))
+    return found
+
+
+def _kernels(dump: str) -> Counter[str]:
+    # The same kernel may be there twice. It is inactive when a later one has replaced it.
+    return Counter(dump.replace(" (inactive)", "").splitlines())
 
 
 def has_kernel(namespace: str, operator: str, key: str) -> bool:

@@ -17,7 +17,6 @@ from .ledger import Ledger, describe
 from .loading import LoadError, check_compatible
 from .policy import Policy, read_policy
 from .resolution import Claim
-from .runtimes import find_runtimes
 from .schemas import open_schemas
 from .settlement import Settlement
 from .status import BackendStatus, Finding, State
@@ -162,6 +161,8 @@ class OperatorLibrary:
 
     def runtimes(self) -> dict[str, BackendStatus]:
         """Installed kernels for runtimes that are not PyTorch's dispatcher, by name. Looks anew; opens no library."""
+        from .runtimes import find_runtimes
+
         statuses, findings = find_runtimes(self._groups[1])
         self._ledger.findings += [finding for finding in findings if finding not in self._ledger.findings]
         return statuses
