@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,8 +24,9 @@ from .archives import normalize_sdist, unpack_sdist
 from .platforms import tag_platform
 from .projects import ROOT, Project, projects, unmet_requirements
 
-_NOT_SOURCE = shutil.ignore_patterns("build", "tests", "*.egg-info", "__pycache__", "*.so")
-
+# Tests of the project itself, not those that a template of it writes.
+_NOT_AT_THE_TOP = ("build", "tests")
+_NOT_SOURCE = shutil.ignore_patterns("*.egg-info", "__pycache__", "*.so")
 
 BUILD_FOLDER = Path("/tmp/muladd-release")  # noqa: S108  # a random name would not be the same on every machine
 
@@ -43,7 +44,7 @@ def build(project: Project, python: str, out: Path) -> Path:
     """The source distribution and the wheel that is built from it, both in ``out``."""
     with _build_folder() as folder:
         source = folder / "source"
-        shutil.copytree(project.folder, source, ignore=_NOT_SOURCE)  # links become files
+        shutil.copytree(project.folder, source, ignore=_ignored_in(project.folder))  # links become files
         sdist = Path(_builder(source, python).build("sdist", folder / "sdist"))
         normalize_sdist(sdist, epoch())
         unpacked = unpack_sdist(sdist, folder / "unpacked")
@@ -51,6 +52,13 @@ def build(project: Project, python: str, out: Path) -> Path:
         out.mkdir(parents=True, exist_ok=True)
         shutil.copy(sdist, out)
         return tag_platform(wheel, out)
+
+
+def _ignored_in(top: Path) -> Callable[[str, list[str]], set[str]]:
+    def ignored(folder: str, names: list[str]) -> set[str]:
+        return _NOT_SOURCE(folder, names) | (set(_NOT_AT_THE_TOP) if Path(folder) == top else set())
+
+    return ignored
 
 
 @contextlib.contextmanager
