@@ -11,6 +11,7 @@ X86_KERNELS = {
     "csrc/kernels_avx512.cpp": [
         *("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma", "-mf16c"),
         *("-mprefer-vector-width=512", "-ffp-contract=fast"),
+        "-Wno-maybe-uninitialized",  # GCC 12 says it of its own header
     ],
 }
 kernels = X86_KERNELS if platform.machine() in ("x86_64", "AMD64") else {}

@@ -157,6 +157,71 @@ inline V load_vector(const void* from) {
   __builtin_memcpy(&value, from, sizeof value);
   return value;
 }
+template <class V>
+inline void store_vector(void* to, V value) {
+  __builtin_memcpy(to, &value, sizeof value);
+}
+
+// Whether widen_vector() and narrow_vector() are there for T: they take as many elements as fit into a vector of what
+// they are computed in.
+template <class T>
+constexpr bool kHasVectors = false;
+template <>
+constexpr bool kHasVectors<float> = true;
+template <>
+constexpr bool kHasVectors<double> = true;
+inline VectorOf<float>::type widen_vector(const float* from) { return load_vector<VectorOf<float>::type>(from); }
+inline VectorOf<double>::type widen_vector(const double* from) { return load_vector<VectorOf<double>::type>(from); }
+
+#if defined(__AVX2__)
+typedef uint16_t Shorts __attribute__((vector_size(kWidth / 2)));
+typedef uint32_t Words __attribute__((vector_size(kWidth)));
+template <>
+constexpr bool kHasVectors<BFloat16> = true;
+template <>
+constexpr bool kHasVectors<Half> = true;
+
+inline VectorOf<float>::type widen_vector(const BFloat16* from) {
+  return reinterpret_cast<VectorOf<float>::type>(__builtin_convertvector(load_vector<Shorts>(from), Words) << 16);
+}
+inline Shorts to_bfloat16(VectorOf<float>::type value) {
+  const Words bits = reinterpret_cast<Words>(value);
+  const Words rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+  const Words nan = Words{} + 0x7fc0u;
+  return __builtin_convertvector((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded, Shorts);
+}
+#if defined(__AVX512F__)
+inline VectorOf<float>::type widen_vector(const Half* from) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+}
+inline Shorts to_half(VectorOf<float>::type value) {
+  return reinterpret_cast<Shorts>(_mm512_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT));
+}
+inline void stream_vector(void* to, Shorts value) {
+  _mm256_stream_si256(reinterpret_cast<__m256i*>(to), reinterpret_cast<__m256i>(value));
+}
+#else
+inline VectorOf<float>::type widen_vector(const Half* from) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+}
+inline Shorts to_half(VectorOf<float>::type value) {
+  return reinterpret_cast<Shorts>(_mm256_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT));
+}
+inline void stream_vector(void* to, Shorts value) {
+  _mm_stream_si128(reinterpret_cast<__m128i*>(to), reinterpret_cast<__m128i>(value));
+}
+#endif
+#endif
+template <class T, class V>
+inline auto narrow_vector(V value) {
+  if constexpr (kIs<T, BFloat16>) {
+    return to_bfloat16(value);
+  } else if constexpr (kIs<T, Half>) {
+    return to_half(value);
+  } else {
+    return value;
+  }
+}
 
 // Both ends are aligned to kLine; the size is a multiple of it.
 constexpr int64_t kLine = 64;

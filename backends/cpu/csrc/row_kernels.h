@@ -99,35 +99,48 @@ struct Loops {
     }
   }
 
-  // One type, side by side or repeated, straight from memory to memory.
-  static void streamed(const RowSpec& spec, char* const* data, int64_t n) {
-    if (!can_stream(spec, data)) return blocked(spec, data, n, 1);
-    using V = typename VectorOf<C>::type;
-    constexpr int64_t kLanes = kWidth / kSize;
-    const auto functor = make_vector(spec);
-    C repeated[kInputs][kLanes];
-    const C* in[kInputs];
+  // One type, side by side or repeated, straight from memory to memory: with conversions, or past the caches.
+  static void vectors(const RowSpec& spec, char* const* data, int64_t n) {
+    const bool stream = spec.stream && can_stream(spec, data);
+    if (kIs<T, C> && !stream) return blocked(spec, data, n, 1);
+    constexpr int64_t kLanes = kWidth / sizeof(C);
+    T repeated[kInputs][kLanes];
+    const T* in[kInputs];
     int64_t steps[kInputs];
     for (int k = 0; k < kInputs; ++k) {
-      in[k] = reinterpret_cast<const C*>(data[kOutputs + k]);
+      in[k] = reinterpret_cast<const T*>(data[kOutputs + k]);
       steps[k] = spec.steps[kOutputs + k] == 0 ? 0 : 1;
       if (steps[k] != 0) continue;
-      for (C& lane : repeated[k]) lane = *in[k];
+      for (T& lane : repeated[k]) lane = *in[k];
       in[k] = repeated[k];
     }
-    C* const first = reinterpret_cast<C*>(data[0]);
-    C* const second = reinterpret_cast<C*>(data[kOutputs - 1]);
-    int64_t i = until_aligned(data[0]);
-    if (i > n) i = n;
-    some(spec, data, 0, i);
-    for (; i + kLanes <= n; i += kLanes) {
+    int64_t begin = stream ? until_aligned(data[0]) : 0;
+    if (begin > n) begin = n;
+    some(spec, data, 0, begin);
+    const int64_t end = begin + (n - begin) / kLanes * kLanes;
+    stream ? vector_loop<true>(spec, data, in, steps, begin, end)
+           : vector_loop<false>(spec, data, in, steps, begin, end);
+    some(spec, data, end, n);
+  }
+
+  template <bool stream>
+  static void vector_loop(const RowSpec& spec, char* const* data, const T* const* in, const int64_t* steps,
+                          int64_t begin, int64_t end) {
+    using V = typename VectorOf<C>::type;
+    const auto functor = make_vector(spec);
+    const auto put = [](T* to, V value) {
+      const auto narrowed = narrow_vector<T>(value);
+      stream ? stream_vector(to, narrowed) : store_vector(to, narrowed);
+    };
+    T* const first = reinterpret_cast<T*>(data[0]);
+    T* const second = reinterpret_cast<T*>(data[kOutputs - 1]);
+    for (int64_t i = begin; i < end; i += kWidth / sizeof(C)) {
       V values[kInputs];
-      for (int k = 0; k < kInputs; ++k) values[k] = load_vector<V>(in[k] + i * steps[k]);
+      for (int k = 0; k < kInputs; ++k) values[k] = widen_vector(in[k] + i * steps[k]);
       const auto value = apply(functor, values);
-      stream_vector(first + i, first_of(value));
-      if constexpr (kOutputs == 2) stream_vector(second + i, second_of(value));
+      put(first + i, first_of(value));
+      if constexpr (kOutputs == 2) put(second + i, second_of(value));
     }
-    some(spec, data, i, n);
   }
 
   static auto make_vector(const RowSpec& spec) {
@@ -222,6 +235,20 @@ struct Loops {
     if (spec.stream) finish_streaming();
   }
 
+  // Rows of which an operand has neighbours across, not along: a transposed one. In tiles each of its cache lines is
+  // fetched once for all the rows that have an element in it.
+  static void tiled(const RowSpec& spec, char* const* data, int64_t n, int64_t rows) {
+    constexpr int64_t kTileRows = kLine / kSize, kTileLength = 64;
+    for (int64_t row = 0; row < rows; row += kTileRows) {
+      const int64_t tile_rows = rows - row < kTileRows ? rows - row : kTileRows;
+      for (int64_t i = 0; i < n; i += kTileLength) {
+        char* at[kOutputs + kInputs];
+        for (int k = 0; k < kOutputs + kInputs; ++k) at[k] = data[k] + row * spec.row_steps[k] + i * spec.steps[k];
+        blocked(spec, at, n - i < kTileLength ? n - i : kTileLength, tile_rows);
+      }
+    }
+  }
+
   static void fill(C* block, const RowSpec& spec, char* const* data, int k, int64_t n) {
     C value = *load(block, spec, data, k, 0, 1);
     for (int64_t i = 0; i < n; ++i) block[i] = value;
@@ -290,22 +317,26 @@ struct Loops {
     }
   }
 
+  static int64_t size_of(int64_t step) { return step < 0 ? -step : step; }
+
   static Rows choose(const RowSpec& spec, Type type) {
-    bool one_type = true, side_by_side = true;
+    bool one_type = true, side_by_side = true, across = false;
     unsigned repeated = 0;
     for (int k = 0; k < kOutputs + kInputs; ++k) {
       const bool is_repeated = k >= kOutputs && spec.steps[k] == 0;
       one_type &= spec.types[k] == type;
       side_by_side &= spec.steps[k] == kSize || is_repeated;
       if (is_repeated) repeated |= 1u << (k - kOutputs);
+      across |= size_of(spec.row_steps[k]) != 0 && size_of(spec.row_steps[k]) < size_of(spec.steps[k]);
     }
-    if (!one_type || (side_by_side && !kIs<T, C>)) return &blocked;
-    if (!side_by_side) return &each<strided>;
+    if (across) return &tiled;
+    if (one_type && !side_by_side) return &each<strided>;
     if constexpr (kIs<T, C>) {
-      return spec.stream ? &each<streamed> : choose_repeated<0>(repeated);
-    } else {
-      return &blocked;
+      if (one_type) return spec.stream ? &each<vectors> : choose_repeated<0>(repeated);
+    } else if constexpr (kHasVectors<T>) {
+      if (one_type) return &each<vectors>;
     }
+    return &blocked;
   }
 
   template <unsigned candidate>
