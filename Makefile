@@ -24,7 +24,7 @@ EXECUTORCH := executorch==1.5.1
 # The SYCL runtime takes 1.7 GB, so that backend is in an environment of its own, which only its tests make.
 SYCL := .venv-sycl
 BACKENDS := $(filter-out sycl,$(shell sed -n '/^\[backends/,/^directory/s|^directory = "backends/\(.*\)"|\1|p' plugins.toml))
-sources_of = $(shell find $(1) -type f -not -path '*/build/*' -not -path '*/tests/*' -not -path '*.egg-info/*' -not -name '*.so' -not -path '*/__pycache__/*')
+sources_of = $(shell find $(1) -type f -not -path '$(1)/build/*' -not -path '$(1)/tests/*' -not -path '*.egg-info/*' -not -name '*.so' -not -path '*/__pycache__/*')
 CORE_SOURCES := plugins.toml $(call sources_of,core)
 # What a backend is compiled from, apart from its own folder.
 SDK_SOURCES := $(shell find core/src/muladd/include core/src/muladd/cpp_extension -name '*.h' -o -name '*.py' -o -name '*.cpp')

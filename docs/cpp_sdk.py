@@ -26,7 +26,7 @@ Made from the headers by `python docs/cpp_sdk.py`. Everything in a namespace `de
 # The order in which one reads them.
 ORDER = (
     *("operators", "catalogue", "kernels", "library", "elementwise", "tensor", "layout", "overlap", "arithmetic"),
-    *("error", "schema", "abi", "c_shim", "load", "schema_library", "device_image"),
+    *("error", "schema", "abi", "c_shim", "load", "schema_library", "device_guard", "device_image"),
     *("xpu/queue", "xpu/kernels", "xpu/launch", "xpu/device/strided", "xpu/device/walk", "xpu/device/element"),
 )
 

@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import time
@@ -65,8 +66,9 @@ def _ignored_in(top: Path) -> Callable[[str, list[str]], set[str]]:
 def _build_folder() -> Iterator[Path]:
     """The same path on every machine: nvcc hashes it into the names of kernels. One build at a time has it."""
     BUILD_FOLDER.mkdir(mode=0o700, exist_ok=True)
-    if BUILD_FOLDER.stat().st_uid != os.getuid():
-        raise SystemExit(f"release: {BUILD_FOLDER} belongs to another user; remove it first")
+    found = BUILD_FOLDER.lstat()
+    if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode):
+        raise SystemExit(f"release: {BUILD_FOLDER} belongs to another user or is no folder; remove it first")
     with (BUILD_FOLDER / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         folder = BUILD_FOLDER / "build"
@@ -127,7 +129,12 @@ def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m release.build", description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="projects to build; all that can be if left out")
-    parser.add_argument("--out", type=Path, default=Path("dist"), help="folder for the files; it is emptied first")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("dist"),
+        help="folder for the files; wheels and source distributions in it are removed first",
+    )
     parser.add_argument("--python", action="append", default=[], help="another interpreter to build with")
     options = parser.parse_args()
     known = projects()
@@ -136,7 +143,8 @@ def main() -> int:
         parser.error(f"no project {', '.join(sorted(unknown))}; there are {', '.join(one.name for one in known)}")
     os.umask(0o022)  # modes of files are part of an archive
     os.environ["SOURCE_DATE_EPOCH"] = str(epoch())
-    shutil.rmtree(options.out, ignore_errors=True)
+    for old in (*options.out.glob("*.whl"), *options.out.glob("*.tar.gz")):
+        old.unlink()
     pythons = [sys.executable, *(python for python in options.python if Path(python).exists())]
     rows = []
     for project in known:

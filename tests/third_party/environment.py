@@ -48,9 +48,9 @@ class Environment:
             env={**inherited, **variables},
         )
 
-    def evaluate(self, code: str, **variables: str) -> str:
+    def evaluate(self, code: str, cwd: Path | None = None, **variables: str) -> str:
         """What the code prints."""
-        result = self.run("-c", code, **variables)
+        result = self.run("-c", code, cwd=cwd, **variables)
         assert result.returncode == 0, result.stdout + result.stderr
         return result.stdout
 

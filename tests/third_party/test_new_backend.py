@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+import tarfile
 from importlib import metadata
 from pathlib import Path
 
@@ -80,6 +81,17 @@ def test_a_backend_for_intel_gpus(muladd, environment, tmp_path):
     chosen = () if IS_WHOLE_KIT else ("-k", KERNEL_TESTS)
     variables = {"PYTHONPATH": str(Path(__file__).parents[1]), "MULADD_BACKENDS": "acme"}
     environment.passes_the_kit("acme", options=("-p", "simulated_xpu", *chosen), **variables)
+
+
+@pytest.mark.parametrize("language", ["cpp", "cuda", "sycl", "python"])
+def test_the_source_distribution_is_complete(muladd, environment, tmp_path, language):
+    project = written(muladd, tmp_path, "--language", language)
+    environment.evaluate("import setuptools.build_meta as b; b.build_sdist('dist')", cwd=project)
+    (archive,) = (project / "dist").glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        packed = {name.partition("/")[2] for name in opened.getnames()}
+    sources = {path for folder in ("csrc", "src") for path in (project / folder).rglob("*") if path.is_file()}
+    assert {str(path.relative_to(project)) for path in sources if "egg-info" not in str(path)} <= packed
 
 
 WRONG = [

@@ -13,24 +13,41 @@
 namespace muladd::cpu {
 
 template <template <class> class Functor>
-constexpr Function kFunction = Function::scale;
+struct FunctionOf;
 template <>
-inline constexpr Function kFunction<MulAdd> = Function::muladd;
+struct FunctionOf<MulAdd> {
+  static constexpr Function value = Function::muladd;
+};
 template <>
-inline constexpr Function kFunction<MulAddBackward> = Function::muladd_backward;
+struct FunctionOf<MulAddBackward> {
+  static constexpr Function value = Function::muladd_backward;
+};
 template <>
-inline constexpr Function kFunction<Fma> = Function::fma;
+struct FunctionOf<Fma> {
+  static constexpr Function value = Function::fma;
+};
 template <>
-inline constexpr Function kFunction<Mul> = Function::mul;
+struct FunctionOf<Mul> {
+  static constexpr Function value = Function::mul;
+};
 template <>
-inline constexpr Function kFunction<Add> = Function::add;
+struct FunctionOf<Add> {
+  static constexpr Function value = Function::add;
+};
+template <>
+struct FunctionOf<Scale> {
+  static constexpr Function value = Function::scale;
+};
 
 struct Backend {
   static int32_t device_type() { return aoti_torch_device_type_cpu(); }
 
   template <template <class> class Functor, class... Params>
   static void launch(const ElementwisePlan& plan, Params... params) {
-    launch(plan, kFunction<Functor>, (0.0 + ... + params));
+    static_assert(sizeof...(params) <= 1, "a RowSpec has room for one");
+    double parameter = 0;
+    ((parameter = params), ...);
+    launch(plan, FunctionOf<Functor>::value, parameter);
   }
 
  private:

@@ -162,14 +162,10 @@ inline void store_vector(void* to, V value) {
   __builtin_memcpy(to, &value, sizeof value);
 }
 
-// Whether widen_vector() and narrow_vector() are there for T: they take as many elements as fit into a vector of what
-// they are computed in.
+// Whether a 16-bit type has widen_vector() and narrow_vector(), which take as many elements as fit into a vector of
+// what they are computed in.
 template <class T>
 constexpr bool kHasVectors = false;
-template <>
-constexpr bool kHasVectors<float> = true;
-template <>
-constexpr bool kHasVectors<double> = true;
 inline VectorOf<float>::type widen_vector(const float* from) { return load_vector<VectorOf<float>::type>(from); }
 inline VectorOf<double>::type widen_vector(const double* from) { return load_vector<VectorOf<double>::type>(from); }
 

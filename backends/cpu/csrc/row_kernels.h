@@ -102,7 +102,7 @@ struct Loops {
   // One type, side by side or repeated, straight from memory to memory: with conversions, or past the caches.
   static void vectors(const RowSpec& spec, char* const* data, int64_t n) {
     const bool stream = spec.stream && can_stream(spec, data);
-    if (kIs<T, C> && !stream) return blocked(spec, data, n, 1);
+    if (kIs<T, C> && !stream) return blocks(spec, data, n, 1);
     constexpr int64_t kLanes = kWidth / sizeof(C);
     T repeated[kInputs][kLanes];
     const T* in[kInputs];
@@ -146,7 +146,10 @@ struct Loops {
   static auto make_vector(const RowSpec& spec) {
     using V = typename VectorOf<C>::type;
     if constexpr (requires { F(spec.parameter); }) {
-      return Functor<V>(V{} + static_cast<C>(spec.parameter));
+      V parameter;
+      for (int64_t i = 0; i < kWidth / static_cast<int64_t>(sizeof(C)); ++i)
+        parameter[i] = static_cast<C>(spec.parameter);
+      return Functor<V>(parameter);
     } else {
       return Functor<V>();
     }
@@ -171,6 +174,11 @@ struct Loops {
 
   // Outputs and inputs in any type, order and repetition: inputs are brought into blocks of C, results leave from one.
   static void blocked(const RowSpec& spec, char* const* data, int64_t n, int64_t rows) {
+    blocks(spec, data, n, rows);
+    if (spec.stream) finish_streaming();
+  }
+
+  static void blocks(const RowSpec& spec, char* const* data, int64_t n, int64_t rows) {
     const F functor = make<F>(spec);
     alignas(kLine) C blocks[kInputs][kBlock];
     alignas(kLine) C results[2][kBlock];
@@ -205,12 +213,12 @@ struct Loops {
       }
       for (int k = 0; k < kOutputs + kInputs; ++k) at[k] += spec.row_steps[k];
     }
-    if (spec.stream) finish_streaming();
   }
 
   static bool can_stream(const RowSpec& spec, char* const* data) {
     for (int k = 0; k < kOutputs; ++k) {
-      if (spec.steps[k] != kSize || until_aligned(data[k]) != until_aligned(data[0])) return false;
+      const bool is_aligned = reinterpret_cast<uintptr_t>(data[k]) % kSize == 0;
+      if (spec.steps[k] != kSize || !is_aligned || until_aligned(data[k]) != until_aligned(data[0])) return false;
     }
     return true;
   }
@@ -244,9 +252,10 @@ struct Loops {
       for (int64_t i = 0; i < n; i += kTileLength) {
         char* at[kOutputs + kInputs];
         for (int k = 0; k < kOutputs + kInputs; ++k) at[k] = data[k] + row * spec.row_steps[k] + i * spec.steps[k];
-        blocked(spec, at, n - i < kTileLength ? n - i : kTileLength, tile_rows);
+        blocks(spec, at, n - i < kTileLength ? n - i : kTileLength, tile_rows);
       }
     }
+    if (spec.stream) finish_streaming();
   }
 
   static void fill(C* block, const RowSpec& spec, char* const* data, int k, int64_t n) {
@@ -357,9 +366,10 @@ Rows choose_for(Type result, const RowSpec& spec) {
       return Loops<Functor, BFloat16>::choose(spec, result);
     case Type::float32:
       return Loops<Functor, float>::choose(spec, result);
-    default:
+    case Type::float64:
       return Loops<Functor, double>::choose(spec, result);
   }
+  __builtin_unreachable();
 }
 
 }  // namespace
@@ -376,9 +386,10 @@ Rows choose_rows(Function function, Type result, const RowSpec& spec) {
       return choose_for<Mul>(result, spec);
     case Function::add:
       return choose_for<Add>(result, spec);
-    default:
+    case Function::scale:
       return choose_for<Scale>(result, spec);
   }
+  __builtin_unreachable();
 }
 
 }  // namespace muladd::cpu::MULADD_ISA

@@ -34,6 +34,14 @@ for dtype, n, offset in itertools.product(dtypes, (1, 3, 16, 17, 511, 512, 513, 
         grad_a, grad_b = torch.ops.muladd.muladd_backward(a, b, value)
         assert torch.equal(grad_a, a * value) and torch.equal(grad_b, a * b)
 
+# Not aligned to an element, and past the caches.
+for dtype in dtypes:
+    n, size = 2**23, dtype.itemsize
+    a, b = random(n, dtype, 0), random(n, dtype, 0)
+    out = torch.frombuffer(bytearray(n * size + 64), dtype=dtype, offset=size // 2, count=n)
+    muladd.muladd(a, b, 0.5, out=out)
+    check(out, a, b, 0.5)
+
 # Every 16-bit number, through the converting loop and back: exact, subnormal numbers and infinities included.
 for dtype in (torch.float16, torch.bfloat16):
     every = torch.arange(-(2**15), 2**15).to(torch.int16).view(dtype)

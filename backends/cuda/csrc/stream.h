@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "enqueue.h"
+#include "muladd/device_guard.h"
 #include "muladd/error.h"
 #include "muladd/tensor.h"
 
@@ -27,18 +28,6 @@ class CurrentStream {
   }
 
  private:
-  // A kernel runs on the current device, which need not be the tensors'.
-  class DeviceGuard {
-   public:
-    explicit DeviceGuard(int32_t device) { MULADD_SHIM(aoti_torch_create_device_guard(device, &handle_)); }
-    DeviceGuard(const DeviceGuard&) = delete;
-    DeviceGuard& operator=(const DeviceGuard&) = delete;
-    ~DeviceGuard() { aoti_torch_delete_device_guard(handle_); }
-
-   private:
-    DeviceGuardHandle handle_ = nullptr;
-  };
-
   DeviceGuard guard_;
   void* stream_ = nullptr;
 };

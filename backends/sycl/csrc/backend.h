@@ -4,6 +4,7 @@
 #include "device/kernel_list.h"
 #include "launch.h"
 #include "muladd/arithmetic.h"
+#include "muladd/device_guard.h"
 #include "muladd/elementwise.h"
 #include "muladd/xpu/kernels.h"
 #include "muladd/xpu/queue.h"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import importlib.abc
-import importlib.util
 import sys
-from collections.abc import Callable
-from importlib.machinery import ModuleSpec
+from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
 
@@ -33,17 +32,21 @@ class _Finder(importlib.abc.MetaPathFinder):
         self._module = module
         self._action = action
 
-    def find_spec(self, fullname: str, *_: object) -> ModuleSpec | None:
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         if fullname != self._module:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
+        spec = PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 
             def execute_and_act(module: ModuleType) -> None:
                 execute(module)
-                self._action()
+                # Not before: a specification may be asked for, and an import may fail, without the module being there.
+                if self in sys.meta_path:
+                    sys.meta_path.remove(self)
+                    self._action()
 
             spec.loader.exec_module = execute_and_act  # type: ignore[method-assign]
         return spec

@@ -24,6 +24,11 @@ def join(arguments: Sequence[str]) -> str:
     return shlex.join(arguments).replace("$", "$$")
 
 
+def escape(path: object) -> str:
+    """A path for build.ninja."""
+    return str(path).replace("$", "$$").replace(":", "$:").replace(" ", "$ ")
+
+
 def write_if_changed(path: Path, text: str) -> None:
     """Ninja goes by the time of a file's last change."""
     if not path.is_file() or path.read_text() != text:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from . import cuda, sycl
-from .device_code import DeviceCode, join, write_if_changed
+from .device_code import DeviceCode, escape, join, write_if_changed
 from .library import CppLibrary, CudaLibrary, SyclLibrary
 from .toolchain import SDK_INCLUDE, ToolchainError, find_cxx, find_torch, prefix_maps, target_version_macro
 
@@ -104,15 +104,11 @@ def _build_file(library: CppLibrary, device: DeviceCode, output: Path) -> str:
         path = root / source
         if not path.is_file():
             raise ToolchainError(f"{library.name}: there is no source file {path}.")
-        objects.append(_escape(f"{source}.o"))
+        objects.append(escape(f"{source}.o"))
         rule = "nvcc" if path.suffix == ".cu" else "cxx"
-        lines.append(f"build {objects[-1]}: {rule} {_escape(path)}")
+        lines.append(f"build {objects[-1]}: {rule} {escape(path)}")
         # A seed instead of a hash of the path and the process: nvcc puts it into names.
         seed = [f"-frandom-seed={source}"]
         lines.append(f"  arguments = {join([*seed, *library.source_args.get(source, ())])}")
-    lines.append(f"build {_escape(output.resolve())}: link {' '.join([*objects, *device.objects])}")
+    lines.append(f"build {escape(output.resolve())}: link {' '.join([*objects, *device.objects])} | symbols.map")
     return "\n".join(lines) + "\n"
-
-
-def _escape(path: object) -> str:
-    return str(path).replace("$", "$$").replace(":", "$:").replace(" ", "$ ")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from .device_code import DeviceCode, join, write_if_changed
+from .device_code import DeviceCode, escape, join, write_if_changed
 from .library import SyclLibrary
 from .toolchain import SDK_INCLUDE, ToolchainError, find_cxx
 
@@ -139,7 +139,7 @@ def _front_end_rules(sycl: Sycl) -> tuple[list[str], str]:
         "rule front_end",
         f"  command = {join(cxx)} $in -o $out -lsycl -Wl,-rpath,{shlex.quote(str(sycl.lib))}",
         "  description = compile the driver of the DPC++ front end",
-        f"build front_end: front_end {_FRONT_END}",
+        f"build front_end: front_end {escape(_FRONT_END)}",
         "rule device_image",
         f"  command = env {variables} ./front_end $in $out -fsycl-device-code-split=per_kernel $options",
         "  description = compile $out",

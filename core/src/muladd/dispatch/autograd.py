@@ -38,8 +38,8 @@ def autograd_kernel(overload: Overload) -> Callable[..., Any]:
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         nonlocal redispatch, positions
         if redispatch is None:  # the first call: for all overloads at once it would delay the import
-            redispatch = private.redispatch(overload.op)
             positions = [i for i, name in enumerate(overload.arguments) if name in overload.tensor_arguments]
+            redispatch = private.redispatch(overload.op)  # last: another thread goes by it
         if not (private.functorch_is_active() or private.forward_ad_is_active() or kwargs):
             for i in positions:
                 if args[i].requires_grad:

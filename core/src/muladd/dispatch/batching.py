@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from .elementwise import overwrite
@@ -16,8 +18,11 @@ def functional_rule(overload: Overload) -> Callable[..., Any]:
     result_count = len(overload.schema.returns)
 
     def rule(_info: Any, in_dims: tuple[int | None, ...], *args: Any) -> Any:
-        result = overload.op(*_aligned(args, in_dims))
-        return result, (0,) * result_count if result_count > 1 else 0
+        dtype = _example_dtype(args, in_dims)
+        results = overload.op(*_aligned(args, in_dims))
+        if result_count == 1:
+            return results.to(dtype), 0
+        return tuple(result.to(dtype) for result in results), (0,) * result_count
 
     return rule
 
@@ -48,16 +53,35 @@ def refuse_out(overload: Overload) -> Callable[..., Any]:
     return kernel
 
 
+def _example_dtype(args: tuple[Any, ...], in_dims: tuple[int | None, ...]) -> torch.dtype:
+    """The dtype of one example's result: tensors without dimensions do not count where others have some."""
+    ranks = [(value, _rank(value, dim)) for value, dim in zip(args, in_dims, strict=True) if isinstance(value, Tensor)]
+    counting = [value.dtype for value, rank in ranks if rank > 0] or [value.dtype for value, _ in ranks]
+    return reduce(torch.promote_types, counting)
+
+
+def _rank(value: Tensor, dim: int | None) -> int:
+    """Dimensions that one example has."""
+    return value.dim() - (dim is not None)
+
+
 def _aligned(args: tuple[Any, ...], in_dims: tuple[int | None, ...]) -> list[Any]:
-    """Batch dimensions first, and room for broadcasting between them and each input's own dimensions."""
+    """Batch dimensions first, and room for broadcasting between them and each input's own dimensions.
+
+    A batch of numbers in float64 becomes float32 where the examples are computed in that; whatever else it promotes,
+    the result is rounded once to what an example's would be.
+    """
     pairs = list(zip(args, in_dims, strict=True))
-    rank = max(value.dim() - (dim is not None) for value, dim in pairs if isinstance(value, Tensor))
+    rank = max(_rank(value, dim) for value, dim in pairs if isinstance(value, Tensor))
+    is_double = _example_dtype(args, in_dims) is torch.float64
     aligned = []
     for value, dim in pairs:
         if dim is None:
             aligned.append(value)
             continue
         front = value.movedim(dim, 0)
+        if front.dtype is torch.float64 and not is_double:
+            front = front.to(torch.float32)
         room = (1,) * (rank - (front.dim() - 1))
         aligned.append(front.reshape(front.shape[:1] + room + front.shape[1:]))
     return aligned

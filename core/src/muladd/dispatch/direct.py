@@ -1,5 +1,8 @@
 """A short way to the backend's kernel, for calls that the dispatcher would pass through unchanged.
 
+What cannot be asked for is not looked at: an observer of PyTorch's execution traces that runs without the profiler sees
+``torch.ops`` calls, not these.
+
 The kernel at the Autograd key is Python, which costs a call of a few elements more than its computation. The public
 functions look first: plain tensors, no gradient to record, and nothing active that wants to see or change the call
 (transform, mode, autocast, tracer, profiler, compiler). Then they ask the dispatcher for the backend's kernel itself.

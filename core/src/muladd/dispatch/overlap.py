@@ -18,13 +18,24 @@ class Overlap(enum.Enum):
 
 
 def may_overlap_itself(tensor: Tensor) -> bool:
-    """Whether some element is reached by two different indices. False only if that is certain."""
-    reach = 0
-    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
-        if size > 1 and stride <= reach:
-            return tensor.numel() > 0
-        reach += stride * (size - 1)
-    return False
+    """Whether some element is reached by two different indices.
+
+    Exact but for tensors of which three and more dimensions reach into each other, which count as overlapping.
+    """
+    if tensor.numel() == 0:
+        return False
+    dims = sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1)
+    # A step that is longer than all others together leads to where none of them do.
+    while len(dims) > 1 and dims[-1][0] > sum(stride * (size - 1) for stride, size in dims[:-1]):
+        dims.pop()
+    if len(dims) <= 1:
+        return bool(dims) and dims[0][0] == 0
+    if len(dims) > 2:
+        return True
+    (stride, size), (other_stride, other_size) = dims
+    # m steps of one are n steps of the other for the first time at their least common multiple.
+    divisor = math.gcd(stride, other_stride)
+    return divisor == 0 or bool(other_stride // divisor < size and stride // divisor < other_size)
 
 
 def is_dense(tensor: Tensor) -> bool:

@@ -38,7 +38,7 @@ def new_backend(
     """Write the project of a backend for ``library``.
 
     Args:
-        library: whose operators it will compute.
+        library: whose operators it will compute. The templates for CUDA, SYCL and Python know those of muladd alone.
         version: of the library's distribution.
         name: of the backend and of its entry point; the distribution is called ``<namespace>-<name>``.
         language: a key of :data:`LANGUAGES`.
@@ -52,6 +52,8 @@ def new_backend(
     check_name("a backend", name, {*known, "core", "schema", library.namespace})
     if language not in LANGUAGES:
         raise ScaffoldError(f"there is no template in {language!r}; choose one of {', '.join(LANGUAGES)}")
+    if language != "cpp" and library.namespace != "muladd":
+        raise ScaffoldError(f"the template in {language} is for muladd's operators; use --language cpp")
     templates, usual_device = LANGUAGES[language]
     device = device_type or usual_device
     check_device(language, device)

@@ -131,6 +131,19 @@ def test_refuses_a_target_that_overlaps_itself(mutating: Overload, device: torch
     refuses(mutating, args, torch.zeros(9, device=device).as_strided((3, 4), (1, 1)), "share one place in memory")
 
 
+def test_a_target_with_interleaved_dimensions(
+    mutating: Overload, overloads: dict[str, Overload], device: torch.device
+) -> None:
+    """Neither stride is a multiple of the other's reach, and yet all elements are different ones."""
+    target = torch.zeros(9, device=device).as_strided((3, 2), (2, 3))
+    args = arguments(mutating, (3, 2), torch.float32, device)
+    if mutating.is_in_place:
+        args = (target.copy_(args[0]), *args[1:])
+    original = tuple(value.clone() if isinstance(value, torch.Tensor) else value for value in args)
+    call(mutating, args, target)
+    reference.check(functional_of(mutating, overloads), original, target)
+
+
 def test_refuses_another_dtype(mutating: Overload, device: torch.device) -> None:
     args = arguments(mutating, (3, 4), torch.float32, device)
     target = torch.zeros((3, 4), dtype=torch.float16, device=device)

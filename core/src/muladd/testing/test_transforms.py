@@ -116,6 +116,24 @@ def test_vmap_broadcasts_inside_of_the_batch(functional: Overload, device: torch
 
 
 @pytest.mark.subsystem("vmap")
+@pytest.mark.parametrize("scalar", [torch.float32, torch.float64], ids=str)
+def test_vmap_promotes_as_for_each_example(
+    functional: Overload, dtype: torch.dtype, scalar: torch.dtype, device: torch.device
+) -> None:
+    """An example's number does not count for the result's dtype, although the batch of them has a dimension."""
+    shapes = [(6, 4), (6,), (6,)][: len(functional.tensor_arguments)]
+    args = tuple(
+        value.to(dtype if value.dim() == 2 else scalar) if isinstance(value, Tensor) else value
+        for value in arguments(functional, shapes, torch.float64, device)
+    )
+    in_dims = tuple(0 if isinstance(value, Tensor) else None for value in args)
+    mine = torch.vmap(functional.op, in_dims=in_dims)(*args)
+    each = [functional.op(*(value[i] if isinstance(value, Tensor) else value for value in args)) for i in range(6)]
+    theirs = torch.stack(each) if isinstance(mine, Tensor) else tuple(map(torch.stack, zip(*each, strict=True)))
+    torch.testing.assert_close(mine, theirs)
+
+
+@pytest.mark.subsystem("vmap")
 def test_nested_vmap(functional: Overload, device: torch.device) -> None:
     args = arguments(functional, (3, 4, 5), torch.float32, device)
     in_dims = tuple(0 if isinstance(value, Tensor) else None for value in args)

@@ -83,8 +83,10 @@ def test_special_values(functional: Overload, dtype: torch.dtype, device: torch.
     ]
     grid = torch.cartesian_prod(*[torch.tensor(special, dtype=torch.float64)] * len(functional.tensor_arguments))
     columns = iter(grid.reshape(grid.shape[0], -1).T.to(dtype).to(device).contiguous())
-    args = tuple(next(columns) if name in functional.tensor_arguments else 2.0 for name in functional.arguments)
-    reference.check_exact(functional, args, functional.op(*args))
+    tensors = {name: next(columns) for name in functional.tensor_arguments}
+    for number in (2.0, -0.0):
+        args = tuple(tensors.get(name, number) for name in functional.arguments)
+        reference.check_exact(functional, args, functional.op(*args))
 
 
 def test_negative_bit(functional: Overload, device: torch.device) -> None:

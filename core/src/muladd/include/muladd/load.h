@@ -114,7 +114,7 @@ inline void load(const std::vector<std::string>& libraries) {
 
   std::vector<detail::Path> folders;
   for (const std::string& library : libraries) {
-    if (detail::is_path(library)) folders.push_back(detail::Path(library).parent_path());
+    if (detail::is_path(library)) folders.push_back(std::filesystem::absolute(library).parent_path());
   }
   for (detail::Path& folder : detail::default_folders()) folders.push_back(std::move(folder));
 

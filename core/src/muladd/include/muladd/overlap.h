@@ -50,22 +50,31 @@ inline bool interleaved(const ElementwisePlan::Operand& a, const ElementwisePlan
 
 }  // namespace detail
 
-// Whether some element of the tensor is reached by two different indices. False only if that is certain.
+// Whether some element of the tensor is reached by two different indices. Exact but for tensors of which three and more
+// dimensions reach into each other, which count as overlapping.
 inline bool may_overlap_itself(const TensorInfo& tensor) {
   if (tensor.numel == 0) return false;
-  int by_stride[kMaxDims];
-  std::iota(by_stride, by_stride + tensor.ndim, 0);
-  std::sort(by_stride, by_stride + tensor.ndim,
-            [&](int a, int b) { return std::abs(tensor.strides[a]) < std::abs(tensor.strides[b]); });
-  int64_t reach = 0;
+  struct Dim {
+    int64_t stride, size;
+  } dims[kMaxDims];
+  int count = 0;
   for (int64_t i = 0; i < tensor.ndim; ++i) {
-    const int64_t size = tensor.sizes[by_stride[i]];
-    const int64_t stride = std::abs(tensor.strides[by_stride[i]]);
-    if (size == 1) continue;
-    if (stride <= reach) return true;
-    reach += stride * (size - 1);
+    if (tensor.sizes[i] > 1) dims[count++] = {std::abs(tensor.strides[i]), tensor.sizes[i]};
   }
-  return false;
+  std::sort(dims, dims + count, [](const Dim& a, const Dim& b) { return a.stride < b.stride; });
+  int64_t reach = 0;  // of the dimensions before the last that is left
+  for (int i = 0; i + 1 < count; ++i) reach += dims[i].stride * (dims[i].size - 1);
+  // A step that is longer than all others together leads to where none of them do.
+  while (count > 1 && dims[count - 1].stride > reach) {
+    --count;
+    reach -= dims[count - 1].stride * (dims[count - 1].size - 1);
+  }
+  if (count <= 1) return count == 1 && dims[0].stride == 0;
+  if (count > 2) return true;
+  // m steps of one are n steps of the other for the first time at their least common multiple.
+  const int64_t divisor = std::gcd(dims[0].stride, dims[1].stride);
+  if (divisor == 0) return true;
+  return dims[1].stride / divisor < dims[0].size && dims[0].stride / divisor < dims[1].size;
 }
 
 // Call on a finished plan.

@@ -1,5 +1,5 @@
-// The caller's device and SYCL queue, as PyTorch has them. Kernels never make a queue of their own and never wait: the
-// order of operations on a stream is the order of submission to its queue.
+// The caller's SYCL queue, as PyTorch has it. Kernels never make a queue of their own and never wait: the order of
+// operations on a stream is the order of submission to its queue.
 #pragma once
 
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
@@ -11,17 +11,6 @@
 #include "muladd/error.h"
 
 namespace muladd::xpu {
-
-class DeviceGuard {
- public:
-  explicit DeviceGuard(int32_t device_index) { MULADD_SHIM(aoti_torch_create_device_guard(device_index, &guard_)); }
-  DeviceGuard(const DeviceGuard&) = delete;
-  DeviceGuard& operator=(const DeviceGuard&) = delete;
-  ~DeviceGuard() { aoti_torch_delete_device_guard(guard_); }
-
- private:
-  DeviceGuardHandle guard_ = nullptr;
-};
 
 // PyTorch owns the queues of its streams; they live as long as the process.
 inline ::sycl::queue& current_queue(int32_t device_index) {
