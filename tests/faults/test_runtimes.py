@@ -99,3 +99,11 @@ def test_a_table_of_a_user_s_own_is_a_hint(site, run, tmp_path):
     file.write_text("[runtimes.mine]\ndistribution = 'muladd-mine'\nhint = 'pip install muladd-mine'")
     text = run(site.root, doctor=True, MULADD_PLUGINS=str(file))["doctor"]["text"]
     assert "pip install muladd-mine" in text
+
+
+def test_the_description_is_imported_when_it_is_asked_for():
+    from muladd import registry
+
+    assert registry.Runtime.__name__ == "Runtime"
+    with pytest.raises(AttributeError, match="no attribute 'Runtimes'"):
+        registry.Runtimes  # noqa: B018

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _OURS, _LIMIT = "#c1272d", "black"
+_PEERS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#9467bd", "#8c564b")  # nothing that looks like ours
 _BAR_HEIGHT = 0.8
 
 
@@ -23,6 +24,7 @@ def save(results: Results, path: Path) -> None:
 
     figure = Figure(figsize=(13, 5), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
+    left.set_prop_cycle(color=_PEERS)
     _bandwidth(results, left)
     _overhead(results, right)
     described = [str(results.machine[key]) for key in ("accelerator", "cpu") if key in results.machine]
