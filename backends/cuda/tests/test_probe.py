@@ -24,7 +24,6 @@ def test_a_supported_device():
 @pytest.mark.parametrize(
     ("machine", "reason", "fix"),
     [
-        (Machine("2.13.0+cpu", None), ["2.13.0+cpu", "without CUDA"], "torch with CUDA"),
         (Machine("2.13.0+rocm7.0", None, "7.0.51831"), ["ROCm 7.0.51831", "CUDA 13.0"], "from source"),
         (H200._replace(device_count=0, capabilities=()), ["no CUDA device", "2.11.0+cu130"], "CUDA_VISIBLE_DEVICES"),
         (H200._replace(device_count=0), ["no CUDA device"], "nvidia-smi"),
@@ -38,6 +37,15 @@ def test_what_is_missing_and_what_to_do(machine, reason, fix):
     assert not answer.ok
     assert all(words in answer.reason for words in reason), answer.reason
     assert fix in answer.fix
+
+
+def test_a_torch_without_cuda(monkeypatch):
+    for platform in ("cuda", "hip"):
+        monkeypatch.setattr(torch.version, platform, None)
+    answer = muladd_cuda.probe()
+    assert not answer.ok
+    assert answer.reason == f"torch {torch.__version__} is built without CUDA"
+    assert "torch with CUDA" in answer.fix
 
 
 def test_one_supported_device_is_enough():

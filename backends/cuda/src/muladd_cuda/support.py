@@ -57,17 +57,13 @@ def look() -> Machine:
 
 
 def judge(machine: Machine, build: Build) -> Probe:
-    """The answer, with what to do about it."""
+    """The answer for a torch with CUDA or ROCm, with what to do about it."""
     built_for = f"compute capability {_listed(build.architectures)}, and PTX for {_listed(build.ptx)} and later"
     if machine.torch_hip is not None:
         return Probe(
             False,
             f"torch {machine.torch} is built for ROCm {machine.torch_hip}, this wheel for CUDA {_shown(build.cuda)}",
             "build backends/cuda for ROCm from source (docs/cuda.md), or install a torch with CUDA",
-        )
-    if machine.torch_cuda is None:
-        return Probe(
-            False, f"torch {machine.torch} is built without CUDA", "install a torch with CUDA 13, or remove muladd-cuda"
         )
     if machine.driver is not None and machine.driver < build.cuda:
         return Probe(

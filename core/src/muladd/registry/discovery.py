@@ -66,7 +66,7 @@ def _mentions(distribution: metadata.Distribution, group: str) -> bool:
     folder = getattr(distribution, "_path", None)
     try:
         if isinstance(folder, Path):  # nearly all; read_text takes twice as long, and there may be hundreds
-            with open(f"{folder}/entry_points.txt", "rb") as file:  # noqa: PTH123  # a Path more takes as long again
+            with open(f"{folder}/entry_points.txt", "rb", buffering=0) as file:  # noqa: PTH123  # a Path more takes as long again
                 return group.encode() in file.read()
         return group in (distribution.read_text("entry_points.txt") or "")
     except (OSError, UnicodeDecodeError):

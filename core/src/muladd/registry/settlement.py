@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from .backend import Backend
 from .dispatcher import Registrations, difference, has_kernel, operator_names, registrations
 from .elf import may_define_operators
 from .ledger import Ledger
@@ -93,16 +92,17 @@ class Settlement:
 
     def _load(self, claim: Claim) -> None:
         backend, key = claim.backend, claim.backend.dispatch_key
-        before = self._registrations(backend, reuse=True)
+        defines = any(may_define_operators(path) for path in backend.libraries)
+        before = self._registrations(defines=defines, reuse=True)
         loaded = Loaded()
         start = time.perf_counter()
         try:
             loaded.open(backend, self._namespace)
             load_ms = (time.perf_counter() - start) * 1e3
-            covered = self._covered(claim, before)
+            covered = self._covered(claim, before, self._registrations(defines=defines))
         except LoadError as error:
             loaded.undo()
-            stuck = difference(self._registrations(backend), before)
+            stuck = difference(self._registrations(defines=defines), before)
             if not stuck:
                 raise
             self._record_stuck(claim, error, stuck)
@@ -122,23 +122,26 @@ class Settlement:
             load_ms=load_ms,
         )
 
-    def _registrations(self, backend: Backend, *, reuse: bool = False) -> Registrations:
-        """What the dispatcher holds, as far as this backend can change it. With ``reuse``, what the last one left."""
-        if any(may_define_operators(path) for path in backend.libraries):
+    def _registrations(self, *, defines: bool, reuse: bool = False) -> Registrations:
+        """What the dispatcher holds, as far as a backend can change it that ``defines`` operators, or does not.
+
+        With ``reuse``, what the last one left.
+        """
+        if defines:
             self._registered = None
             return registrations(self._namespace, operator_names(self._namespace))
         if self._registered is None or not reuse:
             self._registered = registrations(self._namespace, self._catalogue)
         return self._registered
 
-    def _covered(self, claim: Claim, before: Registrations) -> set[str]:
+    def _covered(self, claim: Claim, before: Registrations, after: Registrations) -> set[str]:
         """The claimed operators that have a kernel now.
 
         Raises:
             LoadError: there is none, or something was registered that is not claimed.
         """
         key = claim.backend.dispatch_key
-        added = difference(self._registrations(claim.backend), before)
+        added = difference(after, before)
         names = {operator for operator, k in added if k == ""} - self._catalogue
         unclaimed = [f"{name} (not in the catalogue)" for name in names]
         unclaimed += [f"{op} at {k}" for op, k in added - claim.pairs if k and op not in names]
