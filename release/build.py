@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from build import BuildException, ProjectBuilder
+from build import BuildBackendException, BuildException, ProjectBuilder
 
 from .archives import normalize_sdist, unpack_sdist
 from .platforms import tag_platform
@@ -145,13 +145,14 @@ def main() -> int:
     os.environ["SOURCE_DATE_EPOCH"] = str(epoch())
     for old in (*options.out.glob("*.whl"), *options.out.glob("*.tar.gz")):
         old.unlink()
-    pythons = [sys.executable, *(python for python in options.python if Path(python).exists())]
+    # Absolute, for builds run in a folder of their own, and not resolved: a link to it is what makes an environment.
+    pythons = [sys.executable, *(str(Path(python).absolute()) for python in options.python if Path(python).exists())]
     rows = []
     for project in known:
         if not options.names or project.name in options.names:
             try:
                 rows.append(build_or_skip(project, pythons, options.out, is_named=bool(options.names)))
-            except BuildException as error:
+            except (BuildException, BuildBackendException) as error:
                 print(f"release: {project.name} cannot be built: {error}", file=sys.stderr)
                 return 1
     print(table(rows))

@@ -69,8 +69,9 @@ def new_backend(
         "device_type": device,
         "dispatch_key": DISPATCH_KEYS.get(device, "PrivateUse1"),
     }
-    sources = ["shared", "repository", *(f"backend/{part}" for part in ("repository", "common", *templates))]
-    return Project(folder, render(sources, folder, values))
+    common = ["shared", "repository", *(["compiled"] if "native" in templates else [])]
+    own = [f"backend/{part}" for part in ("repository", "common", *templates)]
+    return Project(folder, render([*common, *own], folder, values))
 
 
 def backend_values(namespace: str, core: str, version: str, abi: int, operators: Sequence[str]) -> dict[str, object]:

@@ -38,7 +38,7 @@ def new_library(name: str, muladd_version: str, *, output: Path | None = None) -
         "framework": framework,
         "framework_version": muladd_version,
     }
-    core = render(["shared"], folder / "core", library)
+    core = render(["shared", "compiled"], folder / "core", library)
     files = (*render(["shared", "repository", "library"], folder, library), *(Path("core") / file for file in core))
     cpu = {
         **backend_values(namespace, f"{distribution}-core", _VERSION, 1, _OPERATORS),
@@ -50,5 +50,5 @@ def new_library(name: str, muladd_version: str, *, output: Path | None = None) -
         "dispatch_key": "CPU",
     }
     backend = Path("backends/cpu")
-    parts = ["shared", *(f"backend/{part}" for part in ("common", "native", "element", "cpp"))]
+    parts = ["shared", "compiled", *(f"backend/{part}" for part in ("common", "native", "element", "cpp"))]
     return Project(folder, (*files, *(backend / file for file in render(parts, folder / backend, cpu))))
