@@ -1,5 +1,6 @@
 """muladd new-backend: what it writes builds, is discovered and passes the conformance kit unedited."""
 
+import copy
 import os
 import re
 import sys
@@ -119,6 +120,15 @@ def test_what_is_refused(tmp_path, options, words):
         scaffold.new_backend(
             muladd_package.library, "0.1.0", output=tmp_path / "project", **{"name": "acme", **options}
         )
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("language", ["cuda", "sycl", "python"])
+def test_a_template_that_knows_muladd_alone_is_refused_to_another_library(tmp_path, language):
+    waves = copy.copy(muladd_package.library)
+    waves.namespace = "waves"
+    with pytest.raises(scaffold.ScaffoldError, match=f"the template in {language} is for muladd's operators; use"):
+        scaffold.new_backend(waves, "0.1.0", "acme", language=language, output=tmp_path / "project")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -103,7 +103,7 @@ def check_device(language: str, device: str) -> None:
             f"there is no template for {device!r}; there are some for cpu, cuda, xpu and devices that packages "
             "register with PyTorch (PrivateUse1)"
         )
-    own_device = {"cuda": "cuda", "sycl": "xpu"}.get(language, device)
+    own_device = LANGUAGES[language][1] if language in ("cuda", "sycl") else device
     if device != own_device:
         raise ScaffoldError(f"--language {language} is for --device-type {own_device}, not {device!r}")
     if language == "cpp" and device in ("cuda", "xpu"):
