@@ -8,13 +8,18 @@
 
 namespace muladd::xpu::element {
 
-struct float16 {
-  using Storage = sycl::half;
-  using Compute = float;
-  static constexpr Code code = Code::float16;
+// Stored in a type that the compiler converts.
+template <class Stored, class Computed, Code own>
+struct Native {
+  using Storage = Stored;
+  using Compute = Computed;
+  static constexpr Code code = own;
   static Compute load(Storage value) { return value; }
   static Storage store(Compute value) { return value; }
 };
+using float16 = Native<sycl::half, float, Code::float16>;
+using float32 = Native<float, float, Code::float32>;
+using float64 = Native<double, double, Code::float64>;
 
 struct bfloat16 {
   using Storage = uint16_t;
@@ -22,22 +27,6 @@ struct bfloat16 {
   static constexpr Code code = Code::bfloat16;
   static Compute load(Storage value) { return from_bfloat16(value); }
   static Storage store(Compute value) { return to_bfloat16(value); }
-};
-
-struct float32 {
-  using Storage = float;
-  using Compute = float;
-  static constexpr Code code = Code::float32;
-  static Compute load(Storage value) { return value; }
-  static Storage store(Compute value) { return value; }
-};
-
-struct float64 {
-  using Storage = double;
-  using Compute = double;
-  static constexpr Code code = Code::float64;
-  static Compute load(Storage value) { return value; }
-  static Storage store(Compute value) { return value; }
 };
 
 // An element of whatever dtype, in the compute type of the image's own.
