@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -28,12 +29,14 @@ ROOT = Path(__file__).resolve().parents[1]
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml")]
 MULADD = [sys.executable, "-m", "muladd"]
 KIT = ["--pyargs", "muladd.testing", "--muladd-backend", "cuda", "-W", "ignore::DeprecationWarning"]
+GRACE_S = 20
 CUDA_TESTS = ROOT / "backends/cuda/tests"
 
 
-def steps(out: Path) -> dict[str, list[str]]:
+def steps(out: Path, *, quick: bool = False) -> dict[str, list[str]]:
     """The command of each step, in the order in which they run."""
     gpu_tests = str(CUDA_TESTS / "test_gpu.py")
+    bench = [*MULADD, "bench", "--device", "cuda"]
     layouts = ["-p", "muladd.testing.conftest", str(CUDA_TESTS / "layouts.py"), "--muladd-backend", "cuda"]
     return {
         "doctor": [*MULADD, "doctor", "--json"],
@@ -42,7 +45,7 @@ def steps(out: Path) -> dict[str, list[str]]:
         "layouts": [*PYTEST, *layouts],
         "kit": [*PYTEST, *KIT, "-m", "not compiles and not huge", "--muladd-matrix", str(out / "matrix.json")],
         "huge": [*PYTEST, *KIT, "-m", "huge", "--muladd-huge"],
-        "benchmark": [*MULADD, "bench", "--device", "cuda", "--json", str(out / "benchmark.json")],
+        "benchmark": [*bench, "--json", str(out / "benchmark.json"), *(["--quick"] if quick else [])],
         "sanitizer": [*PYTEST, gpu_tests, "-m", "slow"],
         "compile": [*PYTEST, *KIT, "-m", "compiles"],
     }
@@ -63,18 +66,26 @@ def run(name: str, command: list[str], out: Path, environment: dict[str, str], l
     if "pytest" in command:
         command = [*command, f"--junitxml={report}"]
     start = time.perf_counter()
-    with log.open("w") as file:
+    with log.open("w") as file, subprocess.Popen(command, cwd=ROOT, env=environment, stdout=file, stderr=file) as step:
         try:
-            code: int | str = subprocess.run(
-                command, cwd=ROOT, env=environment, stdout=file, stderr=subprocess.STDOUT, timeout=limit_s, check=False
-            ).returncode
+            code: int | str = step.wait(limit_s)
         except subprocess.TimeoutExpired:
             code = f"stopped after {limit_s:g} s"
+            stop(step)
     result: dict[str, Any] = {"exit": code, "seconds": round(time.perf_counter() - start, 1)}
     if report.exists():
         result |= outcomes(report)
         report.unlink()
     return result
+
+
+def stop(step: subprocess.Popen[bytes]) -> None:
+    """Interrupted, pytest and the benchmark still write down what they have."""
+    step.send_signal(signal.SIGINT)
+    try:
+        step.wait(GRACE_S)
+    except subprocess.TimeoutExpired:
+        step.kill()
 
 
 def outcomes(report: Path) -> dict[str, Any]:
@@ -95,11 +106,12 @@ def main() -> int:
     parser.add_argument("--wheels", type=Path, required=True, help="folder with the wheels")
     parser.add_argument("--out", type=Path, required=True, help="folder for results.json and logs")
     parser.add_argument("--limit", type=float, default=900, help="seconds that a step may take")
+    parser.add_argument("--quick", action="store_true", help="a benchmark of few and small cases")
     parser.add_argument("steps", nargs="*", help="steps to run; all without any")
     options = parser.parse_args()
     out = options.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
-    known = steps(out)
+    known = steps(out, quick=options.quick)
     if unknown := set(options.steps) - set(known):
         parser.error(f"unknown steps {sorted(unknown)}; known are {list(known)}")
     with tempfile.TemporaryDirectory() as site:

@@ -12,6 +12,7 @@
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
+#include "../simulated_copies.h"
 #include "device.h"
 
 namespace simulated_xpu {
@@ -121,16 +122,6 @@ Tensor& copy(Tensor& self, const Tensor& source, bool) {
   return self;
 }
 
-Tensor copy_from(const Tensor& source, const Tensor& target, bool non_blocking) {
-  Tensor self = target;
-  return copy(self, source, non_blocking);
-}
-
-Tensor copy_from_and_resize(const Tensor& source, const Tensor& target) {
-  if (target.sizes() != source.sizes()) target.resize_(source.sizes());
-  return copy_from(source, target, false);
-}
-
 at::Scalar local_scalar(const Tensor& self) { return download(self).item(); }
 
 void on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
@@ -159,8 +150,8 @@ TORCH_LIBRARY_IMPL(aten, XPU, m) {
   m.impl("set_.source_Storage", TORCH_FN(set_storage));
   m.impl("resize_", TORCH_FN(resize));
   m.impl("copy_", TORCH_FN(copy));
-  m.impl("_copy_from", TORCH_FN(copy_from));
-  m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
+  m.impl("_copy_from", TORCH_FN(simulated::copy_from<copy>));
+  m.impl("_copy_from_and_resize", TORCH_FN(simulated::copy_from_and_resize<copy>));
   m.impl("_local_scalar_dense", TORCH_FN(local_scalar));
 }
 

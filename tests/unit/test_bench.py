@@ -140,6 +140,10 @@ def test_a_peer_that_fails_is_left_out_with_its_reason(monkeypatch):
     result = bench("--quick", "--only", "new", *NOT_COMPILED)
     assert result.exit_code == 0
     assert "note: addcmul is left out of new/new/contiguous/float32/65536: AttributeError" in result.stdout
+    result = bench("--quick", "--only", "new", "--only", "in-place", *NOT_COMPILED)
+    note = "note: addcmul is left out of new/new/contiguous/float32/65536 and 1 more: AttributeError"
+    assert result.stdout.count("addcmul is left out") == 1
+    assert note in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -173,14 +177,22 @@ def test_compare_with_another_file(tmp_path, text):
 def test_cases_fit_into_memory():
     """Up to a large fraction of it, and no further."""
     for memory in (GIB, 20 * GIB, 100 * GIB):
-        cases = select(quick=False, groups=[], memory=memory)
+        cases = select(device="cpu", quick=False, groups=[], memory=memory)
         assert len(set(cases)) == len(cases)
         largest = max(case.working_set for case in cases)
         assert 0.3 * memory < largest <= 0.6 * memory
         assert {case.group for case in cases} == set(Group)
-    assert select(quick=False, groups=[Group.OVERHEAD], memory=GIB) == [
+    assert select(device="cpu", quick=False, groups=[Group.OVERHEAD], memory=GIB) == [
         case for case in cases if case.group is Group.OVERHEAD
     ]
+
+
+def test_cases_of_an_accelerator_do_not_fit_into_its_caches():
+    cases = select(device="cuda", quick=False, groups=[], memory=100 * GIB)
+    assert len(set(cases)) == len(cases)
+    largest = {group: max(case.elements for case in cases if case.group is group) for group in Group}
+    assert all(elements >= 2**28 for group, elements in largest.items() if group is not Group.OVERHEAD)
+    assert set(select(device="cpu", quick=False, groups=[], memory=100 * GIB)) < set(cases)
 
 
 def test_limit_of_a_device():

@@ -4,12 +4,14 @@ import fcntl
 import importlib.util
 import subprocess
 import sys
+import venv
 from pathlib import Path
 
 import pytest
 from muladd.registry import read_file
 
 ROOT = Path(__file__).parents[2]
+OTHER_TORCH = "2.14.1"
 
 
 @pytest.fixture(scope="session")
@@ -31,3 +33,15 @@ def wheels(projects, tmp_path_factory):
         fcntl.flock(lock, fcntl.LOCK_EX)
         subprocess.run([*command, *map(str, projects)], check=True)
     return sorted(folder.glob("*.whl"))
+
+
+@pytest.fixture(scope="session")
+def other_python(wheels, tmp_path_factory):
+    """A fresh environment with another torch and these very wheels."""
+    folder = tmp_path_factory.mktemp("other") / "env"
+    venv.create(folder, with_pip=True)
+    python = folder / "bin/python"
+    install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*install, f"torch=={OTHER_TORCH}", "pytest", "hypothesis", "expecttest", "numpy"], check=True)
+    subprocess.run([*install, *map(str, wheels)], check=True)
+    return python

@@ -32,6 +32,13 @@ def test_without_a_gpu(wheels, tmp_path):
     assert len(report["gpu"]["failed"]) > 20
 
 
+def test_a_step_that_takes_too_long_is_stopped(wheels, tmp_path):
+    result = suite(wheels[0].parent, tmp_path, "--limit", "0.5", "probe", "doctor")
+    report = json.loads((tmp_path / "results.json").read_text())
+    assert result.returncode == 1
+    assert {step["exit"] for step in report.values()} == {"stopped after 0.5 s"}
+
+
 def test_wrong_usage(wheels, tmp_path):
     assert "make wheels" in suite(tmp_path, tmp_path / "out").stderr
     assert "unknown steps" in suite(wheels[0].parent, tmp_path / "out", "nothing").stderr

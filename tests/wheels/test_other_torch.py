@@ -2,27 +2,13 @@
 
 import subprocess
 import sys
-import venv
 from pathlib import Path
 
 import pytest
 
 pytestmark = [pytest.mark.wheels, pytest.mark.slow]
 
-OTHER_TORCH = "2.14.1"
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="session")
-def other_python(wheels, tmp_path_factory):
-    """A fresh environment with another torch and these very wheels."""
-    folder = tmp_path_factory.mktemp("other") / "env"
-    venv.create(folder, with_pip=True)
-    python = folder / "bin/python"
-    install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*install, f"torch=={OTHER_TORCH}", "pytest", "hypothesis", "expecttest", "numpy"], check=True)
-    subprocess.run([*install, *map(str, wheels)], check=True)
-    return python
 
 
 @pytest.mark.parametrize("tests", ["unit/test_torch_private.py", "unit/test_another_library.py"])
@@ -40,11 +26,15 @@ def test_distributed(other_python):
 
 
 CUDA_WITHOUT_A_DEVICE = """
-import torch, muladd, muladd_cuda
+import os, torch, muladd, muladd_cuda
 from muladd.registry.dispatcher import has_kernel
 assert torch.version.cuda, torch.__version__
 status = muladd.backends()["cuda"]
 print(status.state, "|", status.reason)
+child = os.fork()
+if child == 0:
+    os._exit(torch.cuda._is_in_bad_fork())
+assert os.waitpid(child, 0)[1] == 0, "after the import a forked process cannot use CUDA"
 assert str(status.state) == ("loaded" if torch.cuda.is_available() else "unsupported")
 torch.ops.load_library(muladd_cuda.LIBRARY)
 missing = [name for name in muladd.library.operators if not has_kernel("muladd", name, "CUDA")]
@@ -64,7 +54,6 @@ def test_the_cuda_library_loads_without_a_device(other_python):
 def test_conformance(other_python, tmp_path):
     version = [str(other_python), "-c", "import torch; print(torch.__version__)"]
     found = subprocess.run(version, capture_output=True, text=True, check=True).stdout
-    assert found.startswith(OTHER_TORCH)
     assert not found.startswith(sys.modules["torch"].__version__)
     command = [str(other_python), "-m", "pytest", "-q", "-W", "ignore", "--pyargs", "muladd.testing"]
     result = subprocess.run(

@@ -17,8 +17,8 @@ __global__ void __launch_bounds__(kThreads) run(const Kernel kernel) {
 template <class Kernel>
 void enqueue(const Kernel& kernel, uint32_t blocks, void* stream) {
   void* arguments[] = {const_cast<Kernel*>(&kernel)};
-  const cudaError_t error = cudaLaunchKernel(reinterpret_cast<const void*>(&run<Kernel>), dim3(blocks), dim3(kThreads),
-                                             arguments, 0, static_cast<cudaStream_t>(stream));
+  const cudaError_t error =
+      cudaLaunchKernel(&run<Kernel>, dim3(blocks), dim3(kThreads), arguments, 0, static_cast<cudaStream_t>(stream));
   if (error == cudaSuccess) return;
   cudaGetLastError();  // the next call starts clean
   fail("a CUDA kernel could not be launched: ", cudaGetErrorString(error), " (", cudaGetErrorName(error),

@@ -1,4 +1,4 @@
-"""Asks NVIDIA's management library (NVML), which makes no CUDA context and survives a fork, unlike CUDA itself."""
+"""Asks the driver without CUDA, which processes that are forked later could not use any more."""
 
 from __future__ import annotations
 
@@ -6,10 +6,23 @@ import ctypes
 from types import TracebackType
 
 LIBRARY = "libnvidia-ml.so.1"
+CUDA_LIBRARY = "libcuda.so.1"
+
+
+def is_installed() -> bool:
+    """Whether there is a driver that CUDA could work with; its library is opened and nothing called."""
+    try:
+        ctypes.CDLL(CUDA_LIBRARY)
+    except OSError:
+        return False
+    return True
 
 
 class Driver:
-    """NVML while it is open. Where it is missing, as in some containers, nothing is known and every answer says so."""
+    """NVIDIA's management library (NVML) while it is open.
+
+    Where it is missing, as in some containers, nothing is known and every answer says so.
+    """
 
     def __init__(self, library: str = LIBRARY) -> None:
         self._nvml: ctypes.CDLL | None = None

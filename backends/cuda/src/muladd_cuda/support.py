@@ -43,14 +43,18 @@ class Machine(NamedTuple):
 
 
 def look() -> Machine:
-    """Ask PyTorch and the driver. No CUDA context is made, and with NVML a later fork can still use CUDA."""
+    """Ask PyTorch and the driver. No CUDA context is made, and processes that are forked later can use CUDA."""
     import torch
 
     about = torch.__version__, torch.version.cuda, torch.version.hip
     if torch.version.cuda is None:
         return Machine(*about)
-    from .driver import Driver
+    from .driver import Driver, is_installed
 
+    # PyTorch counts with NVML. Without it (Jetson, some containers) it asks CUDA and refuses CUDA to forked processes:
+    # not worth it where the answer is known.
+    if not is_installed():
+        return Machine(*about)
     with Driver() as driver:
         version = driver.cuda_version()
         return Machine(*about, torch.cuda.device_count(), version, driver.capabilities())

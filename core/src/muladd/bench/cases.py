@@ -110,13 +110,24 @@ _QUICK = (
     _Plan(Group.BACKWARD, (Form.BACKWARD,), _FLAT, _F32, (16,)),
     _OVERHEAD,
 )
+# Accelerators have caches that hold 2^24 elements.
+_ON_ACCELERATORS = (
+    _Plan(Group.OUT, (Form.OUT,), _FLAT, _OTHERS, (28,)),
+    _Plan(Group.OUT, (Form.OUT,), _FLAT_FMA, _F32, (28,)),
+    _Plan(Group.NEW, (Form.NEW,), _FLAT, _F32, (28,)),
+    _Plan(Group.IN_PLACE, (Form.IN_PLACE,), _FLAT, _F32, (28,)),
+    _Plan(Group.SCALE_SHIFT, (Form.NEW, Form.OUT), _BROADCAST, (torch.float32, torch.bfloat16), (28,)),
+    _Plan(Group.STRIDED, (Form.OUT,), _VIEWS, (torch.float32, torch.bfloat16), (28,)),
+    _Plan(Group.BACKWARD, (Form.BACKWARD,), _FLAT, _F32, (28,)),
+)
 # Of the free memory: the rest is for the checks, the caches of allocators and whoever else is there.
 _MEMORY_SHARE = 0.6
 
 
-def select(*, quick: bool, groups: list[Group], memory: int) -> list[Case]:
+def select(*, device: str, quick: bool, groups: list[Group], memory: int) -> list[Case]:
     """The cases of the groups (none: of all) that fit into ``memory`` bytes, and the largest one that does."""
-    plans = [plan for plan in (_QUICK if quick else _FULL) if not groups or plan.group in groups]
+    full = _FULL if device == "cpu" else (*_ON_ACCELERATORS, *_FULL)
+    plans = [plan for plan in (_QUICK if quick else full) if not groups or plan.group in groups]
     cases = [case for plan in plans for case in plan.cases()]
     if not quick and Group.OUT in {plan.group for plan in plans}:
         cases.append(_largest(memory))

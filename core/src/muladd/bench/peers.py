@@ -127,11 +127,10 @@ _TRIAD = Peer(
 )
 _COPY = Peer(
     "copy",
-    {Form.OUT: "out.copy_(a)"},
+    {Form.NEW: "a.clone()", Form.OUT: "out.copy_(a)"},
     computes=_first,
     inputs_read=1,
-    groups=frozenset({Group.OUT}),
-    layouts=_FLAT,
+    groups=frozenset({Group.NEW, Group.OUT, Group.SCALE_SHIFT}),
 )
 LIMITS = frozenset({_TRIAD.name, _COPY.name})
 NAMES = tuple(peer.name for peer in (*_COMPUTING, _TRIAD, _COPY))

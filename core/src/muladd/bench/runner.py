@@ -27,6 +27,7 @@ class Runner:
         self._precision = precision
         self._results = results
         self._clock: Clock = clock_for(device)
+        self._left_out: dict[str, list[str]] = {}  # the cases, by the peer and the reason
 
     def run(self, case: Case) -> None:
         """Measure one case."""
@@ -61,10 +62,23 @@ class Runner:
             if peer is MULADD:
                 self._results.findings.append(f"{case.name}: muladd failed: {reason}")
             else:
-                self._note(f"{peer.name} is left out of {case.name}: {reason}")
+                self._leave_out(peer, case, reason)
         else:
             return timeit.Timer(statement, globals=names)
         return None
+
+    def _leave_out(self, peer: Peer, case: Case, reason: str) -> None:
+        """One note for all cases with the same reason."""
+        cases = self._left_out.setdefault(f"{peer.name}: {reason}", [])
+
+        def text() -> str:
+            more = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
+            return f"{peer.name} is left out of {cases[0]}{more}: {reason}"
+
+        if cases:
+            self._results.notes.remove(text())
+        cases.append(case.name)
+        self._note(text())
 
     def _note(self, text: str) -> None:
         if text not in self._results.notes:

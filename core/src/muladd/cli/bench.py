@@ -42,7 +42,7 @@ def bench(
         _require_writable(option, file)
     _require_matplotlib(plot_file)
     old = _load(compare_file)
-    cases = select(quick=quick, groups=only or [], memory=available_memory(device))
+    cases = select(device=device, quick=quick, groups=only or [], memory=available_memory(device))
     if old is not None and not {case.name for case in cases} & {row.name for row in old.rows}:
         raise typer.BadParameter(f"{compare_file} has no case in common with this run; measure the same groups")
 

@@ -34,7 +34,8 @@ from .._torch_private import (
 
 # With the key that resolves tensors whose negation is a bit of theirs, such as a conjugate's imaginary part.
 _CPU = private.keyset("CPU", "Negative")
-_OTHERS = {"cuda": private.keyset("CUDA", "Negative"), "xpu": private.keyset("XPU", "Negative")}
+_CUDA = private.keyset("CUDA", "Negative")
+_XPU = private.keyset("XPU", "Negative")
 
 
 class Kernels:
@@ -100,7 +101,7 @@ def direct_keys(a: Any, b: Any, c: Any) -> Any | None:
         or forward_ad._current_level >= 0
     ):
         return None
-    return _CPU if a.is_cpu else _OTHERS.get(a.device.type)
+    return _CPU if a.is_cpu else _CUDA if a.is_cuda else _XPU if a.is_xpu else None
 
 
 def explained_below(error: RuntimeError) -> None:

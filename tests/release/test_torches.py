@@ -1,0 +1,43 @@
+"""The same wheel files on every minor release of PyTorch since the oldest that is supported, on several Pythons.
+
+Each environment takes gigabytes, most of them CUDA's libraries: `make test-torch` runs this, not `make test-release`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .conftest import Environment, find_python
+
+pytestmark = [pytest.mark.slow, pytest.mark.wheels]
+
+# What `make test` runs on is 2.13.0 with Python 3.11, and 2.14.1.
+RELEASES = {"2.10.0": "3.10", "2.11.0": "3.12", "2.12.1": "3.13", "2.15.0": "3.13"}
+
+
+@pytest.fixture
+def installed(torch_release: str, built: dict[str, Path], tmp_path: Path) -> Iterator[Environment]:
+    """An environment with that PyTorch and the wheels, gone with the test."""
+    folder = tmp_path / "env"
+    subprocess.run([find_python(RELEASES[torch_release]), "-m", "venv", str(folder)], check=True)
+    environment = Environment(folder / "bin/python")
+    for requirements in ([f"torch=={torch_release}", "numpy"], [f"{built['core']}[testing]", str(built["cpu"])]):
+        answer = environment.run("-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements)
+        assert answer.returncode == 0, answer.stderr
+    yield environment
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("torch_release", RELEASES)
+def test_conformance(torch_release: str, installed: Environment) -> None:
+    version = installed.run("-c", "import torch; print(torch.__version__)").stdout
+    assert version.startswith(torch_release)
+    kit = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", "--pyargs", "muladd.testing"]
+    result = installed.run(*kit, "--muladd-backend", "cpu", MULADD_REQUIRE="cpu")
+    assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-2000:]
+    assert " passed" in result.stdout

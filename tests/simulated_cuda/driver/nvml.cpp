@@ -1,0 +1,29 @@
+// libnvidia-ml.so.1: what there is, said without CUDA.
+#include "../runtime/devices.h"
+
+using namespace simulated_cuda;
+
+extern "C" {
+
+int nvmlInit_v2() { return 0; }
+int nvmlInit() { return 0; }
+int nvmlShutdown() { return 0; }
+int nvmlSystemGetCudaDriverVersion_v2(int* version) {
+  *version = CUDART_VERSION;
+  return 0;
+}
+int nvmlDeviceGetCount_v2(unsigned* count) {
+  *count = kDevices;
+  return 0;
+}
+int nvmlDeviceGetHandleByIndex_v2(unsigned, void** device) {
+  *device = nullptr;
+  return 0;
+}
+int nvmlDeviceGetCudaComputeCapability(void*, int* major, int* minor) {
+  *major = kCapability[0];
+  *minor = kCapability[1];
+  return 0;
+}
+
+}  // extern "C"

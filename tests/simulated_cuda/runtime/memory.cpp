@@ -1,0 +1,137 @@
+// Memory of the devices: the host's, filled with nan when it is allocated, with a limit for each device.
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "stream.h"
+
+namespace simulated_cuda {
+namespace {
+
+constexpr std::size_t kAlignment = 512;
+constexpr int kNan = 0xff;  // in every byte of a floating-point number
+constexpr int kHost = -1;
+
+struct Block {
+  std::size_t bytes;
+  int device;  // kHost: pinned memory
+};
+
+std::mutex mutex;
+std::map<const char*, Block>& blocks() {
+  static auto& all = *new std::map<const char*, Block>;
+  return all;
+}
+std::size_t used[kDevices];
+
+// PyTorch's own kernels cannot run. Whoever allocates memory is about to compute: from then on, its operators compute
+// on the CPU.
+void load_operators() {
+  const char* library = std::getenv("SIMULATED_CUDA_OPERATORS");
+  if (library == nullptr || dlopen(library, RTLD_NOW) != nullptr) return;
+  std::fprintf(stderr, "simulated CUDA: %s\n", dlerror());
+  std::abort();
+}
+
+cudaError_t allocate(void** data, std::size_t bytes, int device) {
+  if (capture_forbids()) return result(cudaErrorStreamCaptureUnsupported);
+  if (device != kHost) {
+    static std::once_flag once;
+    std::call_once(once, load_operators);
+  }
+  const std::lock_guard lock(mutex);
+  if (device != kHost && bytes > kMemory - used[device]) return result(cudaErrorMemoryAllocation);
+  *data = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+  if (*data == nullptr) return result(cudaErrorMemoryAllocation);
+  std::memset(*data, kNan, bytes);
+  blocks()[static_cast<char*>(*data)] = {bytes, device};
+  if (device != kHost) used[device] += bytes;
+  return cudaSuccess;
+}
+
+cudaError_t release(void* data) {
+  if (data == nullptr) return cudaSuccess;
+  if (capture_forbids()) return result(cudaErrorStreamCaptureUnsupported);
+  const std::lock_guard lock(mutex);
+  const auto found = blocks().find(static_cast<char*>(data));
+  if (found == blocks().end()) return result(cudaErrorInvalidValue);
+  if (found->second.device != kHost) used[found->second.device] -= found->second.bytes;
+  blocks().erase(found);
+  std::free(data);
+  return cudaSuccess;
+}
+
+// The block that holds an address; null for memory that CUDA does not know.
+const Block* block_of(const void* data) {
+  const std::lock_guard lock(mutex);
+  auto found = blocks().upper_bound(static_cast<const char*>(data));
+  if (found == blocks().begin()) return nullptr;
+  --found;
+  return static_cast<const char*>(data) < found->first + found->second.bytes ? &found->second : nullptr;
+}
+
+cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
+  if (bytes == 0) return cudaSuccess;
+  if (block_of(from) == nullptr) {  // pageable: read before the call returns
+    const char* begin = static_cast<const char*>(from);
+    return submit(stream, [to, values = std::vector<char>(begin, begin + bytes)] {
+      std::memcpy(to, values.data(), values.size());
+    });
+  }
+  const cudaError_t error = submit(stream, [=] { std::memcpy(to, from, bytes); });
+  if (error != cudaSuccess) return error;
+  return block_of(to) == nullptr ? cudaStreamSynchronize(stream) : cudaSuccess;
+}
+
+}  // namespace
+}  // namespace simulated_cuda
+
+using namespace simulated_cuda;
+
+extern "C" {
+
+cudaError_t cudaMalloc(void** data, std::size_t bytes) { return allocate(data, bytes, current_device()); }
+cudaError_t cudaFree(void* data) {
+  cudaDeviceSynchronize();
+  return release(data);
+}
+cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) { return allocate(data, bytes, kHost); }
+cudaError_t cudaFreeHost(void* data) { return release(data); }
+
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  const std::lock_guard lock(mutex);
+  *total = kMemory;
+  *free = kMemory - used[current_device()];
+  return cudaSuccess;
+}
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* data) {
+  *attributes = {};
+  const Block* block = block_of(data);
+  if (block == nullptr) return cudaSuccess;
+  attributes->type = block->device == kHost ? cudaMemoryTypeHost : cudaMemoryTypeDevice;
+  attributes->device = block->device == kHost ? 0 : block->device;
+  attributes->hostPointer = attributes->devicePointer = const_cast<void*>(data);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  return copy(to, from, bytes, stream);
+}
+cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, std::size_t bytes, cudaStream_t stream) {
+  return copy(to, from, bytes, stream);
+}
+cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
+  if (capture_forbids()) return result(cudaErrorStreamCaptureUnsupported);
+  const cudaError_t error = copy(to, from, bytes, nullptr);
+  return error == cudaSuccess ? cudaStreamSynchronize(nullptr) : error;
+}
+cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream_t stream) {
+  return submit(stream, [=] { std::memset(data, value, bytes); });
+}
+
+}  // extern "C"

@@ -1,0 +1,45 @@
+// The parts of a CUDA runtime that PyTorch and a backend call, on the host: libcudart.so.13 without a GPU. Functions
+// that are missing here end the process with the loader's message when something calls them.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "devices.h"
+
+namespace simulated_cuda {
+
+using Work = std::function<void()>;
+
+// ---- devices.cpp ----
+
+int current_device();
+// What cudaGetLastError() gives next; success passes through.
+cudaError_t result(cudaError_t error);
+// A kernel has failed: from now on nothing works any more, as on a device.
+void break_down(cudaError_t error);
+bool is_broken();
+
+// ---- streams.cpp ----
+
+cudaError_t submit(cudaStream_t stream, Work work);
+void wait(cudaStream_t stream);
+
+// ---- graphs.cpp ----
+
+// Work in the order in which it was captured: each node comes after what it depends on.
+struct Capture {
+  std::uint64_t id;
+  cudaStreamCaptureMode mode;
+  std::vector<Work> nodes;
+  std::vector<cudaStream_t> streams;  // the first began it
+};
+
+// Whether this thread may now do what would wait for a device or change its memory, at once.
+bool capture_forbids();
+
+}  // namespace simulated_cuda

@@ -1,0 +1,156 @@
+"""The CUDA backend under PyTorch's CUDA build without a GPU: on simulated devices, what runs on a GPU runs here."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.simulated_cuda import Toolkit
+from tests.third_party.environment import KERNEL_TESTS
+
+pytestmark = [pytest.mark.wheels, pytest.mark.slow]
+
+ROOT = Path(__file__).parents[2]
+CUDA_TESTS = ROOT / "backends/cuda/tests"
+
+
+@pytest.fixture(scope="session")
+def toolkit(other_python, tmp_path_factory):
+    """For the PyTorch of that environment."""
+    (torch,) = other_python.parents[1].glob("lib/python3.*/site-packages/torch")
+    return Toolkit(tmp_path_factory.mktemp("simulated") / "cuda", torch)
+
+
+@pytest.fixture(scope="session")
+def build(toolkit, wheels, tmp_path_factory):
+    """Compiles a project with the simulated toolkit; gives a folder with its wheel and those of core and cpu."""
+
+    def run(project):
+        folder = tmp_path_factory.mktemp("wheels")
+        command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps", "-w"]
+        subprocess.run([*command, str(folder), str(project)], env=os.environ | toolkit.to_build, check=True)
+        for wheel in wheels:
+            if wheel.name.startswith(("muladd_core-", "muladd_cpu-")):
+                shutil.copy(wheel, folder)
+        return folder
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def sources(tmp_path_factory):
+    """A copy of the backend's folder: objects of the real build stay as they are."""
+    copy = tmp_path_factory.mktemp("sources") / "cuda"
+    return shutil.copytree(ROOT / "backends/cuda", copy, ignore=shutil.ignore_patterns("build", "*.egg-info"))
+
+
+@pytest.fixture(scope="session")
+def simulated(build, sources):
+    """Wheels of the unchanged backend."""
+    return build(sources)
+
+
+@pytest.fixture
+def suite(other_python, toolkit, tmp_path):
+    """Runs steps of the suite for a GPU machine and gives their results."""
+
+    def run(wheels, *steps, **environment):
+        command = [str(other_python), str(ROOT / "tests/gpu_suite.py"), "--wheels", str(wheels), "--quick"]
+        subprocess.run(
+            [*command, "--out", str(tmp_path), *steps],
+            env=os.environ | toolkit.to_run | environment, capture_output=True, check=False,
+        )  # fmt: skip
+        return json.loads((tmp_path / "results.json").read_text())
+
+    return run
+
+
+@pytest.fixture
+def passes(suite, simulated, tmp_path):
+    """Runs one step, which must pass; its result."""
+
+    def run(step, **environment):
+        result = suite(simulated, step, **environment)[step]
+        assert result["exit"] == 0, (tmp_path / f"{step}.log").read_text()[-4000:]
+        return result
+
+    return run
+
+
+def test_doctor(passes, tmp_path):
+    passes("doctor")
+    backend = json.loads((tmp_path / "doctor.log").read_text())["backends"]["cuda"]
+    assert backend["state"] == "loaded"
+
+
+def test_probe(passes):
+    assert passes("probe")["passed"] > 20
+
+
+def test_streams_graphs_devices_and_errors(passes):
+    result = passes("gpu")
+    assert result["passed"] > 20
+    assert set(map(_plain, result["skipped"])) == {"needs 20 GB of free device memory"}
+
+
+def test_layouts(passes):
+    assert passes("layouts", MULADD_EXAMPLES="40")["passed"] > 100
+
+
+def test_conformance(passes):
+    assert passes("kit")["passed"] > 1000
+
+
+def test_benchmark(passes, tmp_path):
+    """It measures nothing here; every peer but the compiler's must run, and be right."""
+    passes("benchmark")
+    report = json.loads((tmp_path / "benchmark.json").read_text())
+    assert report["findings"] == []
+    peers = {peer for row in report["rows"] for peer in row["peers"]}
+    assert {"muladd", "eager", "addcmul", "custom_op", "copy"} <= peers
+
+
+MISTAKES = {
+    "the default stream": (
+        "MULADD_SHIM(aoti_torch_get_current_cuda_stream(device, &stream_));",
+        "",
+        ["test_runs_on_the_current_stream_without_waiting[contiguous]", "test_graph[contiguous]"],
+    ),
+    "the first device": ("guard_(device)", "guard_(0)", ["test_second_device"]),
+}
+
+
+@pytest.mark.parametrize(("right", "wrong", "noticed_by"), MISTAKES.values(), ids=MISTAKES)
+def test_the_simulation_shows_mistakes(build, suite, sources, tmp_path, right, wrong, noticed_by):
+    """A backend that launches on something else than the current stream of the tensors' device."""
+    changed = shutil.copytree(sources, tmp_path / "changed") / "csrc/stream.h"
+    assert right in changed.read_text()
+    changed.write_text(changed.read_text().replace(right, wrong))
+    result = suite(build(changed.parents[1]), "gpu")["gpu"]
+    assert set(noticed_by) <= {name.rpartition("::")[2] for name in result["failed"]}
+
+
+def test_what_new_backend_writes(build, toolkit, other_python, tmp_path):
+    written = [sys.executable, "-m", "muladd", "new-backend", "acme", "--language", "cuda"]
+    subprocess.run(written, cwd=tmp_path, capture_output=True, check=True)
+    site, wheels = tmp_path / "site", sorted(build(tmp_path / "muladd-acme").glob("*.whl"))
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--target", str(site)]
+    subprocess.run([*install, *map(str, wheels)], check=True)
+    kit = ["--pyargs", "muladd.testing", "--muladd-backend", "acme", "-k", KERNEL_TESTS]
+    only_this = {"PYTHONPATH": str(site), "MULADD_REQUIRE": "acme", "MULADD_BACKENDS": "acme"}
+    result = subprocess.run(
+        [str(other_python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", *kit],
+        env=os.environ | toolkit.to_run | only_this,
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stdout[-4000:]
+    assert int(re.search(r"(\d+) passed", result.stdout)[1]) > 100
+
+
+def _plain(reason):
+    return re.sub(r"^.*?: ", "", reason)
