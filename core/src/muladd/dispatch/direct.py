@@ -50,19 +50,16 @@ class Kernels:
         setattr(self, overload, kernel)
         return kernel
 
-    def overwrite(self, overload: str, target: Any, *args: Any, **out: Any) -> Any:
+    def overwrite(self, keys: Any | None, overload: str, target: Any, *args: Any, **out: Any) -> Any:
         """Call an out or in-place overload, on the short way where there is one.
 
         Args:
+            keys: what :func:`direct_keys` says of the call's tensors, ``target`` among them.
             overload: such as ``"mul.out"``.
             target: the tensor that is overwritten and returned.
             args: the overload's positional arguments, as in the schema.
             out: ``target`` once more, if it is a keyword argument.
         """
-        tensors = [target, *(value for value in args if not isinstance(value, (float, int)))]
-        keys = direct_keys(target, tensors[1], tensors[-1])
-        if len(tensors) > 3 and direct_keys(tensors[2], target, target) is None:
-            keys = None
         # An inference tensor has no version to count, and may not be overwritten everywhere.
         if keys is not None and not target.is_inference():
             try:

@@ -29,9 +29,11 @@ def fma(a: Tensor, b: Tensor, c: Tensor, *, out: Tensor | None = None) -> Tensor
         RuntimeError: as :func:`muladd`.
         muladd.registry.NoKernelError: no backend for the tensors' device is loaded.
     """
-    if out is not None:
-        return _kernels.overwrite("fma.out", out, a, b, c, out=out)  # type: ignore[no-any-return]
     keys = direct_keys(a, b, c)
+    if out is not None:
+        if type(out) is not Tensor or out.requires_grad:
+            keys = None
+        return _kernels.overwrite(keys, "fma.out", out, a, b, c, out=out)  # type: ignore[no-any-return]
     if keys is not None:
         try:
             return _kernels.fma(keys, a, b, c)  # type: ignore[no-any-return]

@@ -29,7 +29,7 @@ def mul(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
         muladd.registry.NoKernelError: no backend for the tensors' device is loaded.
     """
     if out is not None:
-        return _kernels.overwrite("mul.out", out, a, b, out=out)  # type: ignore[no-any-return]
+        return _kernels.overwrite(direct_keys(out, a, b), "mul.out", out, a, b, out=out)  # type: ignore[no-any-return]
     keys = direct_keys(a, b, b)
     if keys is not None:
         try:

@@ -35,19 +35,19 @@ def muladd(a: Tensor, b: Tensor, c: float | Tensor, *, out: Tensor | None = None
         TypeError: ``c`` is neither a number nor a tensor.
         muladd.registry.NoKernelError: no backend for the tensors' device is loaded.
     """
-    if type(c) is float and out is None:
-        keys = direct_keys(a, b, b)
-        if keys is not None:
-            try:
-                return _kernels.muladd(keys, a, b, c)  # type: ignore[no-any-return]
-            except RuntimeError as error:
-                explained_below(error)
-    elif isinstance(c, Tensor) or (hasattr(c, "__torch_function__") and not isinstance(c, Real)):
-        return fma(a, b, c, out=out)  # type: ignore[arg-type]  # a tensor or tensor-like by now
-    number = _number(c)
+    if type(c) is not float:
+        if isinstance(c, Tensor) or (hasattr(c, "__torch_function__") and not isinstance(c, Real)):
+            return fma(a, b, c, out=out)  # type: ignore[arg-type]  # a tensor or tensor-like by now
+        c = _number(c)
     if out is not None:
-        return _kernels.overwrite("muladd.out", out, a, b, number, out=out)  # type: ignore[no-any-return]
-    return _ops.muladd(a, b, number)  # type: ignore[no-any-return]
+        return _kernels.overwrite(direct_keys(out, a, b), "muladd.out", out, a, b, c, out=out)  # type: ignore[no-any-return]
+    keys = direct_keys(a, b, b)
+    if keys is not None:
+        try:
+            return _kernels.muladd(keys, a, b, c)  # type: ignore[no-any-return]
+        except RuntimeError as error:
+            explained_below(error)
+    return _ops.muladd(a, b, c)  # type: ignore[no-any-return]
 
 
 def muladd_(a: Tensor, b: Tensor, c: float) -> Tensor:
@@ -65,7 +65,7 @@ def muladd_(a: Tensor, b: Tensor, c: float) -> Tensor:
         RuntimeError: as :func:`muladd`, with ``a`` in the place of ``out``.
         TypeError: ``c`` is not a number.
     """
-    return _kernels.overwrite("muladd_", a, a, b, _number(c))  # type: ignore[no-any-return]
+    return _kernels.overwrite(direct_keys(a, b, b), "muladd_", a, a, b, _number(c))  # type: ignore[no-any-return]
 
 
 def _number(c: object) -> float:

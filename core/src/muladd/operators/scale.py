@@ -28,7 +28,7 @@ def scale(x: Tensor, factor: float, *, out: Tensor | None = None) -> Tensor:
         muladd.registry.NoKernelError: no backend for the tensor's device is loaded.
     """
     if out is not None:
-        return _kernels.overwrite("scale.out", out, x, factor, out=out)  # type: ignore[no-any-return]
+        return _kernels.overwrite(direct_keys(out, x, x), "scale.out", out, x, factor, out=out)  # type: ignore[no-any-return]
     keys = direct_keys(x, x, x)
     if keys is not None:
         try:
