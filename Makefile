@@ -14,7 +14,7 @@
 #   make instructions   count instructions (needs valgrind) and make them the record that the tests compare with
 #   make wheels  every wheel that can be built here, into dist/, with checks
 #   make test-release   the wheels in fresh environments of several Pythons, and built twice (15 minutes)
-#   make test-torch     the wheels on PyTorch 2.10 to 2.15; downloads 12 GB (half an hour)
+#   make test-torch     the wheels on PyTorch 2.10 to 2.15; downloads 12 GB (a quarter of an hour)
 
 PYTHON ?= python3
 JOBS ?= 2

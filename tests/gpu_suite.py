@@ -30,6 +30,7 @@ PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", 
 MULADD = [sys.executable, "-m", "muladd"]
 KIT = ["--pyargs", "muladd.testing", "--muladd-backend", "cuda", "-W", "ignore::DeprecationWarning"]
 GRACE_S = 20
+OTHER_DEVICES = ("muladd_sycl-", "muladd_executorch-")  # `make wheels` may have built them, too
 CUDA_TESTS = ROOT / "backends/cuda/tests"
 
 
@@ -56,6 +57,7 @@ def install(wheels: Path, site: Path) -> None:
     files = sorted(wheels.glob("*.whl"))
     if not any(file.name.startswith("muladd_cuda-") for file in files):
         raise SystemExit(f"there is no muladd_cuda-*.whl in {wheels}: `make wheels` builds it")
+    files = [file for file in files if not file.name.startswith(OTHER_DEVICES)]
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-cache-dir"]
     subprocess.run([*command, "--target", str(site), *map(str, files)], check=True)
 

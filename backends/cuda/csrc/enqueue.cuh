@@ -21,8 +21,11 @@ void enqueue(const Kernel& kernel, uint32_t blocks, void* stream) {
       cudaLaunchKernel(&run<Kernel>, dim3(blocks), dim3(kThreads), arguments, 0, static_cast<cudaStream_t>(stream));
   if (error == cudaSuccess) return;
   cudaGetLastError();  // the next call starts clean
-  fail("a CUDA kernel could not be launched: ", cudaGetErrorString(error), " (", cudaGetErrorName(error),
-       "). An error of an earlier kernel shows up at a later call: CUDA_LAUNCH_BLOCKING=1 finds the one it belongs to");
+  fail("its CUDA kernel could not be launched: ", cudaGetErrorString(error), " (", cudaGetErrorName(error), "). ",
+       error == cudaErrorNoKernelImageForDevice
+           ? "The library has no code for this device: build it with TORCH_CUDA_ARCH_LIST set to its compute capability"
+           : "An error of an earlier kernel shows up at a later call: CUDA_LAUNCH_BLOCKING=1 finds the one it belongs "
+             "to");
 }
 
 }  // namespace muladd::cuda

@@ -1,6 +1,7 @@
 """Whether this machine can use the wheel, for every machine that the backend may meet."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -82,6 +83,24 @@ int nvmlDeviceGetCudaComputeCapability(void* device, int* major, int* minor) {
 """
 
 
+def test_a_driver_of_the_same_major_release_runs_machine_code_and_compiles_no_later_ptx():
+    build = BUILD._replace(cuda=(13, 2))
+    assert judge(H200, build).ok
+    later = judge(H200._replace(capabilities=((13, 0),)), build)
+    assert not later.ok
+    assert "13.0" in later.reason
+    assert judge(H200._replace(capabilities=((13, 0),), driver=(13, 2)), build).ok
+
+
+def test_code_for_exactly_one_device(tmp_path):
+    file = tmp_path / "build.json"
+    file.write_text('{"cuda": "13.0", "architectures": ["8.0", "9.0a"], "ptx": ["10.0a"]}')
+    build = Build.read(file)
+    covered = {one for one in [(8, 0), (8, 6), (9, 0), (9, 1), (10, 0), (10, 3)] if build.covers(one)}
+    assert covered == {(8, 0), (8, 6), (9, 0), (10, 0)}
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
 @pytest.mark.parametrize("status", [0, 9])
 def test_asks_nvml(tmp_path, status):
     """The second device is lost; with status 9 the driver is not loaded."""

@@ -20,6 +20,14 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned, void** device) {
   *device = nullptr;
   return 0;
 }
+int nvmlDeviceGetHandleByPciBusId_v2(const char*, void** device) {
+  *device = nullptr;
+  return 0;
+}
+int nvmlDeviceGetComputeRunningProcesses(void*, unsigned* count, void*) {
+  *count = 0;
+  return 0;
+}
 int nvmlDeviceGetCudaComputeCapability(void*, int* major, int* minor) {
   *major = kCapability[0];
   *minor = kCapability[1];

@@ -106,11 +106,12 @@ cudaError_t cudaDriverGetVersion(int* version) {
   return cudaSuccess;
 }
 cudaError_t cudaRuntimeGetVersion(int* version) { return cudaDriverGetVersion(version); }
-// There is no driver below.
+// PyTorch wants every function of the driver before it says that memory is out, and then calls none.
+static int not_supported() { return cudaErrorNotSupported; }
 cudaError_t cudaGetDriverEntryPointByVersion(const char*, void** function, unsigned, unsigned long long,
                                              cudaDriverEntryPointQueryResult* found) {
-  *function = nullptr;
-  if (found != nullptr) *found = cudaDriverEntryPointSymbolNotFound;
+  *function = reinterpret_cast<void*>(&not_supported);
+  if (found != nullptr) *found = cudaDriverEntryPointSuccess;
   return cudaSuccess;
 }
 

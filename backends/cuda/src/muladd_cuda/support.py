@@ -16,19 +16,29 @@ class Build(NamedTuple):
     cuda: Version
     architectures: tuple[Version, ...]
     ptx: tuple[Version, ...]
+    exact: tuple[Version, ...] = ()
+    """With code that runs on no other revision ("9.0a")."""
 
     @classmethod
     def read(cls, file: Path) -> "Build":
         """From the file that the build wrote beside the library."""
         values = json.loads(file.read_text())
-        architectures, ptx = (tuple(map(_version, values[key])) for key in ("architectures", "ptx"))
-        return cls(_version(values["cuda"]), architectures, ptx)
+        portable = {key: [text for text in values[key] if text[-1].isdigit()] for key in ("architectures", "ptx")}
+        exact = {text for key in portable for text in values[key] if text not in portable[key]}
+        architectures, ptx, exact_versions = (
+            tuple(_version(text.rstrip("af")) for text in texts) for texts in (*portable.values(), sorted(exact))
+        )
+        return cls(_version(values["cuda"]), architectures, ptx, exact_versions)
 
-    def covers(self, capability: Version) -> bool:
-        """Machine code runs on later minor revisions of its own major one, PTX on everything later."""
+    def covers(self, capability: Version, driver: Version | None = None) -> bool:
+        """Machine code runs on later minor revisions of its own major one, PTX on everything later.
+
+        A driver runs code of every release with its own major number, but compiles PTX only of its own or earlier ones.
+        """
         major, minor = capability
         has_code = any(major == code[0] and minor >= code[1] for code in self.architectures)
-        return has_code or any(capability >= ptx for ptx in self.ptx)
+        compiles = driver is None or driver >= self.cuda
+        return has_code or capability in self.exact or (compiles and any(capability >= ptx for ptx in self.ptx))
 
 
 class Machine(NamedTuple):
@@ -69,7 +79,7 @@ def judge(machine: Machine, build: Build) -> Probe:
             f"torch {machine.torch} is built for ROCm {machine.torch_hip}, this wheel for CUDA {_shown(build.cuda)}",
             "build backends/cuda for ROCm from source (docs/cuda.md), or install a torch with CUDA",
         )
-    if machine.driver is not None and machine.driver < build.cuda:
+    if machine.driver is not None and machine.driver[0] < build.cuda[0]:
         return Probe(
             False,
             f"the NVIDIA driver supports CUDA up to {_shown(machine.driver)}, this wheel needs {_shown(build.cuda)}",
@@ -81,7 +91,7 @@ def judge(machine: Machine, build: Build) -> Probe:
             f"torch {machine.torch} (CUDA {machine.torch_cuda}) sees no CUDA device",
             "check nvidia-smi and CUDA_VISIBLE_DEVICES; on a machine without an NVIDIA GPU, remove muladd-cuda",
         )
-    if machine.capabilities and not any(map(build.covers, machine.capabilities)):
+    if machine.capabilities and not any(build.covers(one, machine.driver) for one in machine.capabilities):
         return Probe(
             False,
             f"the devices here have compute capability {_listed(machine.capabilities)}, this wheel has code for "
@@ -93,7 +103,7 @@ def judge(machine: Machine, build: Build) -> Probe:
 
 
 def _version(text: str) -> Version:
-    major, minor = text.rstrip("abcdefghijklmnopqrstuvwxyz").split(".")[:2]
+    major, minor = text.split(".")[:2]
     return int(major), int(minor)
 
 

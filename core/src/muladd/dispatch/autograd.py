@@ -23,6 +23,7 @@ from torch.autograd import forward_ad
 from .. import _torch_private as private
 from .elementwise import check_inputs, check_output, decompose, overwrite
 from .gradients import GradientPlan, Gradients
+from .memory import repeat_allocation
 from .overload import Overload
 
 
@@ -40,13 +41,17 @@ def autograd_kernel(overload: Overload) -> Callable[..., Any]:
         if redispatch is None:  # the first call: for all overloads at once it would delay the import
             positions = [i for i, name in enumerate(overload.arguments) if name in overload.tensor_arguments]
             redispatch = private.redispatch(overload.op)  # last: another thread goes by it
-        if not (private.functorch_is_active() or private.forward_ad_is_active() or kwargs):
-            for i in positions:
-                if args[i].requires_grad:
-                    break
-            else:
-                return redispatch(keyset & private.after_autograd_keys, *args)
-        return differentiable(keyset, args, kwargs)
+        try:
+            if not (private.functorch_is_active() or private.forward_ad_is_active() or kwargs):
+                for i in positions:
+                    if args[i].requires_grad:
+                        break
+                else:
+                    return redispatch(keyset & private.after_autograd_keys, *args)
+            return differentiable(keyset, args, kwargs)
+        except RuntimeError as error:
+            repeat_allocation(error)
+            raise
 
     def differentiable(keyset: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         tensors = [*overload.tensors(args), *kwargs.values()]

@@ -31,11 +31,14 @@ from .._torch_private import (
     is_profiling,
     tracing_state,
 )
+from .memory import repeat_allocation
 
 # With the key that resolves tensors whose negation is a bit of theirs, such as a conjugate's imaginary part.
 _CPU = private.keyset("CPU", "Negative")
 _CUDA = private.keyset("CUDA", "Negative")
 _XPU = private.keyset("XPU", "Negative")
+
+NOT_LAUNCHED = "could not be launched"  # in every message of a kernel's launch
 
 
 class Kernels:
@@ -105,10 +108,12 @@ def explained_below(error: RuntimeError) -> None:
     """Let the operator itself repeat what a kernel refused, in its words; anything else is raised.
 
     Raises:
-        RuntimeError: the error, where it has a class that says more: out of memory, no backend.
+        RuntimeError: the error, where it has a class that says more, or where the kernel had begun: a part of the
+            result may have been written in place.
     """
-    if type(error) is not RuntimeError:
+    if type(error) is not RuntimeError or NOT_LAUNCHED in str(error):
         raise error
+    repeat_allocation(error)
 
 
 @after_import("torch._dynamo")

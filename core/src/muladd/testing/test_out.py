@@ -91,6 +91,23 @@ def test_an_empty_out_is_resized(out_variant: Overload, overloads: dict[str, Ove
         reference.check(functional, args, target)
 
 
+def test_resizing_moves_memory_that_an_input_shares(
+    out_variant: Overload, overloads: dict[str, Overload], device: torch.device
+) -> None:
+    """So large that the old memory is gone when it is free."""
+    count = 2**18
+    memory = numbers((3 * count // 2,), torch.float32, 3).to(device)
+    args = tuple(memory[:count] if name in out_variant.tensor_arguments else 1.5 for name in out_variant.arguments)
+    original = tuple(value.clone() if isinstance(value, torch.Tensor) else value for value in args)
+    overlapping, behind = memory[5:5], memory[count:count]
+    with pytest.raises(RuntimeError, match="share memory"):
+        call(out_variant, args, overlapping)
+    call(out_variant, args, behind)
+    reference.check(functional_of(out_variant, overloads), original, behind)
+    for value, before in zip(out_variant.tensors(args), out_variant.tensors(original), strict=True):
+        assert torch.equal(value, before)
+
+
 def test_interleaved_memory_is_fine(mutating: Overload, overloads: dict[str, Overload], device: torch.device) -> None:
     memory = numbers((2000,), torch.float32, 3).to(device)
     args = tuple(memory[1::2] if name in mutating.tensor_arguments else 1.5 for name in mutating.arguments)

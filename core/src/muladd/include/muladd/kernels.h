@@ -64,8 +64,8 @@ inline bool has_result_shape(const ElementwisePlan& plan, const TensorInfo& outp
   return output.ndim == plan.ndim && std::equal(plan.sizes, plan.sizes + plan.ndim, output.sizes);
 }
 
-// Validates output 0 of the plan, which the caller brought along; resizes it where PyTorch would.
-inline void bind_output(ElementwisePlan& plan, std::string_view name, const Tensor& out, bool may_resize,
+// Validates output 0 of the plan, which the caller brought along; resizes it where PyTorch would, and says whether.
+inline bool bind_output(ElementwisePlan& plan, std::string_view name, const Tensor& out, bool may_resize,
                         int32_t device_type) {
   plan.set_output(0, name, out);
   const auto& output = plan.output(0);
@@ -74,7 +74,7 @@ inline void bind_output(ElementwisePlan& plan, std::string_view name, const Tens
     fail(plan.operator_name(), ": '", name, "' is ", dtype_name(output.info.dtype_code), ", but the result is ",
          dtype_name(code_of(plan.dtype)), "; '", name, "' must have exactly the result's dtype");
   }
-  if (has_result_shape(plan, output.info)) return;
+  if (has_result_shape(plan, output.info)) return false;
   if (!may_resize || output.info.numel != 0) {
     std::string result_shape = "(";
     for (int d = 0; d < plan.ndim; ++d) result_shape += (d == 0 ? "" : ", ") + std::to_string(plan.sizes[d]);
@@ -83,6 +83,7 @@ inline void bind_output(ElementwisePlan& plan, std::string_view name, const Tens
   }
   resize_output(plan, out);
   plan.set_output(0, name, out);
+  return true;
 }
 
 // Whether the result must be computed elsewhere first. Throws where PyTorch refuses, too.
@@ -136,8 +137,12 @@ void into(const Tensor& out, Inputs inputs, Params... params) {
   constexpr bool in_place = detail::mutable_argument<Op>() == 0;
   // 1. Check inputs and output; nothing has been written when one of these throws.
   ElementwisePlan plan = detail::plan_inputs<Op>(inputs, 1, Backend::device_type());
-  detail::bind_output(plan, target.name, out, !in_place, Backend::device_type());
+  const bool resized = detail::bind_output(plan, target.name, out, !in_place, Backend::device_type());
   if (plan.numel == 0) return;
+  if (resized) {  // which moves the memory that it shares with an input
+    plan = detail::plan_inputs<Op>(inputs, 1, Backend::device_type());
+    plan.set_output(0, target.name, out);
+  }
   plan.finish();
   if (detail::needs_staging(plan)) {
     const Tensor result = functional<Op, Backend, Functor>(inputs, params...);

@@ -1,0 +1,23 @@
+"""Out of memory, in PyTorch's own words: what a kernel's allocation raises crosses the stable ABI as an error code."""
+
+from __future__ import annotations
+
+import re
+
+import torch
+
+# muladd/tensor.h's words.
+_FAILED = re.compile(r"could not allocate the result: (\d+) elements of torch\.(\w+) on (\S+)")
+
+
+def repeat_allocation(error: RuntimeError) -> None:
+    """Do in Python what a kernel could not do, if the error says that it could not allocate its result.
+
+    Raises:
+        torch.OutOfMemoryError: on a device without so much free memory.
+        RuntimeError: on the CPU, or where the device has failed.
+    """
+    failed = _FAILED.search(str(error))
+    if failed:
+        count, dtype, device = failed.groups()
+        torch.empty(int(count), dtype=getattr(torch, dtype), device=device)
