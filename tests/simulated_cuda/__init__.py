@@ -59,6 +59,8 @@ class Toolkit:
         return {
             "LD_PRELOAD": f"{self._driver}:{self._management}:{self._runtime}",
             "SIMULATED_CUDA_OPERATORS": str(self._operators),
+            # Its worker processes cannot work without a driver, and may not end.
+            "TORCHINDUCTOR_COMPILE_THREADS": "1",
         }
 
     def _make(self, library: str, *sources: Path, flags: Sequence[str] = ()) -> Path:

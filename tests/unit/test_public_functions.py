@@ -4,6 +4,7 @@ import muladd
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 
 @pytest.fixture
@@ -14,6 +15,7 @@ def a():
 @pytest.mark.parametrize("c", [2, 2.0, True, np.float32(2.0), np.float64(2.0), np.int64(2)], ids=repr)
 def test_a_number_is_muladd(a, c):
     assert torch.equal(muladd.muladd(a, a, c), a * a + float(c))
+    assert torch.equal(muladd.scale(a, c), a * float(c))
 
 
 def test_a_tensor_is_fma(a):
@@ -31,8 +33,20 @@ def test_a_0d_tensor_keeps_its_gradient(a):
     assert c.grad.item() == 3.0
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (3,)])
+def test_scale_with_a_tensor_keeps_its_gradient(a, shape):
+    """A learnable scale; as a number it would never learn."""
+    factor = torch.full(shape, 2.0, requires_grad=True)
+    result = muladd.scale(a, factor)
+    assert torch.equal(result, a * 2)
+    result.sum().backward()
+    assert factor.grad.sum().item() == 6.0
+
+
 @pytest.mark.parametrize("c", ["2", None, [2.0], 2j], ids=repr)
 def test_anything_else_is_refused(a, c):
+    with pytest.raises(TypeError, match=type(c).__name__):
+        muladd.scale(a, c)
     with pytest.raises(TypeError, match=type(c).__name__):
         muladd.muladd(a, a, c)
     with pytest.raises(TypeError, match=type(c).__name__):
@@ -50,6 +64,25 @@ def test_a_tensor_whose_memory_was_given_back_is_refused(a):
 def test_in_place_wants_a_number(a):
     with pytest.raises(TypeError, match="Tensor"):
         muladd.muladd_(a, a, torch.ones(3))
+
+
+@pytest.mark.parametrize("b_needs_gradient", [False, True])
+def test_in_place_copies_only_what_a_gradient_needs(a, b_needs_gradient):
+    class Copies(TorchDispatchMode):
+        count = 0
+
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            self.count += function is torch.ops.aten.clone.default
+            return function(*args, **(kwargs or {}))
+
+    x, b = a.clone().requires_grad_(), a.clone().requires_grad_(b_needs_gradient)
+    target = x * 1.0
+    with Copies() as copies:
+        muladd.muladd_(target, b, 1.0)
+    assert copies.count == b_needs_gradient
+    target.sum().backward()
+    assert torch.equal(x.grad, b)
+    assert b.grad is None or torch.equal(b.grad, a)
 
 
 def test_out(a):

@@ -180,9 +180,22 @@ def test_out_of_memory_is_an_error_and_the_process_goes_on():
         with pytest.raises(torch.OutOfMemoryError, match="out of memory"):
             call(huge, huge, 1.0)
     with pytest.raises(torch.OutOfMemoryError, match="out of memory"):
+        muladd.muladd(huge, huge, 1.0, out=torch.empty(0, device="cuda"))
+    with pytest.raises(torch.OutOfMemoryError, match="out of memory"):
         muladd.muladd(huge.requires_grad_(), huge, 1.0)
     args = (values(100), values(100))
     check(muladd.mul, args, muladd.mul(*args))
+
+
+def test_out_of_memory_with_the_second_of_two_gradients():
+    """The first one is free again when the error is raised: there is room for one alone."""
+    torch.cuda.empty_cache()
+    free, _ = torch.cuda.mem_get_info()
+    one = free * 2 // 3 // 4  # elements of float32
+    wide = torch.ones(1, device="cuda").expand(one)
+    with pytest.raises(torch.OutOfMemoryError, match="out of memory"):
+        torch.ops.muladd.muladd_backward(wide, wide, wide)
+    torch.cuda.empty_cache()
 
 
 def test_an_error_of_an_earlier_kernel_is_reported_by_the_launch():

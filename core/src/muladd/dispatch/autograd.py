@@ -66,8 +66,10 @@ def autograd_kernel(overload: Overload) -> Callable[..., Any]:
             original = None
             if overload.is_in_place:
                 _check_may_be_overwritten(overload, args[0])
+                needed = tuple(isinstance(value, Tensor) and value.requires_grad for value in args)
                 # A formula may need what is overwritten, and double backward must find the way through it.
-                original = args[0].clone()
+                if 0 in gradients.plan(needed).tensors:
+                    original = args[0].clone()
             return derivative().apply(keyset, *args, original)
         return _below_autograd(overload, keyset, args, kwargs)
 

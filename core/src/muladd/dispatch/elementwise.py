@@ -57,7 +57,7 @@ def check_output(overload: Overload, out: Tensor, shape: Sequence[int], dtype: t
             f"{overload.name}: '{name}' is {out.dtype}, but the result is {dtype}; "
             f"'{name}' must have exactly the result's dtype"
         )
-    if out.shape != shape and not (overload.is_out and out.numel() == 0):
+    if not has_shape(out, shape) and not (overload.is_out and out.numel() == 0):
         raise RuntimeError(
             f"{overload.name}: '{name}' has shape {tuple(out.shape)}, but the result has shape {tuple(shape)}"
             + ("; pass a tensor of that shape, or an empty one to be resized" if overload.is_out else "")
@@ -110,9 +110,18 @@ def prepare(args: Sequence[Any], dtype: torch.dtype) -> list[Any]:
     return [next(tensors) if isinstance(value, Tensor) else value for value in args]
 
 
+def has_shape(tensor: Tensor, shape: Sequence[int]) -> bool:
+    """Whether the tensor has exactly this shape.
+
+    The number of dimensions is compared first: shapes are compared size by size, and a symbolic size that was compared
+    with a size of another dimension is a condition of the graph from then on.
+    """
+    return tensor.dim() == len(shape) and tensor.shape == shape
+
+
 def output_strides(tensors: Sequence[Tensor], shape: Sequence[int]) -> tuple[int, ...]:
     """Strides, in elements, that PyTorch's TensorIterator gives a new result of element-wise operators."""
-    if all(tensor.shape == shape for tensor in tensors):
+    if all(has_shape(tensor, shape) for tensor in tensors):
         if all(tensor.is_contiguous() for tensor in tensors):
             return _dense_strides(shape, range(len(shape) - 1, -1, -1))
         if len(shape) == 4 and all(tensor.is_contiguous(memory_format=torch.channels_last) for tensor in tensors):

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .elementwise import check_inputs, check_output, compute_dtype, output_strides, result_dtype
+from .elementwise import check_inputs, check_output, compute_dtype, has_shape, output_strides, result_dtype
 from .overlap import Overlap, may_overlap_itself, overlap
 from .overload import Overload
 
@@ -71,7 +71,7 @@ def _mutating(overload: Overload, device_type: str, launch: Launch) -> Callable[
         shape, dtype = _check(overload, args, device_type)
         tensors, target = overload.tensors(args), overload.mutated(args, kwargs)
         check_output(overload, target, shape, dtype, tensors[0].device)
-        if target.shape != shape:
+        if not has_shape(target, shape):
             target.resize_(shape).as_strided_(shape, output_strides(tensors, shape))
         if not _needs_staging(overload, target, args):
             _run(overload, launch, (target,), args, shape)

@@ -7,7 +7,7 @@ import re
 import torch
 
 # muladd/tensor.h's words.
-_FAILED = re.compile(r"could not allocate the result: (\d+) elements of torch\.(\w+) on (\S+)")
+_FAILED = re.compile(r"could not allocate the result: (\d+) elements of torch\.(\w+) on (\w+)(\S*)")
 
 
 def repeat_allocation(error: RuntimeError) -> None:
@@ -19,5 +19,8 @@ def repeat_allocation(error: RuntimeError) -> None:
     """
     failed = _FAILED.search(str(error))
     if failed:
-        count, dtype, device = failed.groups()
-        torch.empty(int(count), dtype=getattr(torch, dtype), device=device)
+        count, dtype, device, index = failed.groups()
+        torch.empty(int(count), dtype=getattr(torch, dtype), device=device + index)
+        # This one result fits: it was one of several, or memory has become free.
+        if device != "cpu":
+            raise torch.OutOfMemoryError(f"{device.upper()} out of memory: {error}") from error

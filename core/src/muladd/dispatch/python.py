@@ -12,7 +12,7 @@ from torch import Tensor
 from ..registry import NoKernelError, Policy
 from .declaration import Operator
 from .default import default_kernel
-from .elementwise import check_inputs, compute_dtype, output_strides, prepare, result_dtype
+from .elementwise import check_inputs, compute_dtype, has_shape, output_strides, prepare, result_dtype
 from .overload import Overload
 from .registration import register
 
@@ -98,7 +98,7 @@ def _kernel(overload: Overload, function: Callable[..., Any]) -> Callable[..., A
 def _laid_out(
     overload: Overload, result: Any, like: Tensor, shape: torch.Size, strides: tuple[int, ...], dtype: torch.dtype
 ) -> Tensor:
-    if not isinstance(result, Tensor) or result.shape != shape:
+    if not isinstance(result, Tensor) or not has_shape(result, shape):
         given = f"a tensor of shape {tuple(result.shape)}" if isinstance(result, Tensor) else repr(result)
         raise RuntimeError(
             f"{overload.qualified_name}: its kernel returned {given}, expected a tensor of shape {tuple(shape)}"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from numbers import Real
-
 import torch
 from torch import Tensor
 
 from ..dispatch import Operator
 from ..dispatch.direct import Kernels, direct_keys, explained_below
+from .arguments import is_tensor, number
 from .fma import fma
 from .muladd_backward import BOTH_FACTORS
 
@@ -36,9 +35,9 @@ def muladd(a: Tensor, b: Tensor, c: float | Tensor, *, out: Tensor | None = None
         muladd.registry.NoKernelError: no backend for the tensors' device is loaded.
     """
     if type(c) is not float:
-        if isinstance(c, Tensor) or (hasattr(c, "__torch_function__") and not isinstance(c, Real)):
-            return fma(a, b, c, out=out)  # type: ignore[arg-type]  # a tensor or tensor-like by now
-        c = _number(c)
+        if is_tensor(c):
+            return fma(a, b, c, out=out)
+        c = number(c, "muladd: c")
     if out is not None:
         return _kernels.overwrite(direct_keys(out, a, b), "muladd.out", out, a, b, c, out=out)  # type: ignore[no-any-return]
     keys = direct_keys(a, b, b)
@@ -65,15 +64,9 @@ def muladd_(a: Tensor, b: Tensor, c: float) -> Tensor:
         RuntimeError: as :func:`muladd`, with ``a`` in the place of ``out``.
         TypeError: ``c`` is not a number.
     """
-    return _kernels.overwrite(direct_keys(a, b, b), "muladd_", a, a, b, _number(c))  # type: ignore[no-any-return]
-
-
-def _number(c: object) -> float:
-    if isinstance(c, (float, int, torch.SymFloat, torch.SymInt)):
-        return c  # type: ignore[return-value]
-    if isinstance(c, Real):
-        return float(c)
-    raise TypeError(f"muladd: c is a {type(c).__name__}, expected a number or a torch.Tensor")
+    if type(c) is not float:
+        c = number(c, "muladd_: c", "a number")
+    return _kernels.overwrite(direct_keys(a, b, b), "muladd_", a, a, b, c)  # type: ignore[no-any-return]
 
 
 MULADD = Operator(

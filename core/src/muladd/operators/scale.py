@@ -7,17 +7,19 @@ from torch import Tensor
 
 from ..dispatch import Operator
 from ..dispatch.direct import Kernels, direct_keys, explained_below
+from .arguments import is_tensor, number
+from .mul import mul
 
 _ops = torch.ops.muladd
 _kernels = Kernels("muladd")
 
 
-def scale(x: Tensor, factor: float, *, out: Tensor | None = None) -> Tensor:
+def scale(x: Tensor, factor: float | Tensor, *, out: Tensor | None = None) -> Tensor:
     """Multiply a tensor by a number: ``x * factor``.
 
     Args:
         x: tensor of any shape; float16, bfloat16, float32 or float64.
-        factor: a number.
+        factor: a number, or a tensor that broadcasts with ``x`` (then this is :func:`mul`).
         out: as in :func:`muladd`.
 
     Returns:
@@ -25,8 +27,13 @@ def scale(x: Tensor, factor: float, *, out: Tensor | None = None) -> Tensor:
 
     Raises:
         RuntimeError: as :func:`muladd`.
+        TypeError: ``factor`` is neither a number nor a tensor.
         muladd.registry.NoKernelError: no backend for the tensor's device is loaded.
     """
+    if type(factor) is not float:
+        if is_tensor(factor):
+            return mul(x, factor, out=out)
+        factor = number(factor, "scale: factor")
     if out is not None:
         return _kernels.overwrite(direct_keys(out, x, x), "scale.out", out, x, factor, out=out)  # type: ignore[no-any-return]
     keys = direct_keys(x, x, x)

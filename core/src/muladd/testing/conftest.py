@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import tempfile
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -38,9 +39,13 @@ def _status(config: pytest.Config, name: str) -> BackendStatus | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Start with an empty matrix."""
+    """Start with an empty matrix and with empty caches."""
     config.stash[_outcomes] = {}
     config.stash[_files] = {}
+    # Beside its code inductor keeps the conditions that an earlier version of a fake kernel put on sizes.
+    folder = tempfile.TemporaryDirectory(prefix="muladd-inductor-")
+    config.add_cleanup(folder.cleanup)
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder.name
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

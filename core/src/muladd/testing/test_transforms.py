@@ -27,11 +27,12 @@ from muladd.testing.samples import arguments
 
 def functionally(overload: Overload) -> Callable[..., Any]:
     """A call that leaves its arguments alone, whatever the variant."""
+    op = overload.op
     if overload.is_out:
-        return lambda *args: overload.op(*args, out=torch.empty_like(args[0]))
+        return lambda *args: op(*args, out=torch.empty_like(args[0]))
     if overload.is_in_place:
-        return lambda first, *rest: overload.op(first.clone(), *rest)
-    return lambda *args: overload.op(*args)
+        return lambda first, *rest: op(first.clone(), *rest)
+    return lambda *args: op(*args)
 
 
 class Module(torch.nn.Module):
@@ -204,7 +205,7 @@ def test_compile(overload: Overload, compiler: str, device: torch.device) -> Non
         return torch._dynamo.lookup_backend(compiler)(gm, example_inputs)
 
     compiled = torch.compile(functionally(overload), fullgraph=True, backend=count_graphs)
-    for batch in (3, 4, 7, 9):
+    for batch in (3, 4, 7, 9, 6):  # the last is as many as there are columns
         shapes = [(batch, 6), (6,), (batch, 1)][: len(overload.tensor_arguments)]
         args = arguments(overload, shapes, torch.float32, device, requires_grad=not overload.is_out)
         mine, theirs = reference.as_tuple(compiled(*args)), reference.as_tuple(functionally(overload)(*args))
@@ -266,6 +267,20 @@ def test_export(functional: Overload, device: torch.device) -> None:
     torch.export.save(program, file)
     file.seek(0)
     torch.testing.assert_close(torch.export.load(file).module()(*more), module(*more))
+
+
+@pytest.mark.subsystem("export")
+def test_export_of_a_broadcast(functional: Overload, device: torch.device) -> None:
+    """No condition on the number of rows, not even where there are as many as columns."""
+    shapes = [(4, 4), (4,), (4, 1)][: len(functional.tensor_arguments)]
+    args = arguments(functional, shapes, torch.float32, device)
+    tensors = tuple(functional.tensors(args))
+    rows = torch.export.Dim("rows", min=2, max=64)
+    dynamic = tuple({0: rows} if tensor.dim() == 2 else {} for tensor in tensors)
+    module = Module(functional, args)
+    program = torch.export.export(module, tensors, dynamic_shapes=(dynamic,))
+    more = tuple(torch.cat([tensor, tensor]) if tensor.dim() == 2 else tensor for tensor in tensors)
+    torch.testing.assert_close(program.module()(*more), module(*more))
 
 
 @pytest.mark.subsystem("functionalize")

@@ -53,7 +53,9 @@ inline void resize_output(ElementwisePlan& plan, const Tensor& out) {
   AtenTensorHandle self = nullptr;
   MULADD_SHIM(aoti_torch_new_tensor_handle(out.handle(), &self));
   StableIValue resize[] = {stable::from(self), stable::from(List(plan.sizes, ndim)), stable::from(std::nullopt)};
-  MULADD_SHIM(torch_call_dispatcher("aten::resize_", "", resize, TORCH_ABI_VERSION));
+  if (torch_call_dispatcher("aten::resize_", "", resize, TORCH_ABI_VERSION) != 0) {
+    fail_allocation(plan.numel, plan.dtype, plan.device);
+  }
   StableIValue restride[] = {resize[0], stable::from(List(plan.sizes, ndim)), stable::from(List(strides, ndim)),
                              stable::from(std::nullopt)};
   MULADD_SHIM(torch_call_dispatcher("aten::as_strided_", "", restride, TORCH_ABI_VERSION));
