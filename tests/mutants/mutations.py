@@ -83,7 +83,7 @@ MUTATIONS = [
              "if (operand.info.device == device && device.type == device_type) return;", "return;"),
     Mutation("the output's dtype is not checked", "kernels.h", "if (output.info.dtype != plan.dtype) {", "if (false) {"),
     Mutation("the output's shape is not checked", "kernels.h",
-             "if (has_result_shape(plan, output.info)) return;", "return;"),
+             "if (has_result_shape(plan, output.info)) return false;", "return false;"),
     Mutation("an in-place target is resized", "kernels.h", "if (!may_resize || output.info.numel != 0) {",
              "if (output.info.numel != 0) {"),
     Mutation("the error does not say what is supported", "elementwise.h", "kSupportedDTypes, ", ""),

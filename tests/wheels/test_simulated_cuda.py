@@ -119,7 +119,7 @@ MISTAKES = {
     "the default stream": (
         "MULADD_SHIM(aoti_torch_get_current_cuda_stream(device, &stream_));",
         "",
-        ["test_runs_on_the_current_stream_without_waiting[contiguous]", "test_graph[contiguous]"],
+        [f"test_{name}[contiguous]" for name in ("runs_on_the_current_stream_without_waiting", "graph")],
     ),
     "the first device": ("guard_(device)", "guard_(0)", ["test_second_device"]),
 }

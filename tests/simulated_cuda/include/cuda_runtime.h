@@ -23,6 +23,15 @@ namespace simulated_cuda {
 
 // In libcudart.so. What is put on a stream is done in this order, by a thread of the stream's own.
 cudaError_t submit(cudaStream_t stream, std::function<void()> work);
+// A device cannot reach the memory of the other one. An error is also what cudaGetLastError() gives next.
+cudaError_t check_addresses(const void* parameters, std::size_t bytes);
+
+template <class... Parameters>
+cudaError_t check_all(const Parameters&... parameters) {
+  cudaError_t error = cudaSuccess;
+  static_cast<void>(((error = check_addresses(&parameters, sizeof parameters), error == cudaSuccess) && ...));
+  return error;
+}
 
 template <class Thread>
 void run_grid(dim3 grid, dim3 block, const Thread& thread) {
@@ -39,8 +48,10 @@ void run_grid(dim3 grid, dim3 block, const Thread& thread) {
 // kernel<<<grid, block, shared, stream>>>(arguments...) is rewritten to launch(...)(arguments...).
 template <class Kernel>
 auto launch(const Kernel& kernel, dim3 grid, dim3 block, std::size_t = 0, cudaStream_t stream = nullptr) {
-  return
-      [=](const auto&... arguments) { submit(stream, [=] { run_grid(grid, block, [&] { kernel(arguments...); }); }); };
+  return [=](const auto&... arguments) {
+    if (check_all(arguments...) != cudaSuccess) return;
+    submit(stream, [=] { run_grid(grid, block, [&] { kernel(arguments...); }); });
+  };
 }
 
 }  // namespace simulated_cuda
@@ -51,6 +62,8 @@ cudaError_t cudaLaunchKernel(void (*kernel)(Parameters...), dim3 grid, dim3 bloc
                              cudaStream_t stream) {
   return [&]<std::size_t... I>(std::index_sequence<I...>) {
     const std::tuple<std::decay_t<Parameters>...> copies(*static_cast<std::decay_t<Parameters>*>(arguments[I])...);
+    const cudaError_t error = simulated_cuda::check_all(std::get<I>(copies)...);
+    if (error != cudaSuccess) return error;
     return simulated_cuda::submit(stream,
                                   [=] { simulated_cuda::run_grid(grid, block, [&] { std::apply(kernel, copies); }); });
   }(std::index_sequence_for<Parameters...>{});

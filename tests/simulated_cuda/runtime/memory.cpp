@@ -74,6 +74,22 @@ const Block* block_of(const void* data) {
   return static_cast<const char*>(data) < found->first + found->second.bytes ? &found->second : nullptr;
 }
 
+}  // namespace
+
+cudaError_t check_addresses(const void* parameters, std::size_t bytes) {
+  for (std::size_t at = 0; at + sizeof(void*) <= bytes; at += sizeof(void*)) {
+    const void* word = nullptr;
+    std::memcpy(&word, static_cast<const char*>(parameters) + at, sizeof word);
+    const Block* block = block_of(word);
+    if (block != nullptr && block->device != kHost && block->device != current_device()) {
+      return result(cudaErrorIllegalAddress);
+    }
+  }
+  return cudaSuccess;
+}
+
+namespace {
+
 cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
   if (bytes == 0) return cudaSuccess;
   if (block_of(from) == nullptr) {  // pageable: read before the call returns

@@ -29,6 +29,11 @@ bool is_broken();
 cudaError_t submit(cudaStream_t stream, Work work);
 void wait(cudaStream_t stream);
 
+// ---- memory.cpp ----
+
+// An error if there is an address of another device's memory among the parameters of a kernel.
+cudaError_t check_addresses(const void* parameters, std::size_t bytes);
+
 // ---- graphs.cpp ----
 
 // Work in the order in which it was captured: each node comes after what it depends on.

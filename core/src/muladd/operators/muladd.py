@@ -31,6 +31,7 @@ def muladd(a: Tensor, b: Tensor, c: float | Tensor, *, out: Tensor | None = None
     Raises:
         RuntimeError: the shapes do not broadcast, a dtype is not supported, the tensors are on different devices, or
             ``out`` does not fit or overlaps an input.
+        torch.OutOfMemoryError: there is no room for the result on the device.
         TypeError: ``c`` is neither a number nor a tensor.
         muladd.registry.NoKernelError: no backend for the tensors' device is loaded.
     """
