@@ -61,6 +61,13 @@ def test_a_tensor_whose_memory_was_given_back_is_refused(a):
             call()
 
 
+def test_an_out_that_cannot_grow_is_refused_once(a):
+    """The failed resize leaves its new sizes: a second attempt would write where there is no memory."""
+    for call in (muladd.mul, torch.ops.muladd.mul.out):
+        with pytest.raises(RuntimeError, match="'out' could not be resized to 3 elements of torch.float32 on cpu"):
+            call(a, a, out=torch.from_numpy(np.empty(0, dtype=np.float32)))
+
+
 def test_in_place_wants_a_number(a):
     with pytest.raises(TypeError, match="Tensor"):
         muladd.muladd_(a, a, torch.ones(3))

@@ -16,7 +16,6 @@ from tests.third_party.environment import KERNEL_TESTS
 pytestmark = [pytest.mark.wheels, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
-CUDA_TESTS = ROOT / "backends/cuda/tests"
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,5 @@
-// The parts of a CUDA runtime that PyTorch and a backend call, on the host: libcudart.so.13 without a GPU. Functions
-// that are missing here end the process with the loader's message when something calls them.
+// The parts of a CUDA runtime that PyTorch and a backend call, on the host: libcudart.so.13 without a GPU. In the place
+// of others the toolkit puts functions that say so and fail.
 #pragma once
 
 #include <cuda_runtime_api.h>

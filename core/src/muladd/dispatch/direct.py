@@ -38,7 +38,8 @@ _CPU = private.keyset("CPU", "Negative")
 _CUDA = private.keyset("CUDA", "Negative")
 _XPU = private.keyset("XPU", "Negative")
 
-NOT_LAUNCHED = "could not be launched"  # in every message of a kernel's launch
+# After these a second attempt would see what the first one left: sizes without memory, a part of a result.
+_BEGUN = ("could not be resized", "could not be launched")
 
 
 class Kernels:
@@ -108,12 +109,11 @@ def explained_below(error: RuntimeError) -> None:
     """Let the operator itself repeat what a kernel refused, in its words; anything else is raised.
 
     Raises:
-        RuntimeError: the error, where it has a class that says more, or where the kernel had begun: a part of the
-            result may have been written in place.
+        RuntimeError: the error, where it has a class that says more, or where the call had begun to change something.
     """
-    if type(error) is not RuntimeError or NOT_LAUNCHED in str(error):
-        raise error
     repeat_allocation(error)
+    if type(error) is not RuntimeError or any(words in str(error) for words in _BEGUN):
+        raise error
 
 
 @after_import("torch._dynamo")

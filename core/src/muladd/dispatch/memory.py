@@ -6,12 +6,14 @@ import re
 
 import torch
 
-# muladd/tensor.h's words.
-_FAILED = re.compile(r"could not allocate the result: (\d+) elements of torch\.(\w+) on (\w+)(\S*)")
+# The words of muladd/tensor.h and muladd/kernels.h.
+_FAILED = re.compile(
+    r"(could not allocate the result:|could not be resized to) (\d+) elements of torch\.(\w+) on (\w+)((?::\d+)?)"
+)
 
 
 def repeat_allocation(error: RuntimeError) -> None:
-    """Do in Python what a kernel could not do, if the error says that it could not allocate its result.
+    """Do in Python what a kernel could not do, if the error says that it had no memory for its result.
 
     Raises:
         torch.OutOfMemoryError: on a device without so much free memory.
@@ -19,8 +21,8 @@ def repeat_allocation(error: RuntimeError) -> None:
     """
     failed = _FAILED.search(str(error))
     if failed:
-        count, dtype, device, index = failed.groups()
+        attempt, count, dtype, device, index = failed.groups()
         torch.empty(int(count), dtype=getattr(torch, dtype), device=device + index)
-        # This one result fits: it was one of several, or memory has become free.
-        if device != "cpu":
+        # This one result fits: it was one of several, or memory has become free. A resize has other reasons to fail.
+        if device != "cpu" and "allocate" in attempt:
             raise torch.OutOfMemoryError(f"{device.upper()} out of memory: {error}") from error

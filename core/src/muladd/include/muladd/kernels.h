@@ -43,7 +43,7 @@ inline Tensor new_output(ElementwisePlan& plan) {
 }
 
 // An empty tensor given as out= takes the shape and the strides that a new result would have.
-inline void resize_output(ElementwisePlan& plan, const Tensor& out) {
+inline void resize_output(ElementwisePlan& plan, std::string_view name, const Tensor& out) {
   namespace stable = torch::stable::detail;
   using List = torch::headeronly::HeaderOnlyArrayRef<int64_t>;
   int64_t strides[kMaxDims];
@@ -54,7 +54,11 @@ inline void resize_output(ElementwisePlan& plan, const Tensor& out) {
   MULADD_SHIM(aoti_torch_new_tensor_handle(out.handle(), &self));
   StableIValue resize[] = {stable::from(self), stable::from(List(plan.sizes, ndim)), stable::from(std::nullopt)};
   if (torch_call_dispatcher("aten::resize_", "", resize, TORCH_ABI_VERSION) != 0) {
-    fail_allocation(plan.numel, plan.dtype, plan.device);
+    // The words are known to muladd/dispatch/memory.py and direct.py: PyTorch has changed the sizes already.
+    fail(plan.operator_name(), ": '", name, "' could not be resized to ", plan.numel, " elements of ",
+         dtype_name(code_of(plan.dtype)), " on ", plan.device.name(),
+         ": there is no memory, or its memory belongs to another library, such as NumPy; pass a tensor of the result's "
+         "shape");
   }
   StableIValue restride[] = {resize[0], stable::from(List(plan.sizes, ndim)), stable::from(List(strides, ndim)),
                              stable::from(std::nullopt)};
@@ -83,7 +87,7 @@ inline bool bind_output(ElementwisePlan& plan, std::string_view name, const Tens
     fail(plan.operator_name(), ": '", name, "' has shape ", output.info, ", but the result has shape ", result_shape,
          plan.ndim == 1 ? ",)" : ")", may_resize ? "; pass a tensor of that shape, or an empty one to be resized" : "");
   }
-  resize_output(plan, out);
+  resize_output(plan, name, out);
   plan.set_output(0, name, out);
   return true;
 }

@@ -109,11 +109,6 @@ struct Device {
   std::string name() const { return device_name(type, index); }
 };
 
-// The words are known to muladd/dispatch/memory.py, which raises PyTorch's own error.
-[[noreturn]] inline void fail_allocation(int64_t numel, DType dtype, Device device) {
-  fail("could not allocate the result: ", numel, " elements of ", dtype_name(code_of(dtype)), " on ", device.name());
-}
-
 class Tensor {
  public:
   Tensor() = default;
@@ -133,7 +128,9 @@ class Tensor {
     if (aoti_torch_empty_strided(ndim, sizes, strides, code_of(dtype), device.type, device.index, &handle) != 0) {
       int64_t numel = 1;
       for (int64_t i = 0; i < ndim; ++i) numel *= sizes[i];
-      fail_allocation(numel, dtype, device);
+      // The words are known to muladd/dispatch/memory.py, which raises PyTorch's own error.
+      fail("could not allocate the result: ", numel, " elements of ", dtype_name(code_of(dtype)), " on ",
+           device.name());
     }
     return Tensor(handle);
   }
