@@ -97,7 +97,7 @@ def _decomposed(overload: Overload, args: tuple[Any, ...], kwargs: dict[str, Any
     target = overload.mutated(args, kwargs)
     result = decompose(overload, (target.clone(), *args[1:]))
     check_output(overload, target, result.shape, result.dtype, result.device)
-    return overwrite(target, result)
+    return overwrite(overload, target, result)
 
 
 def _check_may_be_overwritten(overload: Overload, target: Tensor) -> None:

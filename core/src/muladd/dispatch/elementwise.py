@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .overlap import check_elements_apart
 from .overload import Overload
 
 SUPPORTED_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -49,7 +50,7 @@ def check_output(overload: Overload, out: Tensor, shape: Sequence[int], dtype: t
     Raises:
         RuntimeError: naming what was given and what is expected.
     """
-    name = "out" if overload.is_out else overload.arguments[0]
+    name = overload.target
     if out.device != device:
         raise RuntimeError(f"{overload.name}: '{name}' is on {out.device}, but the arguments are on {device}")
     if out.dtype != dtype:
@@ -87,11 +88,15 @@ def decompose(overload: Overload, args: tuple[Any, ...]) -> Any:
     return result.to(dtype)
 
 
-def overwrite(target: Tensor, value: Tensor) -> Tensor:
+def overwrite(overload: Overload, target: Tensor, value: Tensor) -> Tensor:
     """Put ``value`` into ``target`` in a way that every transformation follows.
 
     ``copy_`` has no derivative once it is functionalized. -0.0 is the number that changes nothing when it is added to.
+
+    Raises:
+        RuntimeError: several elements of ``target`` share one place in memory.
     """
+    check_elements_apart(overload, target)  # fill_ does not mind, and add_ would be too late
     return target.fill_(-0.0).add_(value)
 
 

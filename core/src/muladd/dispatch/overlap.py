@@ -7,6 +7,8 @@ import math
 
 from torch import Tensor
 
+from .overload import Overload
+
 
 class Overlap(enum.Enum):
     """How an output lies to an input in memory."""
@@ -36,6 +38,19 @@ def may_overlap_itself(tensor: Tensor) -> bool:
     # m steps of one are n steps of the other for the first time at their least common multiple.
     divisor = math.gcd(stride, other_stride)
     return divisor == 0 or bool(other_stride // divisor < size and stride // divisor < other_size)
+
+
+def check_elements_apart(overload: Overload, target: Tensor) -> None:
+    """Refuse to write where one element would overwrite another.
+
+    Raises:
+        RuntimeError: several elements of ``target`` share one place in memory.
+    """
+    if may_overlap_itself(target):
+        raise RuntimeError(
+            f"{overload.name}: several elements of '{overload.target}' share one place in memory (an expanded or "
+            "overlapping view); pass a tensor of its own, for instance its .clone()"
+        )
 
 
 def is_dense(tensor: Tensor) -> bool:
