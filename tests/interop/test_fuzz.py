@@ -13,6 +13,7 @@ from muladd.dispatch.elementwise import result_dtype
 from muladd.testing.samples import DTYPES
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
+from torch.utils.checkpoint import CheckpointError
 
 from tests.interop.fuzzing import calls
 from tests.interop.fuzzing.chains import DERIVATIVES, MODES, RELATED, compiled, surrounded, total
@@ -110,8 +111,9 @@ def compare(call, chain, plain_chain):
             raise found.error
         return
     if expected.error is not None:  # nothing to compare with
-        theirs = outcome(calls.torchs(overload), plain_chain, call.operands)
-        assert theirs.error is None, f"PyTorch refuses this: {theirs.error}"
+        if overload.mutates and not isinstance(expected.error, CheckpointError):
+            theirs = outcome(calls.torchs(overload), plain_chain, call.operands)
+            assert theirs.error is None, f"PyTorch refuses this: {theirs.error}"
         return
     has_derivatives = any(entry in DERIVATIVES for entry in plain_chain)
     close(found.results, expected.results, call.operands if has_derivatives else ())

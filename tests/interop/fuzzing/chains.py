@@ -85,16 +85,11 @@ def wrapped(function):
     def call(*tensors):
         if not all(map(is_plain, tensors)):
             raise NotImplementedError("PyTorch crashes on such wrappers around wrappers")
-        wrappers = {id(tensor): torch._to_functional_tensor(tensor) for tensor in tensors}
-        result = function(*(wrappers[id(tensor)] for tensor in tensors))
-        for tensor in tensors:
-            torch._sync(wrappers[id(tensor)])
-            now = torch._from_functional_tensor(wrappers[id(tensor)])
-            if now is not tensor and not (torch.equal(now, tensor) if now.shape == tensor.shape else False):
-                tensor.detach().resize_(now.shape).copy_(now)
-        for part in as_tuple(result):
-            torch._sync(part)
-        return tuple(torch._from_functional_tensor(part) for part in as_tuple(result))
+        wrappers = {id(tensor): torch._to_functional_tensor(tensor.detach()) for tensor in tensors}
+        results = as_tuple(function(*(wrappers[id(tensor)] for tensor in tensors)))
+        for wrapper in (*wrappers.values(), *results):
+            torch._sync(wrapper)
+        return tuple(map(torch._from_functional_tensor, (*results, *wrappers.values())))
 
     return call
 
