@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from .overlap import check_elements_apart
 from .overload import Overload
 
 SUPPORTED_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _SUPPORTED_TEXT = ", ".join(map(str, SUPPORTED_DTYPES))
+
+
+def check_tensors(overload: Overload, args: tuple[Any, ...], kwargs: Mapping[str, Any] = MappingProxyType({})) -> None:
+    """Refuse what is no tensor of one shape: None, which the dispatcher passes on, and nested tensors.
+
+    Raises:
+        TypeError: an argument is None.
+        RuntimeError: an argument is a nested tensor.
+    """
+    for name, value in (*zip(overload.arguments, args, strict=True), *kwargs.items()):
+        if value is None:
+            raise TypeError(f"{overload.name}: argument '{name}' is None, expected a torch.Tensor")
+        if isinstance(value, Tensor) and value.is_nested:
+            raise RuntimeError(
+                f"{overload.name}: argument '{name}' is a nested tensor; only tensors of one shape, of layout "
+                "torch.strided, are supported. Pass its .values(), call it for each of .unbind(), or convert it first "
+                "with torch.nested.to_padded_tensor"
+            )
 
 
 def check_inputs(overload: Overload, args: tuple[Any, ...]) -> None:
@@ -19,7 +39,9 @@ def check_inputs(overload: Overload, args: tuple[Any, ...]) -> None:
 
     Raises:
         RuntimeError: a dtype is not supported, a tensor is not strided, or the tensors are on different devices.
+        TypeError: an argument is None.
     """
+    check_tensors(overload, args)
     first: Tensor | None = None
     for name, value in zip(overload.arguments, args, strict=True):
         if name not in overload.tensor_arguments:
@@ -49,7 +71,7 @@ def check_output(overload: Overload, out: Tensor, shape: Sequence[int], dtype: t
     Raises:
         RuntimeError: naming what was given and what is expected.
     """
-    name = "out" if overload.is_out else overload.arguments[0]
+    name = overload.target
     if out.device != device:
         raise RuntimeError(f"{overload.name}: '{name}' is on {out.device}, but the arguments are on {device}")
     if out.dtype != dtype:
@@ -87,11 +109,15 @@ def decompose(overload: Overload, args: tuple[Any, ...]) -> Any:
     return result.to(dtype)
 
 
-def overwrite(target: Tensor, value: Tensor) -> Tensor:
+def overwrite(overload: Overload, target: Tensor, value: Tensor) -> Tensor:
     """Put ``value`` into ``target`` in a way that every transformation follows.
 
     ``copy_`` has no derivative once it is functionalized. -0.0 is the number that changes nothing when it is added to.
+
+    Raises:
+        RuntimeError: several elements of ``target`` share one place in memory.
     """
+    check_elements_apart(overload, target)  # fill_ does not mind, and add_ would be too late
     return target.fill_(-0.0).add_(value)
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .elementwise import check_inputs, check_output, compute_dtype, has_shape, output_strides, result_dtype
-from .overlap import Overlap, may_overlap_itself, overlap
+from .overlap import Overlap, check_elements_apart, overlap
 from .overload import Overload
 
 MAX_DIMS = 64  # as in muladd/layout.h
@@ -126,12 +126,7 @@ def _needs_staging(overload: Overload, target: Tensor, args: tuple[Any, ...]) ->
     Raises:
         RuntimeError: where PyTorch refuses, too.
     """
-    name = "out" if overload.is_out else overload.arguments[0]
-    if may_overlap_itself(target):
-        raise RuntimeError(
-            f"{overload.name}: several elements of '{name}' share one place in memory (an expanded or overlapping "
-            "view); pass a tensor of its own, for instance its .clone()"
-        )
+    check_elements_apart(overload, target)
     found = [
         (other, overlap(target, tensor))
         for other, tensor in zip(overload.arguments, args, strict=True)
@@ -140,7 +135,7 @@ def _needs_staging(overload: Overload, target: Tensor, args: tuple[Any, ...]) ->
     for other, kind in found:
         if kind is Overlap.PARTIAL:
             raise RuntimeError(
-                f"{overload.name}: '{name}' and '{other}' share memory without being the same elements; clone one of "
-                "them first"
+                f"{overload.name}: '{overload.target}' and '{other}' share memory without being the same elements; "
+                "clone one of them first"
             )
     return any(kind is Overlap.UNKNOWN for _, kind in found)
