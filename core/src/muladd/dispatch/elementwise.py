@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -15,12 +16,32 @@ SUPPORTED_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _SUPPORTED_TEXT = ", ".join(map(str, SUPPORTED_DTYPES))
 
 
+def check_tensors(overload: Overload, args: tuple[Any, ...], kwargs: Mapping[str, Any] = MappingProxyType({})) -> None:
+    """Refuse what is no tensor of one shape: None, which the dispatcher passes on, and nested tensors.
+
+    Raises:
+        TypeError: an argument is None.
+        RuntimeError: an argument is a nested tensor.
+    """
+    for name, value in (*zip(overload.arguments, args, strict=True), *kwargs.items()):
+        if value is None:
+            raise TypeError(f"{overload.name}: argument '{name}' is None, expected a torch.Tensor")
+        if isinstance(value, Tensor) and value.is_nested:
+            raise RuntimeError(
+                f"{overload.name}: argument '{name}' is a nested tensor; only tensors of one shape, of layout "
+                "torch.strided, are supported. Pass its .values(), call it for each of .unbind(), or convert it first "
+                "with torch.nested.to_padded_tensor"
+            )
+
+
 def check_inputs(overload: Overload, args: tuple[Any, ...]) -> None:
     """Refuse what no backend computes.
 
     Raises:
         RuntimeError: a dtype is not supported, a tensor is not strided, or the tensors are on different devices.
+        TypeError: an argument is None.
     """
+    check_tensors(overload, args)
     first: Tensor | None = None
     for name, value in zip(overload.arguments, args, strict=True):
         if name not in overload.tensor_arguments:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from .elementwise import check_inputs, check_output, has_shape, output_strides, result_dtype
+from .overlap import check_elements_apart
 from .overload import Overload
 
 
@@ -32,6 +33,7 @@ def fake_kernel(overload: Overload) -> Callable[..., Any]:
         shape = torch.broadcast_shapes(*(tensor.shape for tensor in tensors))
         target = overload.mutated(args, kwargs)
         check_output(overload, target, shape, result_dtype(tensors), tensors[0].device)
+        check_elements_apart(overload, target)
         if not has_shape(target, shape):
             target.resize_(shape).as_strided_(shape, output_strides(tensors, shape))
         return target

@@ -56,6 +56,7 @@ def _register_overload(
     private.register_fake(target, name, fake.fake_kernel(overload))
     target.impl(overload.name, autograd_kernel(overload), "Autograd", with_keyset=True)
     target.impl(overload.name, default.default_kernel(overload, library), "CompositeExplicitAutogradNonFunctional")
+    target.impl(overload.name, default.nested_kernel(overload), "CompositeImplicitAutogradNestedTensor")
     if overload.mutates:
         functional = overloads[overload.name.removesuffix(".out").removesuffix("_")]
         target.impl(overload.name, mutation_kernel(overload), "ADInplaceOrView", with_keyset=True)
