@@ -79,6 +79,13 @@ def is_plain(tensor):
     return not is_functorch_wrapped_tensor(tensor) and not torch._is_functional_tensor(tensor)
 
 
+def _unwrapped(tensor):
+    if not torch._is_functional_tensor(tensor):  # a constant
+        return tensor
+    torch._sync(tensor)
+    return torch._from_functional_tensor(tensor)
+
+
 def wrapped(function):
     """Functionalization without a transform around it: its wrappers as arguments."""
 
@@ -87,9 +94,7 @@ def wrapped(function):
             raise NotImplementedError("PyTorch crashes on such wrappers around wrappers")
         wrappers = {id(tensor): torch._to_functional_tensor(tensor.detach()) for tensor in tensors}
         results = as_tuple(function(*(wrappers[id(tensor)] for tensor in tensors)))
-        for wrapper in (*wrappers.values(), *results):
-            torch._sync(wrapper)
-        return tuple(map(torch._from_functional_tensor, (*results, *wrappers.values())))
+        return tuple(map(_unwrapped, (*results, *wrappers.values())))
 
     return call
 
