@@ -69,6 +69,16 @@ def view_may_be_modified(view: torch.Tensor) -> bool:
     return bool(torch._C._autograd._get_creation_meta(view) == torch._C._autograd.CreationMeta.DEFAULT)
 
 
+def has_memory(tensor: torch.Tensor) -> bool:
+    """Whether its storage has an address. Asking in another way copies memory that is shared until somebody writes."""
+    return bool(torch._C._data_address(tensor))  # type: ignore[attr-defined]
+
+
+def privateuse1_name() -> str:
+    """The name of the device that a package has added to PyTorch; ``privateuseone`` where it gave none."""
+    return torch._C._get_privateuse1_backend_name()
+
+
 def register_fake(library: torch.library.Library, operator: str, kernel: Callable[..., Any]) -> None:
     """``torch.library.register_fake`` without its look-up of the calling source line, which delays the import."""
     entry = torch._library.simple_registry.singleton.find(operator)

@@ -23,7 +23,7 @@ from torch.autograd import forward_ad
 from .. import _torch_private as private
 from .elementwise import check_inputs, check_output, check_tensors, decompose, overwrite
 from .gradients import GradientPlan, Gradients
-from .memory import repeat_allocation
+from .kernel_errors import repeat_allocation
 from .overlap import may_share_memory
 from .overload import Overload
 

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from .elementwise import check_inputs, check_output, check_tensors, decompose, has_shape
+from .elementwise import check_inputs, check_output, check_tensors, decompose, has_shape, resize_output
 from .library import Library
 from .overload import Overload
 
@@ -33,7 +33,7 @@ def default_kernel(overload: Overload, library: Library) -> Callable[..., Any]:
         target = overload.mutated(args, kwargs)
         check_output(overload, target, result.shape, result.dtype, result.device)
         if not has_shape(target, result.shape):
-            target.resize_(result.shape).as_strided_(result.shape, result.stride())
+            resize_output(target, result.shape, result.stride())
         return target.copy_(result)
 
     return kernel
