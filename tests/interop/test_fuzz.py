@@ -1,14 +1,12 @@
 """Random calls in random surroundings: the operators agree with ATen's, and refuse nothing that those do."""
 
 import os
-import warnings
+from random import Random
 from typing import NamedTuple
 
 import muladd
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from muladd.dispatch.elementwise import result_dtype
 from muladd.testing.samples import DTYPES
 from torch import Tensor
@@ -21,7 +19,13 @@ from tests.interop.fuzzing.operands import MEMORIES, SHAPES, Operand, broadcast
 
 EXAMPLES = int(os.environ.get("MULADD_FUZZ_EXAMPLES", "20000"))
 COMPILED = int(os.environ.get("MULADD_FUZZ_COMPILED", "200"))
+SEED = int(os.environ.get("MULADD_FUZZ_SEED", "0"))
 OVERLOADS = muladd.overloads
+KINDS = [  # equally often, however few operators have them
+    [name for name, overload in OVERLOADS.items() if not overload.mutates],
+    [name for name, overload in OVERLOADS.items() if overload.is_out],
+    [name for name, overload in OVERLOADS.items() if overload.is_in_place],
+]
 
 
 class Call(NamedTuple):
@@ -46,39 +50,31 @@ class Outcome(NamedTuple):
     rooms: tuple[Tensor, ...]  # the operands' memory afterwards
 
 
-@st.composite
-def drawn_calls(draw):
-    name = draw(st.sampled_from(sorted(OVERLOADS)))
+def drawn(random):
+    """A call, with targets that fit and chains that make sense most of the time."""
+    name = random.choice(random.choice(KINDS))
     overload = OVERLOADS[name]
-    count = len(overload.tensor_arguments)
-    shapes = list(draw(st.permutations(draw(st.sampled_from(SHAPES))))[:count])
-    common = draw(st.sampled_from(DTYPES))
-    is_mixed = draw(st.booleans())
-    dtypes = [draw(st.sampled_from(DTYPES)) if is_mixed else common for _ in shapes]
-    is_differentiable = draw(st.booleans())
-    if overload.mutates and draw(st.integers(0, 7)):  # seldom a target that the result does not fit into
-        shape = broadcast(shapes)
-        dtype = result_dtype([torch.empty(s, dtype=d) for s, d in zip(shapes, dtypes, strict=True)])
-        if overload.is_in_place:
-            shapes[0], dtypes[0] = shape, dtype
-        else:
-            shapes.append(draw(st.sampled_from([shape, shape, (0,)])))
-            dtypes.append(dtype)
+    shapes = random.sample(random.choice(SHAPES), len(overload.tensor_arguments))
+    is_mixed, common = random.random() < 0.5, random.choice(DTYPES)
+    dtypes = [random.choice(DTYPES) if is_mixed else common for _ in shapes]
+    fits = random.random() < 0.9
+    shape = broadcast(shapes)
+    dtype = result_dtype([torch.empty(s, dtype=d) for s, d in zip(shapes, dtypes, strict=True)])
+    if overload.is_in_place and fits:
+        shapes[0], dtypes[0] = shape, dtype
     elif overload.is_out:
-        shapes.append(draw(st.sampled_from([(0,), (2, 3), (5,), ()])))
-        dtypes.append(draw(st.sampled_from(DTYPES)))
-    seed = draw(st.integers(0, 3))
+        shapes.append(random.choice([shape, shape, (0,)] if fits else [(0,), (2, 3), (5,), ()]))
+        dtypes.append(dtype if fits else random.choice(DTYPES))
+    is_differentiable = random.random() < (0.1 if overload.is_out else 0.5)  # out= refuses it
     operands = tuple(
-        Operand(
-            shape, dtype, draw(st.sampled_from(sorted(MEMORIES))), is_differentiable and draw(st.booleans()), seed + i
-        )
-        for i, (shape, dtype) in enumerate(zip(shapes, dtypes, strict=True))
+        Operand(*each, random.choice(list(MEMORIES)), is_differentiable and random.random() < 0.7, random.randrange(9))
+        for each in zip(shapes, dtypes, strict=True)
     )
-    entry = st.one_of(*(st.sampled_from(sorted(kind)) for kind in (DERIVATIVES, MODES, RELATED)))
-    chain = draw(st.lists(entry, max_size=3))
-    if overload.is_in_place and draw(st.booleans()):  # a leaf that requires grad may not be overwritten
-        chain.insert(draw(st.integers(0, len(chain))), "first: a copy")
-    return Call(name, draw(st.booleans()), operands, tuple(chain))
+    kinds = [RELATED, MODES, DERIVATIVES][: 2 if overload.is_out and not is_differentiable else 3]
+    chain = [random.choice(list(random.choice(kinds))) for _ in range(random.randrange(4))]
+    if overload.is_in_place and random.random() < 0.5:  # a leaf that requires grad may not be overwritten
+        chain.insert(random.randrange(len(chain) + 1), "first: a copy")
+    return Call(name, random.random() < 0.5, operands, tuple(chain))
 
 
 def outcome(function, chain, operands):
@@ -91,7 +87,7 @@ def outcome(function, chain, operands):
         recorded = [result for result in results if result.requires_grad]
         if leaves and recorded:
             gradients = torch.autograd.grad(total(lambda: tuple(recorded))(), leaves, materialize_grads=True)
-    except calls.Wrong:
+    except calls.ContractError:
         raise
     except Exception as caught:  # what PyTorch itself cannot do, nobody can
         error = caught
@@ -99,22 +95,25 @@ def outcome(function, chain, operands):
 
 
 def compare(call, chain, plain_chain):
-    """What is found in ``chain`` is what is expected in ``plain_chain``, the same one without the compiler."""
+    """What is found in ``chain`` is what is expected in ``plain_chain``, the same one without the compiler.
+
+    Returns:
+        Whether there were results to compare.
+    """
     overload = call.overload
     found = outcome(calls.operator(overload, call.is_public), chain, call.operands)
     expected = outcome(calls.reference(overload), plain_chain, call.operands)
     if found.error is not None:
-        if expected.error is not None or outcome(calls.torchs(overload), chain, call.operands).error is not None:
-            return
-        refusal = outcome(calls.documented(overload), plain_chain, call.operands).error
-        if not isinstance(refusal, calls.Refused):
-            raise found.error
-        return
-    if expected.error is not None:  # nothing to compare with
+        if expected.error is None and outcome(calls.torchs(overload), chain, call.operands).error is None:
+            refusal = outcome(calls.documented(overload), plain_chain, call.operands).error
+            if not isinstance(refusal, calls.DocumentedError):
+                raise found.error
+        return False
+    if expected.error is not None:  # a chain that PyTorch cannot do, unless it is the target that it refuses
         if overload.mutates and not isinstance(expected.error, CheckpointError):
             theirs = outcome(calls.torchs(overload), plain_chain, call.operands)
             assert theirs.error is None, f"PyTorch refuses this: {theirs.error}"
-        return
+        return False
     has_derivatives = any(entry in DERIVATIVES for entry in plain_chain)
     close(found.results, expected.results, call.operands if has_derivatives else ())
     close(found.gradients, expected.gradients, call.operands)
@@ -122,6 +121,7 @@ def compare(call, chain, plain_chain):
     if not overload.mutates and chain is plain_chain and all(entry in RELATED for entry in chain):
         theirs = outcome(calls.torchs(overload), chain, call.operands).results
         assert [part.stride() for part in found.results] == [part.stride() for part in theirs]
+    return True
 
 
 def close(found, expected, operands):
@@ -133,25 +133,31 @@ def close(found, expected, operands):
         torch.testing.assert_close(mine, theirs, rtol=0, atol=16 * unit * size, equal_nan=True)
 
 
-COMMON = {
-    "deadline": None,
-    "suppress_health_check": list(HealthCheck),
-    "database": None,
-    "print_blob": True,
-}
+def search(count, check):
+    """Check so many calls, each made from a number that the error names, and that most of them gave results."""
+    compared = 0
+    for number in range(SEED, SEED + count):
+        random = Random(number)
+        call = drawn(random)
+        try:
+            compared += check(call, random)
+        except Exception as error:
+            raise AssertionError(f"MULADD_FUZZ_SEED={number}: {call}") from error
+    assert compared >= count // 2
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-@settings(max_examples=EXAMPLES, **COMMON)
-@given(call=drawn_calls())
-def test_no_call_is_silently_wrong(call):
-    compare(call, call.chain, call.chain)
+def test_no_call_is_silently_wrong():
+    search(EXAMPLES, lambda call, _: compare(call, call.chain, call.chain))
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-@settings(max_examples=COMPILED, **COMMON)
-@given(call=drawn_calls(), backend=st.sampled_from(["aot_eager"] * 7 + ["inductor"]), depth=st.integers(0, 3))
-def test_no_compiled_call_is_silently_wrong(call, backend, depth):
-    compare(call, (*call.chain[:depth], compiled(backend), *call.chain[depth:]), call.chain)
+def test_no_compiled_call_is_silently_wrong():
+    def check(call, random):
+        backend = "inductor" if random.random() < 0.1 else "aot_eager"
+        depth = random.randrange(len(call.chain) + 1)
+        return compare(call, (*call.chain[:depth], compiled(backend), *call.chain[depth:]), call.chain)
+
+    search(COMPILED, check)

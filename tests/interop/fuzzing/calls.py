@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import muladd
 import torch
-from muladd.dispatch.elementwise import decompose, has_shape, overwrite, result_dtype
+from muladd.dispatch.elementwise import decompose, has_shape, result_dtype
 from muladd.dispatch.overload import Overload
 from torch import Tensor
 
@@ -16,11 +16,11 @@ from tests.interop.fuzzing.chains import is_plain
 NUMBER = 1.5
 
 
-class Wrong(AssertionError):
+class ContractError(AssertionError):
     """A call that did what it must not; no chain turns it into a result."""
 
 
-class Refused(Exception):
+class DocumentedError(Exception):
     """The documentation says that this is refused."""
 
 
@@ -34,7 +34,7 @@ def operator(overload: Overload, is_public: bool):
     """The operator under test, by its public function or through torch.ops.
 
     Raises:
-        Wrong: something was written although the call raised, or another tensor than the overwritten one came back.
+        ContractError: the call wrote and then raised, or another tensor than the overwritten one came back.
     """
     public = getattr(muladd, overload.name.removesuffix(".out"), None)
     function = public if is_public and public else overload.op
@@ -49,10 +49,10 @@ def operator(overload: Overload, is_public: bool):
         except (RuntimeError, TypeError) as error:  # checkpoint ends a repetition with another one
             for tensor, old in zip(tensors, before, strict=True):
                 if not has_shape(tensor, old.shape) or not torch.equal(tensor.detach(), old):
-                    raise Wrong(f"{overload.name} has written, and then refused: {error}") from error
+                    raise ContractError(f"{overload.name} has written, and then refused: {error}") from error
             raise
         if result is not overload.mutated(tuple(args), out):
-            raise Wrong(f"{overload.name} returned another tensor than the one that it overwrote")
+            raise ContractError(f"{overload.name} returned another tensor than the one that it overwrote")
         return result
 
     return call
@@ -68,7 +68,7 @@ def reference(overload: Overload):
         result = decompose(overload, tuple(v.clone() if isinstance(v, Tensor) else v for v in args))
         if overload.is_out:
             return torch.mul(result, 1, out=out["out"])
-        return overwrite(overload, args[0], result)
+        return args[0].fill_(-0.0).add_(result)  # as copy_, and with a derivative also where that has none
 
     return call
 
@@ -96,20 +96,27 @@ def documented(overload: Overload):
     """The reference, but for what docs/support.md and the public functions' docstrings say is refused.
 
     Raises:
-        Refused: a target of another dtype, an out= of another shape, and out= under a transformation.
+        DocumentedError: a target of another dtype, or that overlaps itself, also where functionalization would take it
+            apart; an out= of another shape, one that would be resized over an input, and out= under a transformation.
     """
 
     def call(*tensors):
         args, out = _split(overload, tensors)
         inputs = overload.tensors(tuple(args))
-        if overload.mutates and overload.mutated(tuple(args), out).dtype is not result_dtype(inputs):
-            raise Refused("the target has another dtype")
+        if overload.mutates:
+            target = overload.mutated(tuple(args), out)
+            if target.dtype is not result_dtype(inputs):
+                raise DocumentedError("the target has another dtype")
+            if any(stride == 0 and size > 1 for stride, size in zip(target.stride(), target.shape, strict=True)):
+                raise DocumentedError("elements of the target share one place")
         if overload.is_out:
             shape = torch.broadcast_shapes(*(tensor.shape for tensor in inputs))
-            if out["out"].numel() > 0 and not has_shape(out["out"], shape):
-                raise Refused("out has another shape")
+            if target.numel() > 0 and not has_shape(target, shape):
+                raise DocumentedError("out has another shape")
             if not all(map(is_plain, tensors)) or torch.autograd.forward_ad._current_level >= 0:
-                raise Refused("out under a transformation")
+                raise DocumentedError("out under a transformation")
+            if target.numel() == 0 and any(torch._C._is_alias_of(target, tensor) for tensor in inputs):
+                raise DocumentedError("out would be resized over an input")
         return reference(overload)(*tensors)
 
     return call

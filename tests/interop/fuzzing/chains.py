@@ -6,8 +6,8 @@ A chain is a list of their names, the innermost first.
 from __future__ import annotations
 
 import torch
-from torch._C._functorch import is_functorch_wrapped_tensor
 from muladd.testing.reference import as_tuple
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.utils.checkpoint import checkpoint
 
 
@@ -83,7 +83,7 @@ def _unwrapped(tensor):
     if not torch._is_functional_tensor(tensor):  # a constant
         return tensor
     torch._sync(tensor)
-    return torch._from_functional_tensor(tensor)
+    return torch._from_functional_tensor(tensor).detach()
 
 
 def wrapped(function):
@@ -95,6 +95,16 @@ def wrapped(function):
         wrappers = {id(tensor): torch._to_functional_tensor(tensor.detach()) for tensor in tensors}
         results = as_tuple(function(*(wrappers[id(tensor)] for tensor in tensors)))
         return tuple(map(_unwrapped, (*results, *wrappers.values())))
+
+    return call
+
+
+def inferring(function):
+    def call(*tensors):
+        if not all(map(is_plain, tensors)):
+            raise NotImplementedError("PyTorch makes no views of wrapped tensors in inference mode")
+        with torch.inference_mode():
+            return function(*tensors)
 
     return call
 
@@ -167,7 +177,7 @@ MODES = {
     "checkpoint": lambda f: lambda *t: checkpoint(f, *t, use_reentrant=False),
     "saved as copies": saved_as_copies,
     "no grad": lambda f: torch.no_grad()(f),
-    "inference mode": lambda f: torch.inference_mode()(f),
+    "inference mode": inferring,
 }
 
 TRANSFORMS = RELATED | DERIVATIVES | MODES

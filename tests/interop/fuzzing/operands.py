@@ -121,4 +121,3 @@ SHAPES = (
 
 def broadcast(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
     return tuple(torch.broadcast_shapes(*shapes))
-

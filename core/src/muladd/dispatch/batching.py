@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .elementwise import check_output, overwrite
+from .elementwise import check_output, compute_dtype, overwrite
 from .overload import Overload
 
 
@@ -70,23 +70,24 @@ def _rank(value: Tensor, dim: int | None) -> int:
 def _aligned(args: tuple[Any, ...], in_dims: tuple[int | None, ...]) -> list[Any]:
     """Batch dimensions first, and room for broadcasting between them and each input's own dimensions.
 
-    Which tensors count for the dtype follows from their dimensions, and a batch of numbers has one:
-
-    - Where all examples are numbers, one without a batch gets a dimension, too: it counts as much as the others.
-    - Else numbers do not count. A batch of them in float64 becomes float32 where the examples are computed in that;
-      whatever else it promotes, the result is rounded once to what an example's would be.
+    A batch of numbers has a dimension, and therefore counts for the dtype where its numbers would not, and counts more
+    than a number without a batch. Where all examples are numbers it becomes what they promote to. Elsewhere float64
+    becomes float32 where the examples are computed in that; whatever else it promotes, the result is rounded once to
+    what an example's would be.
     """
     pairs = list(zip(args, in_dims, strict=True))
     rank = max(_rank(value, dim) for value, dim in pairs if isinstance(value, Tensor))
-    is_double = _example_dtype(args, in_dims) is torch.float64
+    dtype = _example_dtype(args, in_dims)
     aligned = []
     for value, dim in pairs:
         if dim is None:
-            aligned.append(value.unsqueeze(0) if rank == 0 and isinstance(value, Tensor) else value)
+            aligned.append(value)
             continue
         front = value.movedim(dim, 0)
-        if front.dtype is torch.float64 and not is_double:
-            front = front.to(torch.float32)
+        if rank == 0:
+            front = front.to(dtype)
+        elif front.dtype is torch.float64:
+            front = front.to(compute_dtype(dtype))
         room = (1,) * (rank - (front.dim() - 1))
         aligned.append(front.reshape(front.shape[:1] + room + front.shape[1:]))
     return aligned
