@@ -1,4 +1,4 @@
-"""What a kernel's error means for the call: the codes in front of messages, the twin of ``muladd/error.h`` in the C++ SDK.
+"""What a kernel's error means for the call: codes in front of messages, the twin of ``muladd/error.h`` in the C++ SDK.
 
 Nothing but the codes is looked at. A call that failed with one is not made again: it may have written.
 """

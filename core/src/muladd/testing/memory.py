@@ -1,4 +1,4 @@
-"""Tensors whose memory is unusual, each made from ordinary values: what a kernel must read, grow or refuse all the same."""
+"""Tensors whose memory is unusual, made from ordinary values: what a kernel must read, write or refuse all the same."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+import torch.utils.dlpack
 from torch import Tensor
 
 _SPARE = 3  # elements in front of the tensor
@@ -50,7 +51,7 @@ def _shared_file(values: Tensor) -> Tensor:
 
 
 def _dlpack(values: Tensor) -> Tensor:
-    return _in(torch.from_dlpack(values.new_zeros(_count(values))), values)
+    return _in(torch.utils.dlpack.from_dlpack(values.new_zeros(_count(values))), values)
 
 
 def _functional(values: Tensor) -> Tensor:
@@ -98,6 +99,6 @@ def plain(tensor: Tensor) -> Tensor:
     """The tensor itself, or what a functional wrapper stands for."""
     if not torch._is_functional_tensor(tensor):
         return tensor
-    torch._sync(tensor)
+    torch._sync(tensor)  # type: ignore[attr-defined,no-untyped-call]
     value: Tensor = torch._from_functional_tensor(tensor)
     return value
