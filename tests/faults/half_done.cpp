@@ -1,5 +1,5 @@
-// A backend for the CPU each of whose launches counts itself in the first element of the result and fails, in the words of
-// the environment variable WORDS.
+// A backend for the CPU each of whose launches counts itself in the first element of the result and fails, in the words
+// of the environment variable WORDS.
 #include <cstdlib>
 #include <stdexcept>
 

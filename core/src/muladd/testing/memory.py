@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import torch
 import torch.utils.dlpack
 from torch import Tensor
@@ -93,6 +94,16 @@ FUNCTIONAL: dict[str, Callable[[Tensor], Tensor]] = {
 READABLE: dict[str, Callable[[Tensor], Tensor]] = {"with an offset": _with_offset, **FOREIGN, **FUNCTIONAL}
 # Tensors of the original's shape whose memory was given back: whoever reads or writes an element of theirs must refuse.
 FREED: dict[str, Callable[[Tensor], Tensor]] = {"freed": _freed, "freed with an offset": _freed_with_offset}
+KINDS = READABLE | FREED
+
+
+def make(kind: str, values: Tensor) -> Tensor:
+    """A tensor of that kind from ``values``; skips the test where there is none of it."""
+    if kind in FOREIGN and values.device.type != "cpu":
+        pytest.skip(f"memory of the kind {kind!r} is the host's")
+    if kind == "numpy":
+        pytest.importorskip("numpy")
+    return KINDS[kind](values)
 
 
 def plain(tensor: Tensor) -> Tensor:
