@@ -24,7 +24,7 @@ def has_code(error: BaseException) -> bool:
 
 
 def memory_wanted(error: BaseException) -> tuple[int, str, str] | None:
-    """Bytes, device type and index (such as ``":1"``) of the memory that a kernel did not get; None for other errors."""
+    """Bytes, device type and index (such as ``":1"``) of memory that a kernel did not get; None for other errors."""
     wanted = _WANTED.search(str(error)) if str(error).startswith(OUT_OF_MEMORY) else None
     return (int(wanted[1]), wanted[2], wanted[3]) if wanted else None
 

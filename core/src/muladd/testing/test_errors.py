@@ -64,9 +64,7 @@ def test_more_elements_than_pytorch_counts(overload: Overload, device: torch.dev
     huge = torch.ones(1, dtype=torch.float64, device=device).expand(2**31, 2**31)
     args = tuple(huge if name in overload.tensor_arguments else 1.5 for name in overload.arguments)
     out = torch.empty(0, dtype=torch.float64, device=device)
-    with pytest.raises(
-        RuntimeError, match=r"Storage size calculation overflowed with sizes=\[2147483648, 2147483648\]"
-    ):
+    with pytest.raises(RuntimeError, match=r"Storage size calculation overflowed with sizes=.2147483648, 2147483648"):
         overload.op(*args, out=out) if overload.is_out else overload.op(*args)
     assert out.shape == (0,)
 
