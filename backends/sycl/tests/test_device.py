@@ -149,7 +149,7 @@ def test_a_launch_that_fails_says_so(simulator, ops):
     for call in (ops.muladd_, muladd.muladd_):
         with (
             simulator.no_queue(),
-            pytest.raises(RuntimeError, match=r"^.OPWHEEL:LAUNCH. muladd_: PyTorch gave no SYCL"),
+            pytest.raises(RuntimeError, match=r"^.OPWHEEL:LAUNCH. muladd_: .* no SYCL"),
         ):
             call(x, x, 1.0)
     assert torch.equal(x.cpu(), torch.ones(100))
@@ -160,7 +160,7 @@ def test_out_of_memory_is_the_device_s_own_error(ops):
 
     huge = torch.ones(1, device="xpu").expand(2**40)
     for call in (ops.mul, muladd.mul):
-        with pytest.raises(RuntimeError, match="^simulated XPU 0: out of memory"):
+        with pytest.raises(RuntimeError, match=r"^simulated XPU 0: out of memory"):
             call(huge, huge)
 
 
