@@ -1,4 +1,4 @@
-"""What a kernel's error means for the call: the codes in front of messages, the twin of ``muladd/error.h`` in the C++ SDK.
+"""What a kernel's error means for the call: codes in front of messages, the twin of ``muladd/error.h`` in the C++ SDK.
 
 Nothing but the codes is looked at. A call that failed with one is not made again: it may have written.
 """
@@ -23,6 +23,12 @@ def has_code(error: BaseException) -> bool:
     return str(error).startswith(_ANY)
 
 
+def memory_wanted(error: BaseException) -> tuple[int, str, str] | None:
+    """Bytes, device type and index (such as ``":1"``) of memory that a kernel did not get; None for other errors."""
+    wanted = _WANTED.search(str(error)) if str(error).startswith(OUT_OF_MEMORY) else None
+    return (int(wanted[1]), wanted[2], wanted[3]) if wanted else None
+
+
 def repeat_allocation(error: RuntimeError) -> None:
     """Do in Python what a kernel could not do, if the error says that it had no memory: it lacks PyTorch's own error.
 
@@ -30,12 +36,12 @@ def repeat_allocation(error: RuntimeError) -> None:
         torch.OutOfMemoryError: on a device without so much free memory.
         RuntimeError: on the CPU, or where the device has failed.
     """
-    wanted = _WANTED.search(str(error)) if str(error).startswith(OUT_OF_MEMORY) else None
+    wanted = memory_wanted(error)
     if wanted:
-        count, device, index = wanted.groups()
+        count, device, index = wanted
         # A library that was built without the name of its device knows it by PyTorch's.
         device = private.privateuse1_name() if device == "privateuseone" else device
-        torch.empty(int(count), dtype=torch.uint8, device=device + index)
+        torch.empty(count, dtype=torch.uint8, device=device + index)
         # This one tensor fits: it was one of several, or memory has become free.
         if device != "cpu":
             raise torch.OutOfMemoryError(f"{device.upper()} out of memory: {error}") from error

@@ -1,4 +1,4 @@
-"""Tensors whose memory is unusual, each made from ordinary values: what a kernel must read, grow or refuse all the same."""
+"""Tensors whose memory is unusual, made from ordinary values: what a kernel must read, write or refuse all the same."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import torch
+import torch.utils.dlpack
 from torch import Tensor
 
 _SPARE = 3  # elements in front of the tensor
@@ -50,7 +52,7 @@ def _shared_file(values: Tensor) -> Tensor:
 
 
 def _dlpack(values: Tensor) -> Tensor:
-    return _in(torch.from_dlpack(values.new_zeros(_count(values))), values)
+    return _in(torch.utils.dlpack.from_dlpack(values.new_zeros(_count(values))), values)
 
 
 def _functional(values: Tensor) -> Tensor:
@@ -92,12 +94,22 @@ FUNCTIONAL: dict[str, Callable[[Tensor], Tensor]] = {
 READABLE: dict[str, Callable[[Tensor], Tensor]] = {"with an offset": _with_offset, **FOREIGN, **FUNCTIONAL}
 # Tensors of the original's shape whose memory was given back: whoever reads or writes an element of theirs must refuse.
 FREED: dict[str, Callable[[Tensor], Tensor]] = {"freed": _freed, "freed with an offset": _freed_with_offset}
+KINDS = READABLE | FREED
+
+
+def make(kind: str, values: Tensor) -> Tensor:
+    """A tensor of that kind from ``values``; skips the test where there is none of it."""
+    if kind in FOREIGN and values.device.type != "cpu":
+        pytest.skip(f"memory of the kind {kind!r} is the host's")
+    if kind == "numpy":
+        pytest.importorskip("numpy")
+    return KINDS[kind](values)
 
 
 def plain(tensor: Tensor) -> Tensor:
     """The tensor itself, or what a functional wrapper stands for."""
     if not torch._is_functional_tensor(tensor):
         return tensor
-    torch._sync(tensor)
+    torch._sync(tensor)  # type: ignore[attr-defined,no-untyped-call]
     value: Tensor = torch._from_functional_tensor(tensor)
     return value

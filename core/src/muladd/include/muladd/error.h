@@ -1,4 +1,5 @@
-// Errors with words. PyTorch turns the std::runtime_error into a Python RuntimeError with exactly this text.
+// Errors with words. PyTorch turns the std::runtime_error into a Python RuntimeError with exactly this text. In front
+// of some there is a code: code::out_of_memory and code::launch.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,8 @@
 //     static int32_t device_type();                                // as aoti_torch_device_type_*() gives it
 //     template <template <class> class Functor, class... Params>
 //     static void launch(const ElementwisePlan& plan, Params...);  // only called with plan.numel > 0
-// where Functor<C>(params...) computes one element in the compute type C (muladd/arithmetic.h).
+// where Functor<C>(params...) computes one element in the compute type C (muladd/arithmetic.h). What launch throws
+// reaches the caller behind a code (muladd/error.h) and the operator's name; the call is not made again.
 #pragma once
 
 #include <torch/csrc/stable/library.h>
