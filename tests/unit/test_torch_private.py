@@ -170,6 +170,13 @@ def test_register_fake():
     library._destroy()
 
 
+def test_is_functional_view():
+    """Without it an empty out= that is part of another tensor is resized into what other tensors do not see."""
+    wrapper = torch._to_functional_tensor(torch.ones(2))
+    assert not private.is_functional_view(wrapper)
+    assert private.is_functional_view(wrapper[:0])
+
+
 def test_replace_functional():
     """Without it in-place variants would not compile."""
     x = torch._to_functional_tensor(torch.ones(2))

@@ -85,9 +85,18 @@ def register_fake(library: torch.library.Library, operator: str, kernel: Callabl
     entry.fake_impl.register(kernel, "muladd.dispatch.fake", library)
 
 
+def is_functional_view(tensor: torch.Tensor) -> bool:
+    """Under functionalization: whether the tensor is a part of another one, whose memory is not its own to resize."""
+    return not torch._is_functional_tensor_base(tensor)
+
+
 def replace_functional(target: torch.Tensor, value: torch.Tensor) -> None:
-    """Under functionalization: from now on ``target`` stands for ``value``, and so do views of it."""
-    torch._functionalize_replace(target, torch._from_functional_tensor(value))
+    """Under functionalization: from now on ``target`` stands for ``value``, and so do views of it.
+
+    A value that was computed from constants alone is no wrapper.
+    """
+    is_wrapper = torch._is_functional_tensor(value)
+    torch._functionalize_replace(target, torch._from_functional_tensor(value) if is_wrapper else value)
     torch._functionalize_commit_update(target)
     torch._functionalize_sync(target)
 
