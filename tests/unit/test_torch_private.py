@@ -6,6 +6,7 @@ import muladd  # noqa: F401
 import torch
 from muladd import _torch_private as private
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.functional_tensor import FunctionalTensorMode
 from torch.autograd import forward_ad
 
 
@@ -168,6 +169,13 @@ def test_register_fake():
         assert torch.ops.muladd_fake_test.f(torch.ones(2)).shape == (7,)
     assert torch.ops.muladd_fake_test.f(torch.ones(2, device="meta")).shape == (7,)
     library._destroy()
+
+
+def test_compiler_is_functionalizing():
+    """Without it a compiled in-place call with a gradient returns another tensor than the one that it overwrites."""
+    assert not private.compiler_is_functionalizing()
+    with FunctionalTensorMode():
+        assert private.compiler_is_functionalizing()
 
 
 def test_is_functional_view():

@@ -85,6 +85,11 @@ def register_fake(library: torch.library.Library, operator: str, kernel: Callabl
     entry.fake_impl.register(kernel, "muladd.dispatch.fake", library)
 
 
+def compiler_is_functionalizing() -> bool:
+    """Whether torch.compile or torch.export is removing mutation from what it traces."""
+    return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FUNCTIONAL) is not None
+
+
 def is_functional_view(tensor: torch.Tensor) -> bool:
     """Under functionalization: whether the tensor is a part of another one, whose memory is not its own to resize."""
     return not torch._is_functional_tensor_base(tensor)

@@ -1,7 +1,8 @@
 """The kernel at the Autograd key decides which derivative rules apply to a call.
 
 1. Under a ``torch.func`` transform, or when an input carries a forward-mode tangent, the call decomposes into ATen
-   operators, and ATen's own rules apply: reverse, forward, any order, any composition.
+   operators, and ATen's own rules apply: reverse, forward, any order, any composition. So does an in-place call that
+   torch.compile records gradients of.
 2. Otherwise, when an input requires grad, an ``autograd.Function`` runs the backend's kernel and, backwards, the
    declared gradients.
 3. Otherwise the backend's kernel runs and nothing is recorded.
@@ -68,6 +69,10 @@ def autograd_kernel(overload: Overload) -> Callable[..., Any]:
                     f"{overload.name}: functions with out= do not support automatic differentiation, but one of the "
                     "arguments requires grad. Leave out= away, or call it under torch.no_grad()"
                 )
+            if overload.is_in_place and private.compiler_is_functionalizing():
+                # An autograd.Function's result that lies over an input is taken for a view that the function has made:
+                # the compiled program would return another tensor than the one that it overwrites.
+                return _decomposed(overload, args)
             needed = tuple(isinstance(value, Tensor) and value.requires_grad for value in args)
             plan = gradients.plan(needed)
             kept = tuple(args[i] for i in plan.tensors)
@@ -153,15 +158,10 @@ def _autograd_function(overload: Overload) -> type[torch.autograd.Function]:
         def forward(ctx: Any, keyset: Any, plan: GradientPlan, kept: tuple[Tensor, ...], *args: Any) -> Any:
             # The overwritten tensor must be the first one: autograd takes the first gradient for it (CopySlices).
             ctx.plan = plan
+            result = redispatch(keyset & private.after_autograd_keys, *args)
             if is_in_place:
-                # Under torch.compile a write that happens without grad mode, which is off here, is one of which a
-                # program's gradients are not to know.
-                with private.below_autograd(), torch.enable_grad():
-                    redispatch(keyset & private.after_autograd_keys, *args)
                 result = args[0]
                 ctx.mark_dirty(result)
-            else:
-                result = redispatch(keyset & private.after_autograd_keys, *args)
             ctx.save_for_backward(*kept)
             ctx.numbers = [args[i] for i in plan.numbers]
             if not several:
