@@ -8,6 +8,7 @@
 #     make test-docs       the documentation: every page, link and code block
 #     make test-rest       everything else
 #   make test-third-party   the whole kit on every template and example plugin, about ten minutes
+#   make fuzz    20,000 calls drawn at random and 200 compiled ones, of which make test takes a part (half an hour)
 #   make quick   the test suite without its slow parts
 #   make docs    the documentation site, docs/_build/html/index.html
 #   make bench   measure the CPU backend beside its alternatives, for about half an hour, into benchmarks/results
@@ -36,7 +37,7 @@ KIT := -m pytest --pyargs muladd.testing -q -W ignore::DeprecationWarning --mula
 SYCL_TEST := PYTHONPATH=tests MULADD_REQUIRE=sycl $(SYCL)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-kit test-registry test-rest test-sycl test-deploy test-docs test-third-party test-release test-torch quick docs bench instructions lint wheels clean tools
+.PHONY: help demo test test-kit test-registry test-rest test-sycl test-deploy test-docs test-third-party test-release test-torch fuzz quick docs bench instructions lint wheels clean tools
 .SECONDEXPANSION:
 
 help:
@@ -61,7 +62,10 @@ test-registry: $(VENV)/.installed
 	$(BIN)/python -m coverage report
 
 test-rest: $(VENV)/.installed $(VENV)/.release
-	$(BIN)/python -m pytest --ignore tests/faults --ignore tests/deploy --ignore tests/docs --ignore tests/release
+	MULADD_FUZZ_EXAMPLES=3000 MULADD_FUZZ_COMPILED=20 $(BIN)/python -m pytest --ignore tests/faults --ignore tests/deploy --ignore tests/docs --ignore tests/release
+
+fuzz: $(VENV)/.installed
+	$(BIN)/python -m pytest tests/interop/test_fuzz.py tests/interop/test_fuzz_aliasing.py
 
 test-sycl: $(SYCL)/.installed
 	$(SYCL_TEST) $(KIT) sycl -p simulated_xpu
