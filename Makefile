@@ -28,11 +28,11 @@ BACKENDS := $(filter-out sycl,$(shell sed -n '/^\[backends/,/^directory/s|^direc
 sources_of = $(shell find $(1) -type f -not -path '$(1)/build/*' -not -path '$(1)/tests/*' -not -path '*.egg-info/*' -not -name '*.so' -not -path '*/__pycache__/*')
 CORE_SOURCES := plugins.toml $(call sources_of,core)
 # What a backend is compiled from, apart from its own folder.
-SDK_SOURCES := $(shell find core/src/muladd/include core/src/muladd/cpp_extension -name '*.h' -o -name '*.py' -o -name '*.cpp')
+SDK_SOURCES := $(shell find core/src/muladd/include framework/src/opwheel/build -name '*.h' -o -name '*.py' -o -name '*.cpp')
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 INSTALL := $(BIN)/python $(PIP_INSTALL)
 # PyTorch deprecates jit.trace and jit.script, which the kit tests as long as they are there.
-KIT := -m pytest --pyargs muladd.testing -q -W ignore::DeprecationWarning --muladd-backend
+KIT := -m pytest --pyargs opwheel.testing -q -W ignore::DeprecationWarning --backend
 SYCL_TEST := PYTHONPATH=tests MULADD_REQUIRE=sycl $(SYCL)/bin/python
 
 .DEFAULT_GOAL := help
@@ -51,7 +51,7 @@ test: lint $(SYCL)/.installed $(VENV)/.exported $(VENV)/.runtime-executorch $(VE
 	@$(MAKE) --no-print-directory -k -j$(JOBS) --output-sync=target test-docs test-rest test-sycl test-deploy test-registry test-kit
 
 test-kit: $(VENV)/.installed
-	$(BIN)/python $(KIT) cpu --muladd-matrix $(VENV)/matrix.json
+	$(BIN)/python $(KIT) cpu --matrix $(VENV)/matrix.json
 	$(BIN)/python docs/coverage.py --check $(VENV)/matrix.json
 
 test-registry: $(VENV)/.installed

@@ -7,9 +7,9 @@ from pathlib import Path
 from setuptools import setup
 
 spec = importlib.util.spec_from_file_location(
-    "muladd_cpp_extension", Path(__file__).parent / "src/muladd/cpp_extension/__init__.py"
+    "opwheel_build", Path(__file__).parent / "src/muladd/cpp_extension/__init__.py"
 )
-cpp_extension = sys.modules["muladd_cpp_extension"] = importlib.util.module_from_spec(spec)
+cpp_extension = sys.modules["opwheel_build"] = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(cpp_extension)
 
 setup(

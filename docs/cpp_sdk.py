@@ -14,7 +14,7 @@ INCLUDE = Path(__file__).parents[1] / "core/src/muladd/include/muladd"
 HEAD = """# C++ SDK
 
 The headers under `muladd/` that a backend is made of; `muladd config --includes` prints the folder, and
-`muladd.cpp_extension` passes it to the compiler. They need C++20 and the LibTorch stable ABI, nothing else of PyTorch.
+`opwheel.build` passes it to the compiler. They need C++20 and the LibTorch stable ABI, nothing else of PyTorch.
 [Writing a backend](writing-a-backend.md) uses them from top to bottom.
 
 Made from the headers by `python docs/cpp_sdk.py`. Everything in a namespace `detail` is private.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from muladd.registry import ERROR_CODES
+from opwheel.registry import ERROR_CODES
 
 PAGE = Path(__file__).with_name("error-codes.md")
 

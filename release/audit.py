@@ -65,7 +65,7 @@ def wheel_problems(wheel: Path) -> Iterator[str]:
     if sum(name.endswith(".so") for name in names) > 1:
         yield "it has more than one library"
     for name in names:
-        is_kit = name.startswith(("muladd/testing/", "muladd_pytest", "muladd/scaffold/"))
+        is_kit = name.startswith(("muladd/testing/", "opwheel_pytest", "muladd/scaffold/"))
         is_product = name.endswith((".o", ".ninja", ".pyc"))
         is_source = name.endswith((".cpp", ".cu")) and not _SOURCES.fullmatch(name)
         if is_product or is_source or ("test" in name.lower() and not is_kit):

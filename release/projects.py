@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
-from muladd.registry import read_file
+from opwheel.registry import read_file
 
 ROOT = Path(__file__).parents[1]
 

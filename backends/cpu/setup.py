@@ -2,7 +2,7 @@
 
 import platform
 
-from muladd.cpp_extension import CppLibrary, commands
+from opwheel.build import CppLibrary, commands
 from setuptools import setup
 
 # a * b + c is one instruction with one rounding where the machine has it.

@@ -1,4 +1,4 @@
-from muladd.cpp_extension import CudaLibrary, commands
+from opwheel.build import CudaLibrary, commands
 from setuptools import setup
 
 setup(

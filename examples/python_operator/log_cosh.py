@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 import torch
-from muladd.dispatch import Operator, register_python
+from opwheel.dispatch import Operator, register_python
 from torch import Tensor
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from muladd.dispatch import Operator, register_python
+from opwheel.dispatch import Operator, register_python
 from torch import Tensor
 
 

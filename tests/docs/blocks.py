@@ -129,7 +129,7 @@ def _comparable(line: str) -> str:
 
 def run_toml(block: Block, _: Path, __: dict[str, Any]) -> None:
     """Parse; raise where muladd would complain."""
-    from muladd.registry import read_file
+    from opwheel.registry import read_file
 
     if {"backends", "runtimes", "policy"} & set(tomllib.loads(block.text)):
         file = Path("plugins-of-the-page.toml")

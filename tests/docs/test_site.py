@@ -83,7 +83,7 @@ def test_the_public_api_is_on_its_page(site):
 
 
 def test_every_state_is_explained():
-    from muladd.registry import State
+    from opwheel.registry import State
 
     page = (DOCS / "how-a-call-flows.md").read_text()
     assert [state for state in State if f"| `{state}` |" not in page] == []
@@ -101,8 +101,8 @@ def settings(monkeypatch):
 
 def test_links_to_files_of_the_repository(settings):
     page = DOCS / "decisions/page.md"
-    text = "[kit](../../core/src/muladd/testing), [core](../../core), |[cell](../../core)|, [other](other.md)"
-    expected = "kit (`core/src/muladd/testing`), core, |cell|, [other](other.md)"
+    text = "[kit](../../framework/src/opwheel/testing), [core](../../core), |[cell](../../core)|, [other](other.md)"
+    expected = "kit (`framework/src/opwheel/testing`), core, |cell|, [other](other.md)"
     assert settings.link_outside(text, page, "") == expected
     assert "[core](https://host/blob/1/core)" in settings.link_outside(text, page, "https://host/blob/1")
     with pytest.raises(FileNotFoundError, match="nothing"):

@@ -14,13 +14,13 @@ KERNELS = Path(__file__).parent / "kernels.cpp"
 
 _MODULE = """\
 from pathlib import Path
-from muladd.registry import Backend, Probe, hookimpl
+from opwheel.registry import Backend, Probe, hookimpl
 
 HERE = Path(__file__).parent
 {extra}
 
 @hookimpl
-def muladd_backend():
+def opwheel_backend():
     return Backend({fields})
 """
 

@@ -36,7 +36,7 @@ def main(request: dict[str, Any]) -> None:
 def _look(report: dict[str, Any], muladd: Any, request: dict[str, Any]) -> None:
     import torch
 
-    with contextlib.suppress(muladd.registry.NoKernelError):
+    with contextlib.suppress(opwheel.registry.NoKernelError):
         a, b = torch.arange(6.0).reshape(2, 3), torch.full((3,), 2.0)
         report["numbers"] = muladd.muladd(a, b, 0.5).tolist()
     statuses = muladd.backends()
@@ -73,7 +73,7 @@ def _call_on_device(muladd: Any, torch: Any) -> Any:
 
 
 def _doctor(*options: str) -> dict[str, Any]:
-    from muladd.cli import app
+    from opwheel.cli import app
     from typer.testing import CliRunner
 
     result = CliRunner().invoke(app, ["doctor", *options])

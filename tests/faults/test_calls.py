@@ -30,7 +30,7 @@ CPU: dict[str, tuple[dict[str, Any], str, str]] = {
     "incompatible": ({"abi": "9"}, "is incompatible: it was built for ABI 9, this core has ABI 1", "None"),
     "unsupported": (
         {"extra": "def probe(): return Probe(False, 'no AVX', 'buy one')", "probe": "probe"},
-        "is unsupported: no AVX [MULADD-E040]; to fix it: buy one",
+        "is unsupported: no AVX [OPWHEEL-E040]; to fix it: buy one",
         "None",
     ),
 }
@@ -47,7 +47,7 @@ def test_call_without_the_backend_of_the_device(state: str, site: Site, run: Run
         reason,
         "muladd-cpu 1.0",
         "`muladd doctor`",
-        "MULADD-E001",
+        "OPWHEEL-E001",
     ):
         assert part in out["error"]
     assert out["cause"] == cause
@@ -95,7 +95,7 @@ for name in ("acme", "npu", "nobody"):
     for function in (muladd.require, muladd.load):
         try:
             function(name)
-        except muladd.registry.BackendUnavailableError as error:
+        except opwheel.registry.BackendUnavailableError as error:
             out.setdefault(name, []).append(str(error))
 """,
     )
@@ -103,7 +103,7 @@ for name in ("acme", "npu", "nobody"):
     assert all("'acme' (muladd-acme 1.0) is incompatible: it was built for ABI 3" in text for text in out["acme"])
     assert all("'npu' is not installed: pip install muladd-npu" in text for text in out["npu"])
     assert all("no backend 'nobody' is installed; installed are: acme, cpu" in text for text in out["nobody"])
-    assert all("(MULADD-E002)" in text for texts in out.values() for text in texts)
+    assert all("(OPWHEEL-E002)" in text for texts in out.values() for text in texts)
     assert all(len(texts) == 2 for texts in out.values())
 
 
@@ -112,7 +112,7 @@ def test_no_backend_at_all(run: Run) -> None:
 import os
 os.environ["MULADD_BACKENDS"] = ""
 from pathlib import Path
-from muladd.registry import OperatorLibrary, BackendUnavailableError
+from opwheel.registry import OperatorLibrary, BackendUnavailableError
 bare = OperatorLibrary(
     "muladd", operators=[], schema_library=muladd.library.schema_library,
     entry_point_group="no.such.group", plugins_file=Path(muladd.__file__).parent / "plugins.toml",
@@ -143,15 +143,15 @@ package = Path({str(package)!r})
 def attempt(step):
     try:
         out[step] = muladd.load("acme").state
-    except muladd.registry.BackendUnavailableError as error:
+    except opwheel.registry.BackendUnavailableError as error:
         out[step] = str(error)
 def module(text):
     (package / "__init__.py").write_text(text)
     for folder in package.glob("__pycache__"): shutil.rmtree(folder)
     sys.modules.pop("muladd_acme", None)
 attempt("module")
-hook = "from muladd.registry import Backend, hookimpl\\nfrom pathlib import Path\\n"
-hook += "@hookimpl\\ndef muladd_backend():\\n    "
+hook = "from opwheel.registry import Backend, hookimpl\\nfrom pathlib import Path\\n"
+hook += "@hookimpl\\ndef opwheel_backend():\\n    "
 module(hook + "raise OSError('nor yet')")
 attempt("hook")
 module(hook + "return Backend('acme', 'npu', 'PrivateUse1', 1, [Path(__file__).parent / 'libkernels.so'])")
@@ -175,7 +175,7 @@ def test_load_against_the_order(site: Site, compiler: Compiler, run: Run) -> Non
 out["first"] = muladd.load("beta").state
 try:
     muladd.load("alpha")
-except muladd.registry.BackendUnavailableError as error:
+except opwheel.registry.BackendUnavailableError as error:
     out["second"] = str(error)
 """
     out = run(site.root, MULADD_AUTOLOAD="0", then=then)["out"]
@@ -202,7 +202,7 @@ def test_schema_library(fault: str, site: Site, compiler: Compiler, run: Run) ->
     namespace = "'muladd'" if fault == "second copy" else "'other'"
     then = f"""
 from pathlib import Path
-from muladd.registry import OperatorLibrary
+from opwheel.registry import OperatorLibrary
 path = Path({str(path)!r})
 changed = ({change})(muladd.library.schema_library.read_bytes()) if {change is not None} else None
 if changed is not None: path.write_bytes(changed)

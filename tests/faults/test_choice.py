@@ -66,7 +66,7 @@ def test_winner(contest: Contest, order: tuple[str, ...], tmp_path: Path, compil
     [loser] = {"alpha", "beta"} - {contest.winner}
     lost = report["statuses"][loser]
     assert report["statuses"][contest.winner]["state"] == "loaded"
-    assert (lost["state"], lost["code"]) == ("shadowed", "MULADD-E024")
+    assert (lost["state"], lost["code"]) == ("shadowed", "OPWHEEL-E024")
     assert f"'{contest.winner}' owns PrivateUse1" in lost["reason"]
     assert contest.rule in lost["reason"]
     assert report["warnings"] == []
@@ -153,13 +153,13 @@ def test_partial_coverage_is_reported(site: Site, compiler: Compiler, run: Run) 
     site.install("acme", library=compiler.library("split-beta", {**GOOD, "OPERATORS": quoted(*SPLIT[1])}))
     report = run(site.root, doctor=True, then="out['error'] = str(muladd.library.no_kernel_error('fma', 'npu'))")
     status = report["statuses"]["acme"]
-    assert (status["state"], status["code"]) == ("loaded", "MULADD-E053")
+    assert (status["state"], status["code"]) == ("loaded", "OPWHEEL-E053")
     assert status["operators"] == sorted(SPLIT[1])
     assert "fma" in status["missing"]
     assert "no kernel for" in status["reason"]
     assert status["fix"] == "pip install --upgrade muladd-acme"
     assert len(report["warnings"]) == 1
-    assert "MULADD-E053" in report["warnings"][0]["message"]
+    assert "OPWHEEL-E053" in report["warnings"][0]["message"]
     assert report["doctor"]["exit"] == 1
     assert "'acme' (muladd-acme 1.0) does not cover it" in report["out"]["error"]
     strict = run(site.root, MULADD_STRICT="1")["error"]
@@ -184,16 +184,16 @@ import warnings
 for name in ("alpha", "beta"):
     try:
         muladd.load(name)
-    except muladd.registry.BackendUnavailableError as error:
+    except opwheel.registry.BackendUnavailableError as error:
         out[name] = str(error)
 """,
     )
     alpha, beta = report["statuses"]["alpha"], report["statuses"]["beta"]
-    assert (alpha["state"], alpha["code"]) == ("broken", "MULADD-E054")
+    assert (alpha["state"], alpha["code"]) == ("broken", "OPWHEEL-E054")
     assert "cannot be unloaded, so that its kernels stay in this process" in alpha["reason"]
     assert "fma.out at PrivateUse1" in alpha["reason"]
     assert "start the process anew" in alpha["fix"]
-    assert (beta["state"], beta["code"]) == ("shadowed", "MULADD-E024")
+    assert (beta["state"], beta["code"]) == ("shadowed", "OPWHEEL-E024")
     assert "cannot be removed" in beta["reason"]
     assert "'alpha'" in beta["fix"]
     assert "stay in this process" in report["out"]["alpha"]
@@ -242,14 +242,14 @@ def test_two_distributions_with_one_backend_name(site: Site, compiler: Compiler,
         then="""
 try:
     muladd.load("acme@zzz-acme")
-except muladd.registry.BackendUnavailableError as error:
+except opwheel.registry.BackendUnavailableError as error:
     out["error"] = str(error)
 """,
     )
     assert report["statuses"]["acme"]["state"] == "loaded"
     assert report["statuses"]["acme"]["distribution"] == "aaa-acme"
     second = report["statuses"]["acme@zzz-acme"]
-    assert (second["state"], second["code"]) == ("shadowed", "MULADD-E023")
+    assert (second["state"], second["code"]) == ("shadowed", "OPWHEEL-E023")
     assert "aaa-acme" in second["reason"]
     assert second["fix"] == "pip uninstall aaa-acme, or pip uninstall zzz-acme"
     assert "aaa-acme offers a backend of the same name" in report["out"]["error"]

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from .builder import Compiler, Site
 
 GOOD = {"KEY": "PrivateUse1"}
-DOCTOR = "import muladd_cli; muladd_cli.main()"  # the console script
-QUICK = f"from muladd.cli import deep; deep._TIMEOUT_S = 8.0; {DOCTOR}"
+DOCTOR = "import opwheel_cli; opwheel_cli.main()"  # the console script
+QUICK = f"from opwheel.cli import deep; deep._TIMEOUT_S = 8.0; {DOCTOR}"
 
 # name -> (macros of the library, what doctor says)
 CRASHES = {
@@ -45,14 +45,14 @@ def test_crashes(site: Site, compiler: Compiler, python: Python) -> None:
     report = json.loads(done.stdout)
     for name, (_, words) in CRASHES.items():
         status = report["backends"][name]
-        assert (status["state"], status["code"]) == ("broken", "MULADD-E055")
+        assert (status["state"], status["code"]) == ("broken", "OPWHEEL-E055")
         assert words in status["reason"]
         assert f"disable '{name}'" in status["fix"]
         assert status["distribution"] == f"muladd-{name}"
     assert report["backends"]["good"]["state"] == report["backends"]["cpu"]["state"] == "loaded"
-    assert report["backends"]["broken"]["code"] == "MULADD-E020"
+    assert report["backends"]["broken"]["code"] == "OPWHEEL-E020"
     assert "OSError: no disk" in report["backends"]["broken"]["exception"]
-    assert [finding["code"] for finding in report["findings"]] == ["MULADD-E011"]
+    assert [finding["code"] for finding in report["findings"]] == ["OPWHEEL-E011"]
 
     # The advice works.
     policy = site.root / "mine.toml"
@@ -73,5 +73,5 @@ def test_console_script_opens_nothing_itself(site: Site, compiler: Compiler, pyt
     site.install("segv", library=compiler.library("segv", CRASHES["segv"][0]))
     done = python("-c", DOCTOR, "doctor", "--deep", path=(site.root,))
     assert done.returncode == 1, done.stderr
-    assert "MULADD-E055" in done.stdout
+    assert "OPWHEEL-E055" in done.stdout
     assert "SIGSEGV" in done.stdout

@@ -124,7 +124,7 @@ def test_another_installation_fails(difference: str, lock: Lock, site: Site, lib
     path = lock()
     change(site, library)
     report = run(site.root, before=WATCH, MULADD_LOCK=str(path))
-    check_fails(report, "MULADD-E071", str(path), *parts)
+    check_fails(report, "OPWHEEL-E071", str(path), *parts)
     assert report["out"]["opened"] == []
 
 
@@ -153,7 +153,7 @@ def test_another_winner_fails_before_a_backend_is_opened(
     site.install("beta", library=library)
     path = lock()
     report = run(site.root, before=WATCH, MULADD_LOCK=str(path), FICKLE=answer)
-    check_fails(report, "MULADD-E071", "at PrivateUse1 beta wins add, ", "locked is acme")
+    check_fails(report, "OPWHEEL-E071", "at PrivateUse1 beta wins add, ", "locked is acme")
     assert report["out"]["opened"] == ["libmuladd_schema.so"]
 
 
@@ -170,7 +170,7 @@ def test_a_winner_that_does_not_load(lock: Lock, site: Site, run: Run) -> None:
     """Nothing could tell before: the import fails all the same."""
     site.install("acme", extra=MOODY, register="register", operators="['add']")
     report = run(site.root, MULADD_LOCK=str(lock()), MOODY="1")
-    check_fails(report, "MULADD-E071", "at PrivateUse1 no backend wins add, locked is acme")
+    check_fails(report, "OPWHEEL-E071", "at PrivateUse1 no backend wins add, locked is acme")
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_another_policy_fails(
     environment: dict[str, str], part: str, lock: Lock, site: Site, library: Path, run: Run
 ) -> None:
     site.install("acme", library=library)
-    check_fails(run(site.root, MULADD_LOCK=str(lock()), **environment), "MULADD-E071", part)
+    check_fails(run(site.root, MULADD_LOCK=str(lock()), **environment), "OPWHEEL-E071", part)
 
 
 def test_a_module_from_another_place(lock: Lock, site: Site, library: Path, run: Run, tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_a_module_from_another_place(lock: Lock, site: Site, library: Path, run:
     path = lock()
     shutil.copytree(package, tmp_path / "work" / package.name)
     report = run(tmp_path / "work", site.root, MULADD_LOCK=str(path))
-    check_fails(report, "MULADD-E071", str(tmp_path / "work"), "is used, but is no file of muladd-acme")
+    check_fails(report, "OPWHEEL-E071", str(tmp_path / "work"), "is used, but is no file of muladd-acme")
 
 
 def test_load_is_held_to_the_lock(lock: Lock, site: Site, library: Path, run: Run) -> None:
@@ -228,11 +228,11 @@ def test_malformed_file(mistake: str, tmp_path: Path, run: Run) -> None:
     content, part = MALFORMED[mistake]
     path = tmp_path / "muladd.lock"
     path.write_text(content if isinstance(content, str) else json.dumps({**VALID, **content}))
-    check_fails(run(MULADD_LOCK=str(path)), "MULADD-E070", f"{path}: {part}")
+    check_fails(run(MULADD_LOCK=str(path)), "OPWHEEL-E070", f"{path}: {part}")
 
 
 def test_missing_file(tmp_path: Path, run: Run) -> None:
-    check_fails(run(MULADD_LOCK=str(tmp_path / "gone")), "MULADD-E070", "gone: cannot be read: No such file")
+    check_fails(run(MULADD_LOCK=str(tmp_path / "gone")), "OPWHEEL-E070", "gone: cannot be read: No such file")
 
 
 # ---- what cannot be locked -------------------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ def test_missing_file(tmp_path: Path, run: Run) -> None:
 def test_a_broken_backend_is_not_locked(site: Site, run: Run) -> None:
     site.install("acme", library=b"no library")
     report = run(site.root, then=SNAPSHOT)
-    assert "(MULADD-E072)" in report["error"]["text"]
+    assert "(OPWHEEL-E072)" in report["error"]["text"]
     assert "the backend 'acme' (muladd-acme 1.0) is broken" in report["error"]["text"]
 
 

@@ -21,7 +21,7 @@ ON_CPU = {
 PERMUTE = """
 import itertools, sys
 from pathlib import Path
-from muladd.registry import OperatorLibrary
+from opwheel.registry import OperatorLibrary
 sites, rest = sys.path[:5], sys.path[5:]
 assert all("plugin" in folder for folder in sites), sites
 digests, orders = set(), 0
@@ -70,7 +70,7 @@ IMPORTS = {
     "muladd first": "import muladd; import muladd_acme",
     "plugin first": "import muladd_acme; import muladd",
     "plugin first, torch before": "import torch; import muladd_acme",
-    "plugin only": "from muladd_acme import muladd_backend",
+    "plugin only": "from muladd_acme import opwheel_backend",
 }
 PLUGINS = {
     "imports the registry": "",
@@ -124,7 +124,7 @@ def test_plugin_that_asks_for_backends_while_it_is_imported(site: Site, compiler
 import muladd
 try:
     muladd.require("acme")
-except muladd.registry.BackendUnavailableError as error:
+except opwheel.registry.BackendUnavailableError as error:
     SEEN = str(error)
 """
     site.install("acme", library=compiler.library("good", GOOD), extra=extra)
@@ -135,12 +135,12 @@ except muladd.registry.BackendUnavailableError as error:
 
 
 LATE = {
-    "hook raises": ("import muladd_acme", "raise OSError('no driver')", "", "MULADD-E021"),
+    "hook raises": ("import muladd_acme", "raise OSError('no driver')", "", "OPWHEEL-E021"),
     "module raises": (
         "try:\n    import muladd_acme\nexcept OSError: pass",
         "...",
         "raise OSError('no driver')",
-        "MULADD-E020",
+        "OPWHEEL-E020",
     ),
 }
 
@@ -148,7 +148,7 @@ LATE = {
 @pytest.mark.parametrize("fault", LATE)
 def test_plugin_that_fails_after_leading_here(fault: str, site: Site, run: Run) -> None:
     before, hook, module, code = LATE[fault]
-    source = f"from muladd.registry import hookimpl\n@hookimpl\ndef muladd_backend():\n    {hook}\n{module}\n"
+    source = f"from opwheel.registry import hookimpl\n@hookimpl\ndef opwheel_backend():\n    {hook}\n{module}\n"
     site.install("acme", source=source)
     report = run(site.root, before=before, doctor=True)
     status = report["statuses"]["acme"]

@@ -49,7 +49,7 @@ def test_malformed_file(mistake: str, tmp_path: Path, run: Run) -> None:
     policy = tmp_path / "mine.toml"
     policy.write_text(text)
     report = run(doctor=True, MULADD_PLUGINS=str(policy))
-    check_finding(report, "MULADD-E010", f"{policy}:{line}: ", message, "the file is ignored")
+    check_finding(report, "OPWHEEL-E010", f"{policy}:{line}: ", message, "the file is ignored")
     assert "MULADD_PLUGINS" in report["findings"][0]["fix"]
 
 
@@ -73,7 +73,7 @@ def check_finding(report: dict, code: str, *parts: str) -> None:
 def test_file_is_not_utf8(tmp_path: Path, run: Run) -> None:
     policy = tmp_path / "mine.toml"
     policy.write_bytes(b"[policy]\n\ndisable = ['\xff']\n")
-    check_finding(run(doctor=True, MULADD_PLUGINS=str(policy)), "MULADD-E010", f"{policy}:3: is not UTF-8 text")
+    check_finding(run(doctor=True, MULADD_PLUGINS=str(policy)), "OPWHEEL-E010", f"{policy}:3: is not UTF-8 text")
 
 
 @pytest.mark.parametrize(("kind", "words"), [("missing", "No such"), ("folder", "directory"), ("loop", "symbolic")])
@@ -83,13 +83,13 @@ def test_file_cannot_be_read(kind: str, words: str, tmp_path: Path, run: Run) ->
         policy.mkdir()
     elif kind == "loop":
         policy.symlink_to(policy)
-    check_finding(run(doctor=True, MULADD_PLUGINS=str(policy)), "MULADD-E010", f"{policy}: cannot be read", words)
+    check_finding(run(doctor=True, MULADD_PLUGINS=str(policy)), "OPWHEEL-E010", f"{policy}: cannot be read", words)
 
 
 def test_line_of_a_key_that_the_text_spells_otherwise(tmp_path: Path, run: Run) -> None:
     policy = tmp_path / "mine.toml"
     policy.write_text('[policy]\n"\\u0066allback" = "aten"\n')
-    check_finding(run(doctor=True, MULADD_PLUGINS=str(policy)), "MULADD-E010", f"{policy}:1: policy.fallback is 'aten'")
+    check_finding(run(doctor=True, MULADD_PLUGINS=str(policy)), "OPWHEEL-E010", f"{policy}:1: policy.fallback is 'aten'")
 
 
 UNKNOWN = {
@@ -107,7 +107,7 @@ def test_unknown_name_in_file(key: str, tmp_path: Path, run: Run) -> None:
     text, message = UNKNOWN[key]
     policy = tmp_path / "mine.toml"
     policy.write_text(f"[policy]\n{text}\n")
-    check_finding(run(doctor=True, MULADD_PLUGINS=str(policy)), "MULADD-E010", message)
+    check_finding(run(doctor=True, MULADD_PLUGINS=str(policy)), "OPWHEEL-E010", message)
 
 
 BAD_VALUES = {
@@ -123,12 +123,12 @@ BAD_VALUES = {
 @pytest.mark.parametrize("variable", BAD_VALUES)
 def test_bad_value_in_environment(variable: str, run: Run) -> None:
     value, message = BAD_VALUES[variable]
-    check_finding(run(doctor=True, **{variable: value}), "MULADD-E011", message)
+    check_finding(run(doctor=True, **{variable: value}), "OPWHEEL-E011", message)
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "inf", "nan"])
 def test_bad_probe_timeout(value: str, run: Run) -> None:
-    check_finding(run(doctor=True, MULADD_PROBE_TIMEOUT=value), "MULADD-E011", "expected a positive number of seconds")
+    check_finding(run(doctor=True, MULADD_PROBE_TIMEOUT=value), "OPWHEEL-E011", "expected a positive number of seconds")
 
 
 @pytest.mark.parametrize("environment", [{"MULADD_FALLBACK": "aten"}, {"MULADD_PLUGINS": "/nowhere.toml"}], ids=str)
@@ -174,7 +174,7 @@ out["numbers"] = muladd.add(torch.ones(2), torch.ones(2)).tolist()
         **environment,
     )
     status = report["statuses"]["cpu"]
-    assert (status["state"], status["code"]) == ("disabled", "MULADD-E060")
+    assert (status["state"], status["code"]) == ("disabled", "OPWHEEL-E060")
     assert reason in status["reason"]
     assert status["fix"]
     assert "numbers" not in report  # the driver's call found no kernel
@@ -211,7 +211,7 @@ shipped, edited = Path(muladd.__file__).parent / "plugins.toml", Path({str(tmp_p
 edited.write_text(shipped.read_text().replace("disable = []", 'disable = ["cpu"]'))
 if {compiled == "of another text"}:
     shutil.copy(shipped.with_suffix(".json"), edited.with_suffix(".json"))
-library = muladd.registry.OperatorLibrary(
+library = opwheel.registry.OperatorLibrary(
     "muladd", operators=[], schema_library=muladd.library.schema_library, entry_point_group="none",
     plugins_file=edited, distribution="muladd-core")
 out["disable"] = sorted(library.policy.disable)
@@ -228,12 +228,12 @@ def test_shipped_file_is_damaged(tmp_path: Path, run: Run) -> None:
 from pathlib import Path
 library = muladd.library
 try:
-    muladd.registry.OperatorLibrary(
+    opwheel.registry.OperatorLibrary(
         "muladd", operators=[], schema_library=library.schema_library, entry_point_group="none",
         plugins_file=Path({str(policy)!r}), distribution="muladd-core")
-except muladd.registry.PolicyError as error:
+except opwheel.registry.PolicyError as error:
     out["error"], out["code"] = str(error), error.code
 """
     )
     assert f"{policy}:2: policy.fallback is 1" in report["out"]["error"]
-    assert report["out"]["code"] == "MULADD-E010"
+    assert report["out"]["code"] == "OPWHEEL-E010"

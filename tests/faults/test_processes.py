@@ -100,7 +100,7 @@ def test_console_script_and_module(site: Site, compiler: Compiler, python: Pytho
     site.install("acme", library=compiler.library("good", {"KEY": "PrivateUse1"}), abi="2")
     doctor = python("-m", "muladd", "doctor", path=(site.root,))
     assert doctor.returncode == 1
-    assert "MULADD-E030" in doctor.stdout
+    assert "OPWHEEL-E030" in doctor.stdout
     assert "'acme'" in doctor.stderr
     explain = python("-m", "muladd", "explain", "add", "npu", path=(site.root,))
     assert explain.returncode == 1

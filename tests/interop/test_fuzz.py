@@ -7,9 +7,9 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from muladd.dispatch.elementwise import decompose
-from muladd.testing.reference import as_tuple
-from muladd.testing.samples import numbers
+from opwheel.dispatch.elementwise import decompose
+from opwheel.testing.reference import as_tuple
+from opwheel.testing.samples import numbers
 from torch.utils.checkpoint import checkpoint
 
 EXAMPLES = int(os.environ.get("MULADD_FUZZ_EXAMPLES", "20000"))

@@ -38,7 +38,7 @@ MUTATIONS = [
     Mutation("float16 rounds ties up", "convert.h", "0xfffu + (magnitude >> 13 & 1u)", "0x1000u"),
     Mutation("bfloat16 loses its last bit", "convert.h", "(value.bits) << 16", "(value.bits & 0xfffeu) << 16"),
     Mutation("float16 rounds the product", "arithmetic.h",
-             "MULADD_HOST_DEVICE C operator()(C a, C b, C c) const { return a * b + c; }",
+             "OPWHEEL_HOST_DEVICE C operator()(C a, C b, C c) const { return a * b + c; }",
              "C operator()(C a, C b, C c) const { if constexpr (sizeof(C) <= 8) return C(_Float16(a * b)) + c; else return a * b + c; }"),
     Mutation("float64 computes in float32", "convert.h", "using type = double;", "using type = float;"),
     Mutation("the number is rounded to float32", "row_kernels.h", "return F(spec.parameter);",
@@ -67,7 +67,7 @@ MUTATIONS = [
     Mutation("dimensions merge although they do not fit", "elementwise.h",
              "return operand.strides[outer] == sizes[inner] * operand.strides[inner];", "return operand.strides[outer] > 0;"),
     Mutation("an empty out= is not restrided", "kernels.h",
-             'MULADD_SHIM(torch_call_dispatcher("aten::as_strided_", "", restride, TORCH_ABI_VERSION));', ""),
+             'OPWHEEL_SHIM(torch_call_dispatcher("aten::as_strided_", "", restride, TORCH_ABI_VERSION));', ""),
     # Aliasing.
     Mutation("unclassified overlap is computed directly", "kernels.h", "staging |= found == Overlap::unknown;", ""),
     Mutation("partial overlap is not refused", "kernels.h", "if (found == Overlap::partial) {", "if (false) {"),

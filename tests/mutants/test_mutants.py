@@ -20,10 +20,10 @@ SOURCES = Path(__file__).parents[2] / "backends/cpu/csrc"
 KIT = ("test_values", "test_errors", "test_out", "test_layout", "test_runtime")
 PLUGIN = """
 from pathlib import Path
-from muladd.registry import Backend, hookimpl
+from opwheel.registry import Backend, hookimpl
 
 @hookimpl
-def muladd_backend():
+def opwheel_backend():
     library = Path(__file__).with_name("libmutant.so")
     return Backend("mutant", "cpu", "CPU", {abi}, libraries=[library])
 """
@@ -71,9 +71,9 @@ def kit(folder, *options):
         "MULADD_REQUIRE": "mutant",
         "OMP_NUM_THREADS": "2",
     }
-    modules = [f"muladd.testing.{name}" for name in KIT]
+    modules = [f"opwheel.testing.{name}" for name in KIT]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=no", "--pyargs", *modules]
-    return run(*command, "--muladd-backend", "mutant", *options, cwd=folder, env=environment, timeout=500)
+    return run(*command, "--backend", "mutant", *options, cwd=folder, env=environment, timeout=500)
 
 
 def is_killed(folder, mutation):

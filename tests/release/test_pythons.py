@@ -19,12 +19,12 @@ WITHOUT_TORCH = """
 import importlib, site, sys, types
 from pathlib import Path
 root = Path(site.getsitepackages()[0], "muladd")
-for name, folder in (("muladd", root), ("muladd.registry", root / "registry")):
+for name, folder in (("muladd", root), ("opwheel.registry", root / "registry")):
     sys.modules[name] = package = types.ModuleType(name)
     package.__path__ = [str(folder)]
 for name in ("backend", "discovery", "elf", "errors", "hooks", "installed", "lock", "policy", "resolution", "status"):
-    importlib.import_module(f"muladd.registry.{name}")
-registry = sys.modules["muladd.registry"]
+    importlib.import_module(f"opwheel.registry.{name}")
+registry = sys.modules["opwheel.registry"]
 registry.Backend, registry.Probe = registry.backend.Backend, registry.backend.Probe
 registry.hookimpl = registry.hooks.hookimpl
 policy = registry.policy.read_policy(root / "plugins.toml", {}, "MULADD")

@@ -66,7 +66,7 @@ class Environment:
         """Run the conformance kit on the backend alone."""
         chosen = options or ([] if IS_WHOLE_KIT else ["-k", KERNEL_TESTS])
         result = self.run(
-            *("-m", "pytest", "--pyargs", "muladd.testing", "--muladd-library", library, "--muladd-backend", backend),
+            *("-m", "pytest", "--pyargs", "opwheel.testing", "--library", library, "--backend", backend),
             *("-q", "-p", "no:cacheprovider", "-W", "ignore::DeprecationWarning", *chosen),
             **{"MULADD_REQUIRE": backend, **variables},
         )

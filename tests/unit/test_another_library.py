@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from muladd.dispatch import JointGradient, Operator, register
+from opwheel.dispatch import JointGradient, Operator, register
 
 NAMESPACE = "muladd_test_weights"
 

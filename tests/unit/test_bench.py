@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import muladd
 import pytest
 import torch
-from muladd.bench import peers, sampling, triad
-from muladd.bench.cases import Form, Group, select
-from muladd.bench.runner import Runner
-from muladd.cli import app
+from opwheel.bench import peers, sampling, triad
+from opwheel.bench.cases import Form, Group, select
+from opwheel.bench.runner import Runner
+from opwheel.cli import app
 from typer.testing import CliRunner
 
 NOT_COMPILED = ("--skip", "compile", "--skip", "muladd in compile")

@@ -54,7 +54,7 @@ def test_explain():
 def test_explain_a_device_without_kernels():
     result = muladd("explain", "muladd", "mps")
     assert result.returncode == 1
-    assert "MULADD-E001" in result.stdout
+    assert "OPWHEEL-E001" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -97,11 +97,11 @@ def test_lock_writes_and_checks(tmp_path):
     changed = muladd("lock", str(file), "--check")
     assert changed.returncode == 1
     assert "the fallback is 'error', locked is 'reference'" in changed.stdout
-    assert "MULADD-E071" in muladd("doctor", MULADD_LOCK=str(file)).stderr
+    assert "OPWHEEL-E071" in muladd("doctor", MULADD_LOCK=str(file)).stderr
 
 
 def test_lock_with_wrong_files(tmp_path):
     assert "cannot be written" in muladd("lock", str(tmp_path / "no/such")).stderr
     missing = muladd("lock", str(tmp_path / "gone"), "--check")
     assert missing.returncode == 1
-    assert "MULADD-E070" in missing.stdout
+    assert "OPWHEEL-E070" in missing.stdout

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from muladd.cpp_extension import CudaLibrary, cuda
-from muladd.cpp_extension.toolchain import ToolchainError
+from opwheel.build import CudaLibrary, cuda
+from opwheel.build.toolchain import ToolchainError
 
 LIBRARY = CudaLibrary("package.library", [], cuda="13.0", architectures=["8.0", "9.0"], ptx=["8.0"])
 

@@ -12,9 +12,9 @@ def test_error_codes_are_current():
 
 
 def test_every_error_code_is_used():
-    from muladd.registry import ERROR_CODES, errors
+    from opwheel.registry import ERROR_CODES, errors
 
     package = Path(errors.__file__).parents[1]
     sources = "".join(path.read_text() for path in package.rglob("*.py") if path != Path(errors.__file__))
-    sources += (package / "include/muladd/schema_library.h").read_text()
+    sources += (package / "include/opwheel/schema_library.h").read_text()
     assert [code for code in ERROR_CODES if code not in sources] == []

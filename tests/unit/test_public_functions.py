@@ -119,7 +119,7 @@ def test_torch_function_of_other_libraries(a):
 
 
 def test_modules_that_are_imported_when_they_are_used():
-    assert muladd.testing.__name__ == "muladd.testing"
+    assert opwheel.testing.__name__ == "opwheel.testing"
     assert muladd.distributed.__name__ == "muladd.distributed"
     with pytest.raises(AttributeError, match="nothing"):
         muladd.nothing  # noqa: B018

@@ -36,7 +36,7 @@ def test_header_stands_alone(compile_source, header):
 
 
 WRONG_KERNEL = """
-#include "muladd/library.h"
+#include "opwheel/registration.h"
 #include "muladd/operators.h"
 using namespace muladd;
 {kernel}
@@ -64,8 +64,8 @@ def test_wrong_signature_does_not_compile(compile_source, op, kernel):
 
 
 def test_unknown_type_in_a_schema_does_not_compile(compile_source):
-    source = '#include "muladd/schema.h"\nconstexpr auto s = muladd::parse_schema("f(Tensor x, int n) -> Tensor");\n'
-    assert "muladd/schema.h" in compile_source(source)
+    source = '#include "opwheel/schema.h"\nconstexpr auto s = muladd::parse_schema("f(Tensor x, int n) -> Tensor");\n'
+    assert "opwheel/schema.h" in compile_source(source)
 
 
 def test_python_sees_the_catalogue():

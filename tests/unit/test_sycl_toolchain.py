@@ -7,8 +7,8 @@ import sys
 from importlib import metadata
 
 import pytest
-from muladd.cpp_extension import SyclLibrary, ninja_file, sycl
-from muladd.cpp_extension.toolchain import ToolchainError
+from opwheel.build import SyclLibrary, ninja_file, sycl
+from opwheel.build.toolchain import ToolchainError
 
 ICPX = """#!{python}
 import sys
@@ -17,7 +17,7 @@ with open(arguments[arguments.index("-o") + 1], "w") as image:
     image.write("\\n".join(arguments))
 """
 HOST = """
-#include "muladd/device_image.h"
+#include "opwheel/device_image.h"
 #pragma GCC visibility push(default)
 extern "C" int exported_count() { return muladd::device_images().size(); }
 extern "C" const char* exported_name(int i) { return muladd::device_images()[i].name.data(); }

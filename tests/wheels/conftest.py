@@ -8,7 +8,7 @@ import venv
 from pathlib import Path
 
 import pytest
-from muladd.registry import read_file
+from opwheel.registry import read_file
 
 ROOT = Path(__file__).parents[2]
 OTHER_TORCH = "2.14.1"

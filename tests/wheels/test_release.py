@@ -76,7 +76,7 @@ def test_source_distributions_have_every_source(two_builds):
 
 
 def test_lock_digests_are_those_of_the_wheels(wheels, tmp_path):
-    from muladd.registry.installed import read_installed, wheel_digest
+    from opwheel.registry.installed import read_installed, wheel_digest
 
     for wheel in wheels:
         target = tmp_path / wheel.stem

@@ -29,7 +29,7 @@ def test_the_core_has_policy_and_sdk(wheels):
     core = zipfile.ZipFile(next(wheel for wheel in wheels if "core" in wheel.name)).namelist()
     assert "muladd/plugins.toml" in core
     assert "muladd/include/muladd/operators.h" in core
-    templates = ROOT / "core/src/muladd/scaffold/templates"
+    templates = ROOT / "framework/src/opwheel/scaffold/templates"
     files = {path.relative_to(templates).as_posix() for path in templates.rglob("*") if path.is_file()}
     assert files == {name.partition("templates/")[2] for name in core if "/templates/" in name}
 

@@ -1,4 +1,4 @@
-// What muladd/kernels.h needs to know of this device: its type and how to run a plan.
+// What opwheel/elementwise_kernels.h needs to know of this device: its type and how to run a plan.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 #include "capability.h"
 #include "muladd/arithmetic.h"
-#include "muladd/elementwise.h"
+#include "opwheel/elementwise.h"
 #include "row.h"
 #include "rows.h"
 

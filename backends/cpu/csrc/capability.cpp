@@ -14,7 +14,7 @@ struct InstructionSet {
 };
 
 ChooseRows best_rows() {
-#if defined(__x86_64__) && !defined(MULADD_BASELINE_ONLY)
+#if defined(__x86_64__) && !defined(OPWHEEL_BASELINE_ONLY)
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");

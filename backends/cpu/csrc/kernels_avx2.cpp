@@ -1,2 +1,2 @@
-#define MULADD_ISA avx2
+#define OPWHEEL_ISA avx2
 #include "row_kernels.h"

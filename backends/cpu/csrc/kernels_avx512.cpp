@@ -1,2 +1,2 @@
-#define MULADD_ISA avx512
+#define OPWHEEL_ISA avx512
 #include "row_kernels.h"

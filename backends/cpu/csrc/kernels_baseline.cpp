@@ -1,2 +1,2 @@
-#define MULADD_ISA baseline
+#define OPWHEEL_ISA baseline
 #include "row_kernels.h"

@@ -33,7 +33,7 @@ using ChooseRows = Rows (*)(Function function, Type result, const RowSpec& spec)
 namespace baseline {
 Rows choose_rows(Function function, Type result, const RowSpec& spec);
 }
-#if defined(__x86_64__) && !defined(MULADD_BASELINE_ONLY)
+#if defined(__x86_64__) && !defined(OPWHEEL_BASELINE_ONLY)
 namespace avx2 {
 Rows choose_rows(Function function, Type result, const RowSpec& spec);
 }

@@ -1,5 +1,5 @@
-// The loops over one row, for one instruction set: a source file defines MULADD_ISA, its flags choose the instructions,
-// and this header gives it muladd::cpu::<MULADD_ISA>::choose_rows. All the rest has internal linkage (see row.h).
+// The loops over one row, for one instruction set: a source file defines OPWHEEL_ISA, its flags choose the instructions,
+// and this header gives it muladd::cpu::<OPWHEEL_ISA>::choose_rows. All the rest has internal linkage (see row.h).
 #include <cstddef>
 #include <cstdint>
 #if defined(__x86_64__)
@@ -9,7 +9,7 @@
 #include "muladd/arithmetic.h"
 #include "row.h"
 
-namespace muladd::cpu::MULADD_ISA {
+namespace muladd::cpu::OPWHEEL_ISA {
 namespace {
 
 #include "convert.h"
@@ -392,4 +392,4 @@ Rows choose_rows(Function function, Type result, const RowSpec& spec) {
   __builtin_unreachable();
 }
 
-}  // namespace muladd::cpu::MULADD_ISA
+}  // namespace muladd::cpu::OPWHEEL_ISA

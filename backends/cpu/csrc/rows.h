@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "muladd/elementwise.h"
+#include "opwheel/elementwise.h"
 
 namespace muladd::cpu {
 
@@ -58,7 +58,7 @@ void parallel_runs(const ElementwisePlan& plan, const Run& run) {
   if (plan.numel <= kGrain) return part(0, plan.numel);
   using Part = decltype(part);
   const auto call = [](int64_t begin, int64_t end, void* context) { (*static_cast<Part*>(context))(begin, end); };
-  MULADD_SHIM(torch_parallel_for(0, plan.numel, kGrain, call, const_cast<void*>(static_cast<const void*>(&part))));
+  OPWHEEL_SHIM(torch_parallel_for(0, plan.numel, kGrain, call, const_cast<void*>(static_cast<const void*>(&part))));
 }
 
 }  // namespace muladd::cpu

@@ -1,11 +1,11 @@
-// What muladd/kernels.h needs to know of a device: its type and how to run a plan.
+// What opwheel/elementwise_kernels.h needs to know of a device: its type and how to run a plan.
 #pragma once
 
 #include <cstdint>
 #include <stdexcept>
 
 #include "choose.h"
-#include "muladd/elementwise.h"
+#include "opwheel/elementwise.h"
 
 namespace muladd::cuda {
 

@@ -6,7 +6,7 @@
 
 #include "index.h"
 #include "kernels.h"
-#include "muladd/elementwise.h"
+#include "opwheel/elementwise.h"
 
 namespace muladd::cuda {
 

@@ -13,9 +13,9 @@
 
 // Arrays stay in registers only when every index into them is a constant.
 #if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
-#define MULADD_UNROLL _Pragma("unroll")
+#define OPWHEEL_UNROLL _Pragma("unroll")
 #else
-#define MULADD_UNROLL
+#define OPWHEEL_UNROLL
 #endif
 
 namespace muladd::cuda {
@@ -50,17 +50,17 @@ struct FunctorTraits : CallTraits<decltype(&F::operator())> {
 namespace detail {
 
 template <class C>
-MULADD_HOST_DEVICE void unpack(C result, C (&outputs)[1]) {
+OPWHEEL_HOST_DEVICE void unpack(C result, C (&outputs)[1]) {
   outputs[0] = result;
 }
 template <class C>
-MULADD_HOST_DEVICE void unpack(Pair<C> result, C (&outputs)[2]) {
+OPWHEEL_HOST_DEVICE void unpack(Pair<C> result, C (&outputs)[2]) {
   outputs[0] = result.first;
   outputs[1] = result.second;
 }
 
 template <class F, class C, std::size_t... I, int kOutputs>
-MULADD_HOST_DEVICE void call(const F& functor, const C* inputs, C (&outputs)[kOutputs], std::index_sequence<I...>) {
+OPWHEEL_HOST_DEVICE void call(const F& functor, const C* inputs, C (&outputs)[kOutputs], std::index_sequence<I...>) {
   unpack(functor(inputs[I]...), outputs);
 }
 
@@ -68,7 +68,7 @@ MULADD_HOST_DEVICE void call(const F& functor, const C* inputs, C (&outputs)[kOu
 
 // One element of each operand.
 template <class F, class C, int kInputs, int kOutputs>
-MULADD_HOST_DEVICE void apply(const F& functor, const C (&inputs)[kInputs], C (&outputs)[kOutputs]) {
+OPWHEEL_HOST_DEVICE void apply(const F& functor, const C (&inputs)[kInputs], C (&outputs)[kOutputs]) {
   detail::call(functor, inputs, outputs, std::make_index_sequence<kInputs>{});
 }
 
@@ -80,15 +80,15 @@ struct alignas(16) Vector {
 };
 
 template <class F, class T, int kInputs, int kOutputs>
-MULADD_HOST_DEVICE void apply(const F& functor, const Vector<T> (&inputs)[kInputs], Vector<T> (&outputs)[kOutputs]) {
+OPWHEEL_HOST_DEVICE void apply(const F& functor, const Vector<T> (&inputs)[kInputs], Vector<T> (&outputs)[kOutputs]) {
   using C = ComputeType<T>;
-  MULADD_UNROLL
+  OPWHEEL_UNROLL
   for (int lane = 0; lane < Vector<T>::kLanes; ++lane) {
     C arguments[kInputs], results[kOutputs];
-    MULADD_UNROLL
+    OPWHEEL_UNROLL
     for (int i = 0; i < kInputs; ++i) arguments[i] = static_cast<C>(inputs[i].lanes[lane]);
     apply(functor, arguments, results);
-    MULADD_UNROLL
+    OPWHEEL_UNROLL
     for (int i = 0; i < kOutputs; ++i) outputs[i].lanes[lane] = static_cast<T>(results[i]);
   }
 }

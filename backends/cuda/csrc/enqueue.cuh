@@ -5,7 +5,7 @@
 
 #include "enqueue.h"
 #include "kernels.h"
-#include "muladd/error.h"
+#include "opwheel/error.h"
 
 namespace muladd::cuda {
 

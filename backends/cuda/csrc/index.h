@@ -24,17 +24,17 @@ class Divider {
     magic_ = static_cast<uint32_t>((((uint64_t{1} << shift_) - divisor) << 32) / divisor + 1);
   }
 
-  MULADD_HOST_DEVICE uint32_t quotient(uint32_t dividend) const {
+  OPWHEEL_HOST_DEVICE uint32_t quotient(uint32_t dividend) const {
     return (high_product(dividend, magic_) + dividend) >> shift_;
   }
-  MULADD_HOST_DEVICE uint32_t divisor() const { return divisor_; }
+  OPWHEEL_HOST_DEVICE uint32_t divisor() const { return divisor_; }
 
  private:
   uint32_t divisor_ = 1;
   uint32_t magic_ = 1;
   uint32_t shift_ = 0;
 
-  static MULADD_HOST_DEVICE uint32_t high_product(uint32_t a, uint32_t b) {
+  static OPWHEEL_HOST_DEVICE uint32_t high_product(uint32_t a, uint32_t b) {
 #if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
     return __umulhi(a, b);
 #else
@@ -51,7 +51,7 @@ struct Walk {
   uint32_t strides[kMaxSlabDims][kOperands] = {};
 
   // Bytes from each operand's first element to the one with this number, counted along the dimensions.
-  MULADD_HOST_DEVICE void locate(uint32_t number, uint32_t (&offsets)[kOperands]) const {
+  OPWHEEL_HOST_DEVICE void locate(uint32_t number, uint32_t (&offsets)[kOperands]) const {
     for (int i = 0; i < kOperands; ++i) offsets[i] = 0;
     // The outermost dimension needs no division.
     for (int d = 0; d < ndim - 1; ++d) {

@@ -7,7 +7,7 @@
 
 #include "element.h"
 #include "index.h"
-#include "muladd/tensor.h"
+#include "opwheel/tensor.h"
 
 namespace muladd::cuda {
 
@@ -32,26 +32,26 @@ struct Contiguous {
   int64_t count;
   int64_t head;  // elements before the first boundary
 
-  MULADD_HOST_DEVICE int64_t vectors() const { return (count - head) / kLanes; }
+  OPWHEEL_HOST_DEVICE int64_t vectors() const { return (count - head) / kLanes; }
 
-  MULADD_HOST_DEVICE void operator()(uint32_t block, uint32_t thread) const {
+  OPWHEEL_HOST_DEVICE void operator()(uint32_t block, uint32_t thread) const {
     const int64_t first = static_cast<int64_t>(block) * kTile<kUnroll> + thread;
     const int64_t end = vectors();
     Vector<T> in[kUnroll][Traits::kInputs];
     Vector<T> out[kUnroll][Traits::kOutputs];
-    MULADD_UNROLL
+    OPWHEEL_UNROLL
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t number = first + u * kThreads;
       if (number >= end) continue;
-      MULADD_UNROLL
+      OPWHEEL_UNROLL
       for (int i = 0; i < Traits::kInputs; ++i) in[u][i] = *vector(inputs[i], number);
     }
-    MULADD_UNROLL
+    OPWHEEL_UNROLL
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t number = first + u * kThreads;
       if (number >= end) continue;
       apply(functor, in[u], out[u]);
-      MULADD_UNROLL
+      OPWHEEL_UNROLL
       for (int i = 0; i < Traits::kOutputs; ++i) *vector(outputs[i], number) = out[u][i];
     }
     if (block != 0) return;
@@ -62,17 +62,17 @@ struct Contiguous {
 
  private:
   template <class Element>
-  MULADD_HOST_DEVICE auto* vector(Element* data, int64_t number) const {
+  OPWHEEL_HOST_DEVICE auto* vector(Element* data, int64_t number) const {
     using V = std::conditional_t<std::is_const_v<Element>, const Vector<T>, Vector<T>>;
     return reinterpret_cast<V*>(data + head) + number;
   }
 
-  MULADD_HOST_DEVICE void element(int64_t number) const {
+  OPWHEEL_HOST_DEVICE void element(int64_t number) const {
     C in[Traits::kInputs], out[Traits::kOutputs];
-    MULADD_UNROLL
+    OPWHEEL_UNROLL
     for (int i = 0; i < Traits::kInputs; ++i) in[i] = static_cast<C>(inputs[i][number]);
     apply(functor, in, out);
-    MULADD_UNROLL
+    OPWHEEL_UNROLL
     for (int i = 0; i < Traits::kOutputs; ++i) outputs[i][number] = static_cast<T>(out[i]);
   }
 };
@@ -89,11 +89,11 @@ struct Strided {
   char* data[Traits::kOperands];  // outputs first
   typename Item::Form forms[Traits::kInputs];
 
-  MULADD_HOST_DEVICE void operator()(uint32_t block, uint32_t thread) const {
+  OPWHEEL_HOST_DEVICE void operator()(uint32_t block, uint32_t thread) const {
     const uint32_t first = block * kTile<kUnroll> + thread;
     uint32_t offsets[kUnroll][Traits::kOperands];
     bool inside[kUnroll];
-    MULADD_UNROLL
+    OPWHEEL_UNROLL
     for (int u = 0; u < kUnroll; ++u) {
       const uint32_t number = first + u * kThreads;
       inside[u] = number < count;
@@ -101,19 +101,19 @@ struct Strided {
       walk.locate(inside[u] ? number : 0, offsets[u]);
     }
     typename Item::Loaded in[kUnroll][Traits::kInputs];
-    MULADD_UNROLL
+    OPWHEEL_UNROLL
     for (int i = 0; i < Traits::kInputs; ++i) {
       const char* places[kUnroll];
-      MULADD_UNROLL
+      OPWHEEL_UNROLL
       for (int u = 0; u < kUnroll; ++u) places[u] = data[Traits::kOutputs + i] + offsets[u][Traits::kOutputs + i];
       Item::load(forms[i], places, inside, in, i);
     }
-    MULADD_UNROLL
+    OPWHEEL_UNROLL
     for (int u = 0; u < kUnroll; ++u) {
       if (!inside[u]) continue;
       typename Item::Loaded out[Traits::kOutputs];
       apply(functor, in[u], out);
-      MULADD_UNROLL
+      OPWHEEL_UNROLL
       for (int i = 0; i < Traits::kOutputs; ++i) Item::store(data[i] + offsets[u][i], out[i]);
     }
   }
@@ -127,7 +127,7 @@ struct Element {
   static constexpr int kUnroll = 4;
 
   template <int kInputs>
-  static MULADD_HOST_DEVICE void load(DType dtype, const char* const (&places)[kUnroll], const bool (&inside)[kUnroll],
+  static OPWHEEL_HOST_DEVICE void load(DType dtype, const char* const (&places)[kUnroll], const bool (&inside)[kUnroll],
                                       Loaded (&in)[kUnroll][kInputs], int i) {
     switch (dtype) {
       case DType::float16:
@@ -141,15 +141,15 @@ struct Element {
     }
   }
 
-  static MULADD_HOST_DEVICE void store(char* place, Loaded value) {
+  static OPWHEEL_HOST_DEVICE void store(char* place, Loaded value) {
     *reinterpret_cast<T*>(place) = static_cast<T>(value);
   }
 
  private:
   template <class From, int kInputs>
-  static MULADD_HOST_DEVICE void load_as(const char* const (&places)[kUnroll], const bool (&inside)[kUnroll],
+  static OPWHEEL_HOST_DEVICE void load_as(const char* const (&places)[kUnroll], const bool (&inside)[kUnroll],
                                          Loaded (&in)[kUnroll][kInputs], int i) {
-    MULADD_UNROLL
+    OPWHEEL_UNROLL
     for (int u = 0; u < kUnroll; ++u) {
       if (inside[u]) in[u][i] = static_cast<Loaded>(*reinterpret_cast<const From*>(places[u]));
     }
@@ -166,25 +166,25 @@ struct RowVector {
   static constexpr int kUnroll = 2;
 
   template <int kInputs>
-  static MULADD_HOST_DEVICE void load(Row row, const char* const (&places)[kUnroll], const bool (&inside)[kUnroll],
+  static OPWHEEL_HOST_DEVICE void load(Row row, const char* const (&places)[kUnroll], const bool (&inside)[kUnroll],
                                       Loaded (&in)[kUnroll][kInputs], int i) {
     if (row == Row::contiguous) {
-      MULADD_UNROLL
+      OPWHEEL_UNROLL
       for (int u = 0; u < kUnroll; ++u) {
         if (inside[u]) in[u][i] = *reinterpret_cast<const Vector<T>*>(places[u]);
       }
     } else {
-      MULADD_UNROLL
+      OPWHEEL_UNROLL
       for (int u = 0; u < kUnroll; ++u) {
         if (!inside[u]) continue;
         const T value = *reinterpret_cast<const T*>(places[u]);
-        MULADD_UNROLL
+        OPWHEEL_UNROLL
         for (int lane = 0; lane < Vector<T>::kLanes; ++lane) in[u][i].lanes[lane] = value;
       }
     }
   }
 
-  static MULADD_HOST_DEVICE void store(char* place, const Vector<T>& value) {
+  static OPWHEEL_HOST_DEVICE void store(char* place, const Vector<T>& value) {
     *reinterpret_cast<Vector<T>*>(place) = value;
   }
 };

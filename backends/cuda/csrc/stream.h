@@ -5,9 +5,9 @@
 #include <cstdint>
 
 #include "enqueue.h"
-#include "muladd/device_guard.h"
-#include "muladd/error.h"
-#include "muladd/tensor.h"
+#include "opwheel/device_guard.h"
+#include "opwheel/error.h"
+#include "opwheel/tensor.h"
 
 // PyTorch's header declares it only where USE_CUDA is defined.
 extern "C" AOTITorchError aoti_torch_get_current_cuda_stream(int32_t device_index, void** stream);
@@ -19,7 +19,7 @@ class CurrentStream {
   static int32_t type() { return aoti_torch_device_type_cuda(); }
 
   explicit CurrentStream(int32_t device) : guard_(device) {
-    MULADD_SHIM(aoti_torch_get_current_cuda_stream(device, &stream_));
+    OPWHEEL_SHIM(aoti_torch_get_current_cuda_stream(device, &stream_));
   }
 
   template <class Kernel>

@@ -10,7 +10,7 @@ import muladd
 import muladd_cuda
 import pytest
 import torch
-from muladd.registry import State
+from opwheel.registry import State
 from muladd_cuda.driver import Driver
 from muladd_cuda.support import Build, Machine, judge, look
 
@@ -132,15 +132,15 @@ def test_here():
 
 @pytest.mark.skipif(torch.version.cuda is not None, reason="this torch has CUDA")
 def test_requiring_it_tells_why():
-    with pytest.raises(muladd.registry.BackendUnavailableError, match="without CUDA"):
+    with pytest.raises(opwheel.registry.BackendUnavailableError, match="without CUDA"):
         muladd.require("cuda")
 
 
 ROCM_PLUGIN = """
-from muladd.registry import Backend, hookimpl
+from opwheel.registry import Backend, hookimpl
 
 @hookimpl
-def muladd_backend():
+def opwheel_backend():
     register = lambda library: library.impl("mul", lambda a, b: a * b)
     return Backend("rocm", "cuda", "CUDA", 1, register=register, operators=["mul"])
 """

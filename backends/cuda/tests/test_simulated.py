@@ -20,14 +20,14 @@ import pytest
 pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parent
-KIT = [f"muladd.testing.test_{name}" for name in ("values", "layout", "out", "errors")]
-LAYOUTS = ["-p", "muladd.testing.conftest", str(HERE / "layouts.py")]
+KIT = [f"opwheel.testing.test_{name}" for name in ("values", "layout", "out", "errors")]
+LAYOUTS = ["-p", "opwheel.testing.conftest", str(HERE / "layouts.py")]
 PLUGIN = """
 from pathlib import Path
-from muladd.registry import Backend, hookimpl
+from opwheel.registry import Backend, hookimpl
 
 @hookimpl
-def muladd_backend():
+def opwheel_backend():
     return Backend("simulated", "cpu", "CPU", {abi}, libraries=[Path(__file__).with_name("libsimulated.so")])
 """
 ON_THE_GRID = [
@@ -85,7 +85,7 @@ def run_tests(folder, *arguments, **environment):
         "ASAN_OPTIONS": f"detect_leaks=0:detect_odr_violation=0:log_path={log}",
         "UBSAN_OPTIONS": f"print_stacktrace=1:log_path={log}",
     }
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--muladd-backend", "simulated"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--backend", "simulated"]
     result = run(*command, *arguments, cwd=folder, env=os.environ | environment)
     reports = "".join(path.read_text()[:3000] for path in folder.glob("sanitizers.*"))
     assert result.returncode == 0, result.stdout[-4000:] + reports

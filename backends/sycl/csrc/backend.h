@@ -1,13 +1,13 @@
-// What muladd/kernels.h needs to know of this device: its type and how to run a plan.
+// What opwheel/elementwise_kernels.h needs to know of this device: its type and how to run a plan.
 #pragma once
 
 #include "device/kernel_list.h"
 #include "launch.h"
 #include "muladd/arithmetic.h"
-#include "muladd/device_guard.h"
-#include "muladd/elementwise.h"
-#include "muladd/xpu/kernels.h"
-#include "muladd/xpu/queue.h"
+#include "opwheel/device_guard.h"
+#include "opwheel/elementwise.h"
+#include "opwheel/xpu/kernel_bundle.h"
+#include "opwheel/xpu/queue.h"
 
 namespace muladd::xpu {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "muladd/xpu/launch.h"
+#include "opwheel/xpu/launch.h"
 
 namespace muladd::xpu {
 

@@ -8,7 +8,7 @@ import muladd
 import pytest
 import torch
 
-HEADER = Path(muladd.get_include()) / "muladd/xpu/device/convert.h"
+HEADER = Path(muladd.get_include()) / "opwheel/xpu/device/convert.h"
 SOURCE = """
 #include "{header}"
 #include <cstddef>

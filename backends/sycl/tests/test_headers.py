@@ -7,7 +7,7 @@ from pathlib import Path
 
 import muladd
 import pytest
-from muladd.cpp_extension import sycl
+from opwheel.build import sycl
 
 SDK = Path(muladd.get_include())
 HEADERS = sorted(path.relative_to(SDK) for path in (SDK / "muladd/xpu").rglob("*.h"))

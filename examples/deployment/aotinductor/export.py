@@ -34,7 +34,7 @@ def main() -> None:
 
     variants: dict[str, dict[str, object]] = {"digits.pt2": {}}
     if options.c_shims:
-        variants["digits_c_shims.pt2"] = {"aot_inductor.custom_ops_to_c_shims": muladd.aotinductor.c_shims("cpu")}
+        variants["digits_c_shims.pt2"] = {"aot_inductor.custom_ops_to_c_shims": opwheel.aotinductor.c_shims("cpu")}
     for name, config in variants.items():
         package = torch._inductor.aoti_compile_and_package(
             program, package_path=str(options.folder.resolve() / name), inductor_configs=config

@@ -13,7 +13,7 @@
 #include <exception>
 
 #include "../samples.h"
-#include "muladd/load.h"
+#include "opwheel/load.h"
 
 int main(int argc, char** argv) try {
   if (argc < 3) throw std::runtime_error("usage: run_digits digits.pt2 SAMPLES [LIBRARY...]");

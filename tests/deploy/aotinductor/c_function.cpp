@@ -4,7 +4,7 @@
 
 #include <cstdio>
 
-#include "muladd/load.h"
+#include "opwheel/load.h"
 
 int main(int argc, char** argv) {
   muladd::load({argv + 1, argv + argc});

@@ -3,7 +3,7 @@
 #include <thread>
 #include <vector>
 
-#include "muladd/load.h"
+#include "opwheel/load.h"
 
 int main(int argc, char** argv) {
   std::vector<std::string> messages(4);

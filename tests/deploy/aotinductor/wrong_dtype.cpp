@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <exception>
 
-#include "muladd/load.h"
+#include "opwheel/load.h"
 
 int main(int argc, char** argv) try {
   muladd::load({argv + 2, argv + argc});

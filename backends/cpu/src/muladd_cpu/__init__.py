@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from muladd.registry import Backend, hookimpl
+from opwheel.registry import Backend, hookimpl
 
 
 @hookimpl
-def muladd_backend() -> Backend:
+def opwheel_backend() -> Backend:
     """The hook that muladd calls."""
     return Backend(
         name="cpu",

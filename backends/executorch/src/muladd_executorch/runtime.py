@@ -1,6 +1,6 @@
 """What ``muladd doctor`` shows; opens nothing."""
 
-from muladd.registry import Runtime
+from opwheel.registry import Runtime
 
 from ._catalogue import names_in
 from ._files import custom_ops_yaml, library

@@ -1,7 +1,7 @@
 // The device code. It is compiled once for each dtype, with -DMULADD_SYCL_DTYPE=float32 and so on, into an image of its
 // own, so that a GPU without float64 or float16 runs the others.
 #include "kernel_list.h"
-#include "muladd/xpu/device/strided.h"
+#include "opwheel/xpu/device/strided.h"
 
 namespace muladd::xpu {
 
@@ -43,5 +43,5 @@ void dense(void* const (&data)[kOperands], int64_t numel, F f) {
                muladd::Functor<muladd::xpu::Own::Compute> functor) {                                       \
     muladd::xpu::dense<outputs, inputs>({out0, out1, in0, in1, in2}, numel, functor);                      \
   }                                                                                                        \
-  MULADD_XPU_STRIDED(name##_strided, muladd::xpu::Own, muladd::Functor, outputs, inputs)
+  OPWHEEL_XPU_STRIDED(name##_strided, muladd::xpu::Own, muladd::Functor, outputs, inputs)
 MULADD_SYCL_KERNELS(MULADD_SYCL_DEFINE)

@@ -27,7 +27,7 @@ def fma(a: Tensor, b: Tensor, c: Tensor, *, out: Tensor | None = None) -> Tensor
 
     Raises:
         RuntimeError: as :func:`muladd`.
-        muladd.registry.NoKernelError: no backend for the tensors' device is loaded.
+        opwheel.registry.NoKernelError: no backend for the tensors' device is loaded.
     """
     keys = direct_keys(a, b, c)
     if out is not None:

@@ -26,7 +26,7 @@ def mul(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Raises:
         RuntimeError: as :func:`muladd`.
-        muladd.registry.NoKernelError: no backend for the tensors' device is loaded.
+        opwheel.registry.NoKernelError: no backend for the tensors' device is loaded.
     """
     if out is not None:
         return _kernels.overwrite(direct_keys(out, a, b), "mul.out", out, a, b, out=out)  # type: ignore[no-any-return]

@@ -33,7 +33,7 @@ def muladd(a: Tensor, b: Tensor, c: float | Tensor, *, out: Tensor | None = None
             ``out`` does not fit or overlaps an input.
         torch.OutOfMemoryError: there is no room for the result on the device.
         TypeError: ``c`` is neither a number nor a tensor.
-        muladd.registry.NoKernelError: no backend for the tensors' device is loaded.
+        opwheel.registry.NoKernelError: no backend for the tensors' device is loaded.
     """
     if type(c) is not float:
         if is_tensor(c):

@@ -4,9 +4,9 @@
 #pragma once
 
 #if defined(__CUDACC__) || defined(__HIPCC__)
-#define MULADD_HOST_DEVICE __host__ __device__
+#define OPWHEEL_HOST_DEVICE __host__ __device__
 #else
-#define MULADD_HOST_DEVICE
+#define OPWHEEL_HOST_DEVICE
 #endif
 
 namespace muladd {
@@ -15,31 +15,31 @@ template <class C>
 struct MulAdd {
   C c;
   template <class Number>
-  MULADD_HOST_DEVICE explicit MulAdd(Number c) : c(static_cast<C>(c)) {}
-  MULADD_HOST_DEVICE C operator()(C a, C b) const { return a * b + c; }
+  OPWHEEL_HOST_DEVICE explicit MulAdd(Number c) : c(static_cast<C>(c)) {}
+  OPWHEEL_HOST_DEVICE C operator()(C a, C b) const { return a * b + c; }
 };
 
 template <class C>
 struct Fma {
-  MULADD_HOST_DEVICE C operator()(C a, C b, C c) const { return a * b + c; }
+  OPWHEEL_HOST_DEVICE C operator()(C a, C b, C c) const { return a * b + c; }
 };
 
 template <class C>
 struct Mul {
-  MULADD_HOST_DEVICE C operator()(C a, C b) const { return a * b; }
+  OPWHEEL_HOST_DEVICE C operator()(C a, C b) const { return a * b; }
 };
 
 template <class C>
 struct Add {
-  MULADD_HOST_DEVICE C operator()(C a, C b) const { return a + b; }
+  OPWHEEL_HOST_DEVICE C operator()(C a, C b) const { return a + b; }
 };
 
 template <class C>
 struct Scale {
   C factor;
   template <class Number>
-  MULADD_HOST_DEVICE explicit Scale(Number factor) : factor(static_cast<C>(factor)) {}
-  MULADD_HOST_DEVICE C operator()(C x) const { return x * factor; }
+  OPWHEEL_HOST_DEVICE explicit Scale(Number factor) : factor(static_cast<C>(factor)) {}
+  OPWHEEL_HOST_DEVICE C operator()(C x) const { return x * factor; }
 };
 
 // A functor with two outputs returns them in this order.
@@ -50,7 +50,7 @@ struct Pair {
 
 template <class C>
 struct MulAddBackward {
-  MULADD_HOST_DEVICE Pair<C> operator()(C grad, C a, C b) const { return {grad * b, grad * a}; }
+  OPWHEEL_HOST_DEVICE Pair<C> operator()(C grad, C a, C b) const { return {grad * b, grad * a}; }
 };
 
 }  // namespace muladd

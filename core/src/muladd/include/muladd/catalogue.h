@@ -1,9 +1,9 @@
-// Every kernel of the catalogue for a Backend of muladd/kernels.h. A backend's IMPL block is one line with this; a
+// Every kernel of the catalogue for a Backend of opwheel/elementwise_kernels.h. A backend's IMPL block is one line with this; a
 // backend that has something better for an operator registers its own kernel instead.
 #pragma once
 
 #include "muladd/arithmetic.h"
-#include "muladd/kernels.h"
+#include "opwheel/elementwise_kernels.h"
 #include "muladd/operators.h"
 
 namespace muladd {

@@ -5,7 +5,7 @@
 #include <array>
 #include <string_view>
 
-#include "muladd/schema.h"
+#include "opwheel/schema.h"
 
 namespace muladd::op {
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muladd.registry import Backend, hookimpl
+from opwheel.registry import Backend, hookimpl
 
 if TYPE_CHECKING:
     import torch
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def register(target: torch.library.Library) -> None:
     """Put the kernels into PyTorch's dispatcher."""
     from muladd import overloads
-    from muladd.dispatch import implement
+    from opwheel.dispatch import implement
 
     from .kernels import launch
 
@@ -21,7 +21,7 @@ def register(target: torch.library.Library) -> None:
 
 
 @hookimpl
-def muladd_backend() -> Backend:
+def opwheel_backend() -> Backend:
     """The hook that muladd calls."""
     return Backend(
         name="numba",

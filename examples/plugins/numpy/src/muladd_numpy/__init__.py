@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muladd.registry import Backend, hookimpl
+from opwheel.registry import Backend, hookimpl
 
 if TYPE_CHECKING:
     import torch
@@ -17,7 +17,7 @@ def register(target: torch.library.Library) -> None:
     import numpy as np
     import torch
     from muladd import overloads
-    from muladd.dispatch import implement, in_compute_dtype
+    from opwheel.dispatch import implement, in_compute_dtype
 
     def add(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return torch.from_numpy(np.asarray(a.detach().numpy() + b.detach().numpy()))
@@ -35,7 +35,7 @@ def register(target: torch.library.Library) -> None:
 
 
 @hookimpl
-def muladd_backend() -> Backend:
+def opwheel_backend() -> Backend:
     """The hook that muladd calls."""
     return Backend(
         name="numpy",

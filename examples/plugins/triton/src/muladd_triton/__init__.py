@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from muladd.registry import Backend, Probe, hookimpl
+from opwheel.registry import Backend, Probe, hookimpl
 
 if TYPE_CHECKING:
     import torch
@@ -31,7 +31,7 @@ def probe() -> Probe:
 def register(target: torch.library.Library) -> None:
     """Put the kernels into PyTorch's dispatcher."""
     from muladd import overloads
-    from muladd.dispatch import implement
+    from opwheel.dispatch import implement
 
     from .kernels import launch
 
@@ -39,7 +39,7 @@ def register(target: torch.library.Library) -> None:
 
 
 @hookimpl
-def muladd_backend() -> Backend:
+def opwheel_backend() -> Backend:
     """The hook that muladd calls."""
     return Backend(
         name="triton",

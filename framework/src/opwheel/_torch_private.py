@@ -1,0 +1,128 @@
+"""Every name of PyTorch that is not public and that muladd uses, in one place.
+
+tests/unit/test_torch_private.py says for each of them what breaks when it moves.
+"""
+
+from __future__ import annotations
+
+import _ctypes
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.autograd import forward_ad
+
+# Names under torch._C are stable in practice but not promised: they are reached through this module only.
+below_autograd = torch._C._AutoDispatchBelowAutograd
+below_version_bump = torch._C._AutoDispatchBelowADInplaceOrView
+after_autograd_keys = torch._C._after_autograd_keyset
+after_version_bump_keys = torch._C._after_ADInplaceOrView_keyset
+functorch_is_active = torch._C._are_functorch_transforms_active
+any_requires_grad = torch._C._any_requires_grad
+is_any_autocast_enabled = torch._C._is_any_autocast_enabled
+dispatch_modes = torch._C._len_torch_dispatch_stack
+function_modes = torch._C._len_torch_function_stack
+tracing_state = torch._C._get_tracing_state
+is_profiling = torch._C._autograd._profiler_enabled
+
+
+def forward_ad_is_active() -> bool:
+    """Whether some ``forward_ad.dual_level()`` is entered, so that tensors may carry tangents."""
+    return bool(forward_ad._current_level >= 0)
+
+
+def keyset(*keys: str) -> Any:
+    """A set of dispatch keys."""
+    result = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, keys[0]))
+    for key in keys[1:]:
+        result = result.add(getattr(torch._C.DispatchKey, key))
+    return result
+
+
+def redispatch(op: Any) -> Callable[..., Any]:
+    """``op.redispatch`` without the frame of Python around it: called with a set of dispatch keys and the arguments."""
+    function: Callable[..., Any] = op._handle.redispatch_boxed
+    return function
+
+
+def without_dispatch_key(key: str) -> Any:
+    """A context in which the dispatcher skips ``key``."""
+    return torch._C._ExcludeDispatchKeyGuard(keyset(key))
+
+
+def parse_schema(text: str) -> Any:
+    """The schema as PyTorch sees it, with ``arguments`` and ``returns``."""
+    return torch._C.parse_schema(text)
+
+
+def base_of(view: torch.Tensor) -> torch.Tensor | None:
+    """The tensor that a differentiable view is a view of; None if it is no view."""
+    return view._base if view._is_view() else None
+
+
+def view_may_be_modified(view: torch.Tensor) -> bool:
+    """False for views that autograd cannot rebase: one of several from one call, or made under no_grad."""
+    return bool(torch._C._autograd._get_creation_meta(view) == torch._C._autograd.CreationMeta.DEFAULT)
+
+
+def register_fake(library: torch.library.Library, operator: str, kernel: Callable[..., Any]) -> None:
+    """``torch.library.register_fake`` without its look-up of the calling source line, which delays the import."""
+    entry = torch._library.simple_registry.singleton.find(operator)
+    entry.fake_impl.register(kernel, "opwheel.dispatch.fake", library)
+
+
+def replace_functional(target: torch.Tensor, value: torch.Tensor) -> None:
+    """Under functionalization: from now on ``target`` stands for ``value``, and so do views of it."""
+    torch._functionalize_replace(target, torch._from_functional_tensor(value))
+    torch._functionalize_commit_update(target)
+    torch._functionalize_sync(target)
+
+
+def has_kernel(operator: str, dispatch_key: str) -> bool:
+    """Whether a kernel is registered for exactly this key: alias keys and fallbacks do not count."""
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(operator, dispatch_key))
+
+
+def kernel_registrations(operator: str) -> str:
+    """PyTorch's own dump of what is registered for an operator, a line each."""
+    return str(torch._C._dispatch_dump(operator))
+
+
+def kernels_without_schema() -> dict[str, str]:
+    """Operators that have a kernel but no schema, with PyTorch's dump of what is registered."""
+    dumps = torch._C._dispatch_find_dangling_impls()
+    return {dump.partition("\n")[0].removeprefix("name: "): dump for dump in dumps}
+
+
+def schema_of(operator: str) -> Any | None:
+    """The schema of an operator (``"ns::name"`` or ``"ns::name.overload"``), None when nobody defined it."""
+    name, _, overload = operator.partition(".")
+    try:
+        return torch._C._dispatch_find_schema_or_throw(name, overload)
+    except RuntimeError:
+        return None
+
+
+def is_namespace_defined(namespace: str) -> bool:
+    """Whether there is a TORCH_LIBRARY block, or a ``torch.library.Library`` of kind DEF, for the namespace."""
+    try:
+        torch._C._dispatch_library("DEF", namespace, "").reset()
+    except RuntimeError:
+        return True
+    return False
+
+
+def operators_of(namespace: str) -> list[str]:
+    """Names that have a schema or a kernel in this process, with the namespace."""
+    return [name for name in torch._C._dispatch_get_all_op_names() if name.startswith(f"{namespace}::")]
+
+
+def destroy_library(library: torch.library.Library) -> None:
+    """Remove everything that was registered through ``library``."""
+    library._destroy()
+
+
+def close_shared_library(handle: ctypes.CDLL) -> None:
+    """``dlclose``: the counterpart of ``ctypes.CDLL``, which the standard library keeps to itself."""
+    _ctypes.dlclose(handle._handle)

@@ -1,0 +1,20 @@
+"""Build a backend, or an operator library's schema, into a ``py3-none-<platform>`` wheel with setuptools and ninja.
+
+A backend's whole ``setup.py``::
+
+    from opwheel.build import CppLibrary, commands
+    from setuptools import setup
+
+    setup(
+        ext_modules=[CppLibrary("muladd_cpu.libmuladd_cpu", ["csrc/register.cpp"])],
+        cmdclass=commands(),
+    )
+
+The libraries use the LibTorch stable ABI only, so one wheel serves every CPython >= 3.10 and every torch from the
+targeted release on. This package imports neither torch nor the rest of muladd.
+"""
+
+from .commands import commands
+from .extensions import CppLibrary, CudaLibrary, SyclLibrary
+
+__all__ = ["CppLibrary", "CudaLibrary", "SyclLibrary", "commands"]

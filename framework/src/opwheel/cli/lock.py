@@ -1,0 +1,44 @@
+"""``muladd lock``: write down which wheels and backends are in force, or compare with what was written down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import muladd
+from opwheel.registry import LockError
+
+
+def lock(
+    file: Annotated[Path, typer.Argument(help="The lock file.")] = Path("muladd.lock"),
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; name every difference.")] = False,
+) -> None:
+    """Lock the installation: with MULADD_LOCK=FILE, import muladd fails on any difference."""
+    # Not at the top: nothing else needs it.
+    from opwheel.registry.lock import differences, read_lock
+
+    library = muladd.library
+    try:
+        snapshot = library.snapshot()
+        found = list(differences(read_lock(file, library.namespace), snapshot)) if check else []
+        if not check:
+            file.write_text(snapshot.as_text(library.namespace))
+    except LockError as error:
+        print(f"muladd: {error}")
+        raise typer.Exit(1) from None
+    except OSError as error:
+        raise typer.BadParameter(f"{file} cannot be written: {error.strerror}") from None
+    print(f"{file}: {_summary(found) if check else _contents(snapshot.distributions, snapshot.winners)}")
+    raise typer.Exit(1 if found else 0)
+
+
+def _summary(found: list[str]) -> str:
+    return "".join(f"\n  {difference}" for difference in found) or "no difference"
+
+
+def _contents(distributions: dict[str, dict[str, str]], winners: dict[str, dict[str, str]]) -> str:
+    wheels = ", ".join(f"{name} {wheel['version']}" for name, wheel in distributions.items())
+    keys = "; ".join(f"{key}: {', '.join(sorted(set(chosen.values())))}" for key, chosen in winners.items())
+    return f"locked {wheels}; winners: {keys or 'none'}"

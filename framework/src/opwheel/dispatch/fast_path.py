@@ -1,0 +1,126 @@
+"""A short way to the backend's kernel, for calls that the dispatcher would pass through unchanged.
+
+What cannot be asked for is not looked at: an observer of PyTorch's execution traces that runs without the profiler sees
+``torch.ops`` calls, not these.
+
+The kernel at the Autograd key is Python, which costs a call of a few elements more than its computation. The public
+functions look first: plain tensors, no gradient to record, and nothing active that wants to see or change the call
+(transform, mode, autocast, tracer, profiler, compiler). Then they ask the dispatcher for the backend's kernel itself.
+Everything else takes the operator's way through all keys, and so does a call that a kernel refuses: there are layouts
+for which the dispatcher knows what to do or to say.
+
+What is looked at costs 0.4 us for two tensors, and every function call in between 0.05: hence no loops and no helpers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+from torch.autograd.graph import increment_version
+
+from .. import _torch_private as private
+from .._import_hooks import after_import
+from .._torch_private import (
+    dispatch_modes,
+    function_modes,
+    functorch_is_active,
+    is_any_autocast_enabled,
+    is_profiling,
+    tracing_state,
+)
+from .memory import repeat_allocation
+
+# With the key that resolves tensors whose negation is a bit of theirs, such as a conjugate's imaginary part.
+_CPU = private.keyset("CPU", "Negative")
+_CUDA = private.keyset("CUDA", "Negative")
+_XPU = private.keyset("XPU", "Negative")
+
+# After these a second attempt would see what the first one left: sizes without memory, a part of a result.
+_BEGUN = ("could not be resized", "could not be launched")
+
+
+class Kernels:
+    """The overloads of a namespace, to be called with what :func:`direct_keys` gives in front."""
+
+    def __init__(self, namespace: str) -> None:
+        self._namespace = namespace
+
+    def __getattr__(self, overload: str) -> Any:
+        # Once for each overload, and not before it is called: the schemas are loaded after the public functions.
+        kernel = private.redispatch(self._op(overload))
+        setattr(self, overload, kernel)
+        return kernel
+
+    def overwrite(self, keys: Any | None, overload: str, target: Any, *args: Any, **out: Any) -> Any:
+        """Call an out or in-place overload, on the short way where there is one.
+
+        Args:
+            keys: what :func:`direct_keys` says of the call's tensors, ``target`` among them.
+            overload: such as ``"mul.out"``.
+            target: the tensor that is overwritten and returned.
+            args: the overload's positional arguments, as in the schema.
+            out: ``target`` once more, if it is a keyword argument.
+        """
+        # An inference tensor has no version to count, and may not be overwritten everywhere.
+        if keys is not None and not target.is_inference():
+            try:
+                getattr(self, overload)(keys, *args, **out)
+            except RuntimeError as error:
+                explained_below(error)
+            else:
+                increment_version(target)
+                return target
+        return self._op(overload)(*args, **out)
+
+    def _op(self, overload: str) -> Any:
+        operator, _, name = overload.partition(".")
+        return getattr(getattr(getattr(torch.ops, self._namespace), operator), name or "default")
+
+
+def direct_keys(a: Any, b: Any, c: Any) -> Any | None:
+    """The dispatch keys of a call that nothing but a backend's kernel has to see; None for any other.
+
+    Args:
+        a: a tensor of the call, whose device decides.
+        b: another one, or the first again.
+        c: a third one, or the second again.
+    """
+    if (
+        type(a) is not Tensor
+        or type(b) is not Tensor
+        or type(c) is not Tensor
+        or ((a.requires_grad or b.requires_grad or (c is not b and c.requires_grad)) and torch.is_grad_enabled())
+        or functorch_is_active()
+        or dispatch_modes()
+        or function_modes()
+        or is_any_autocast_enabled()
+        or tracing_state()
+        or is_profiling()
+        or forward_ad._current_level >= 0
+    ):
+        return None
+    return _CPU if a.is_cpu else _CUDA if a.is_cuda else _XPU if a.is_xpu else None
+
+
+def explained_below(error: RuntimeError) -> None:
+    """Let the operator itself repeat what a kernel refused, in its words; anything else is raised.
+
+    Raises:
+        RuntimeError: the error, where it has a class that says more, or where the call had begun to change something.
+    """
+    repeat_allocation(error)
+    if type(error) is not RuntimeError or any(words in str(error) for words in _BEGUN):
+        raise error
+
+
+@after_import("torch._dynamo")
+def _let_the_compiler_see_operators() -> None:
+    """Dynamo follows the public functions; it is to find operators there, and no questions after PyTorch's state."""
+    from torch._dynamo.decorators import substitute_in_graph
+
+    @substitute_in_graph(direct_keys)
+    def _never(a: Any, b: Any, c: Any) -> None:  # noqa: ARG001
+        return None

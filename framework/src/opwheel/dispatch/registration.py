@@ -1,0 +1,71 @@
+"""Registers everything that follows from the declarations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+from .. import _torch_private as private
+from . import autocast, fake, fallback, flops, vmap
+from .autograd import autograd_kernel
+from .declaration import Operator
+from .functionalization import functionalization_kernel
+from .library import Library
+from .adinplaceorview import mutation_kernel
+from .overload import Overload
+
+# Registrations last as long as these objects.
+_libraries: list[torch.library.Library] = []
+
+
+def register(library: Library, operators: Iterable[Operator]) -> dict[str, Overload]:
+    """Register fake, autograd, vmap, autocast and default kernels for every schema of ``library``.
+
+    Returns:
+        The overloads by name.
+
+    Raises:
+        ValueError: a schema without a declaration, or the other way round.
+    """
+    declared = {operator.name: operator for operator in operators}
+    overloads = {}
+    for schema in library.schemas:
+        name = schema.partition("(")[0]
+        base = name.partition(".")[0]
+        operator = declared.get(base) or declared.get(base.removesuffix("_"))
+        if operator is None:
+            raise ValueError(f"{library.namespace}: the catalogue has {name}, but no operator {base!r} is declared")
+        overloads[name] = Overload(operator, library.namespace, schema)
+    missing = set(declared) - set(overloads)
+    if missing:
+        raise ValueError(f"{library.namespace}: {sorted(missing)} are declared, but the catalogue does not have them")
+
+    target = torch.library.Library(library.namespace, "IMPL")
+    _libraries.append(target)
+    for overload in overloads.values():
+        _register_overload(overload, overloads, target, library)
+    flops.register(overloads.values())
+    return overloads
+
+
+def _register_overload(
+    overload: Overload, overloads: dict[str, Overload], target: torch.library.Library, library: Library
+) -> None:
+    name = overload.qualified_name
+    private.register_fake(target, name, fake.fake_kernel(overload))
+    target.impl(overload.name, autograd_kernel(overload), "Autograd", with_keyset=True)
+    target.impl(overload.name, fallback.default_kernel(overload, library), "CompositeExplicitAutogradNonFunctional")
+    if overload.mutates:
+        functional = overloads[overload.name.removesuffix(".out").removesuffix("_")]
+        target.impl(overload.name, mutation_kernel(overload), "ADInplaceOrView", with_keyset=True)
+        target.impl(overload.name, functionalization_kernel(overload, functional), "Functionalize")
+        if overload.is_out:
+            target.impl(overload.name, vmap.refuse_out(overload), "FuncTorchBatched")
+        else:
+            torch.library.register_vmap(name, vmap.in_place_rule(overload, functional), lib=target)
+    else:
+        torch.library.register_vmap(name, vmap.functional_rule(overload), lib=target)
+        # torch.autocast leaves in-place and out variants alone.
+        for device_type, key in autocast.KEYS.items():
+            target.impl(overload.name, autocast.autocast_kernel(overload, device_type), key)

@@ -1,0 +1,260 @@
+// The element-wise plan, shared by every backend: which shape, dtype and strides the result has, and how to walk all
+// operands in one loop nest with as few dimensions as possible. It follows PyTorch's TensorIterator (broadcasting,
+// promotion, output strides, coalescing), so that results have the layout that PyTorch's own operators give.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "opwheel/error.h"
+#include "opwheel/layout.h"
+#include "opwheel/tensor.h"
+
+namespace opwheel {
+
+constexpr int kMaxOperands = 8;  // outputs and inputs together
+
+class ElementwisePlan {
+ public:
+  struct Operand {
+    std::string_view name;
+    TensorInfo info;
+    char* data = nullptr;
+    int64_t strides[kMaxDims];  // in bytes, one for each dimension of the plan; 0 where the operand is broadcast
+  };
+
+  DType dtype = DType::unsupported;  // of the result
+  Device device;
+  int64_t numel = 1;
+  int ndim = 0;  // until finish(): the result's shape, outermost first; afterwards: coalesced, innermost first
+  int64_t sizes[kMaxDims];
+  int output_count;
+  int operand_count;
+  Operand operands[kMaxOperands];  // outputs first
+
+  ElementwisePlan(std::string_view operator_name, int outputs)
+      : output_count(outputs), operand_count(outputs), operator_(operator_name) {}
+
+  std::string_view operator_name() const { return operator_; }
+  const Operand& output(int i) const { return operands[i]; }
+  const Operand& input(int i) const { return operands[output_count + i]; }
+  int input_count() const { return operand_count - output_count; }
+
+  void add_input(std::string_view name, const Tensor& tensor) {
+    const void* data = nullptr;
+    OPWHEEL_SHIM(torch_get_const_data_ptr(tensor.handle(), &data));
+    set(operand_count++, name, tensor, const_cast<void*>(data));
+  }
+
+  void set_output(int i, std::string_view name, const Tensor& tensor) {
+    void* data = nullptr;
+    OPWHEEL_SHIM(torch_get_mutable_data_ptr(tensor.handle(), &data));
+    set(i, name, tensor, data);
+  }
+
+  // Step 1: shape, dtype and device of the result, from the inputs. Throws where they do not fit together.
+  void infer(int32_t device_type) {
+    check_inputs(device_type);
+    infer_shape();
+    infer_dtype();
+  }
+
+  // Step 2, for each output that is to be allocated: its strides in elements.
+  void new_output_strides(int64_t* strides) {
+    if (inputs_share(&TensorInfo::sizes)) {
+      if (every_input_is(is_contiguous)) return contiguous_strides(ndim, sizes, strides);
+      if (every_input_is(is_channels_last)) return channels_last_strides(sizes, strides);
+      if (every_input_is(is_non_overlapping_and_dense) && inputs_share(&TensorInfo::strides)) {
+        std::copy_n(input(0).info.strides, ndim, strides);
+        return;
+      }
+    }
+    int order[kMaxDims];
+    iteration_order(output_count, order);
+    if (std::is_sorted(order, order + ndim, std::greater<>())) return contiguous_strides(ndim, sizes, strides);
+    int64_t next = 1;
+    for (int i = 0; i < ndim; ++i) {
+      strides[order[i]] = next;
+      next *= sizes[order[i]];
+    }
+  }
+
+  // Step 3, once every output is set: fixes the order of the loops and merges dimensions that all operands walk evenly.
+  void finish() {
+    int order[kMaxDims];
+    iteration_order(0, order);
+    permute(sizes, order);
+    for (int i = 0; i < operand_count; ++i) {
+      permute(operands[i].strides, order);
+      if (operands[i].data == nullptr && numel != 0) {
+        fail(operator_, ": argument '", operands[i].name, "' has no memory: its storage was resized to nothing, or it ",
+             "is not a tensor that a kernel can be given");
+      }
+    }
+    coalesce();
+  }
+
+  void check_device(const Operand& operand, int32_t device_type) const {
+    if (operand.info.device == device && device.type == device_type) return;
+    const bool is_first = &operand == &input(0);
+    fail(operator_, ": argument '", operand.name, "' is on ", operand.info.device.name(), ", but ",
+         is_first ? "another argument is on a device of type " : "the first argument is on ",
+         is_first ? device_name(device_type, -1) : device.name(), "; move all of them to one device with .to(...)");
+  }
+
+ private:
+  std::string_view operator_;
+
+  void set(int i, std::string_view name, const Tensor& tensor, void* data) {
+    operands[i].name = name;
+    operands[i].info = TensorInfo(tensor);
+    operands[i].data = static_cast<char*>(data);
+  }
+
+  void check_inputs(int32_t device_type) {
+    device = input(0).info.device;
+    for (int i = 0; i < input_count(); ++i) {
+      const Operand& operand = input(i);
+      if (operand.info.dtype == DType::unsupported) {
+        fail(operator_, ": argument '", operand.name, "' is ", dtype_name(operand.info.dtype_code),
+             "; supported dtypes are ", kSupportedDTypes, ". Convert it first, for instance with .to(torch.float32)");
+      }
+      if (operand.info.ndim > kMaxDims) {
+        fail(operator_, ": argument '", operand.name, "' has ", operand.info.ndim, " dimensions; at most ",
+             int64_t{kMaxDims}, " are supported");
+      }
+      check_device(operand, device_type);
+    }
+  }
+
+  void infer_shape() {
+    for (int i = 0; i < input_count(); ++i) ndim = std::max(ndim, static_cast<int>(input(i).info.ndim));
+    std::fill_n(sizes, ndim, 1);
+    for (int i = 0; i < input_count(); ++i) {
+      const TensorInfo& info = input(i).info;
+      for (int64_t d = 0; d < info.ndim; ++d) {
+        int64_t& size = sizes[ndim - info.ndim + d];
+        if (info.sizes[d] == size || info.sizes[d] == 1) continue;
+        if (size != 1) fail_broadcast();
+        size = info.sizes[d];
+      }
+    }
+    for (int d = 0; d < ndim; ++d) numel *= sizes[d];
+  }
+
+  [[noreturn]] void fail_broadcast() const {
+    std::string shapes;
+    for (int i = 0; i < input_count(); ++i) {
+      if (i != 0) shapes += ", ";
+      append(shapes, input(i).name);
+      shapes += ' ';
+      append(shapes, input(i).info);
+    }
+    fail(operator_, ": the shapes of its arguments cannot be broadcast together: ", shapes,
+         "; dimensions, counted from the last, must be equal or 1");
+  }
+
+  // torch.result_type over floating-point tensors: those with dimensions decide, 0-d tensors only among themselves.
+  void infer_dtype() {
+    const bool only_scalars = ndim == 0;
+    for (int i = 0; i < input_count(); ++i) {
+      const TensorInfo& info = input(i).info;
+      if (info.ndim == 0 && !only_scalars) continue;
+      dtype = dtype == DType::unsupported ? info.dtype : promote(dtype, info.dtype);
+    }
+  }
+
+  static DType promote(DType a, DType b) {
+    if (a == b) return a;
+    if (a == DType::float64 || b == DType::float64) return DType::float64;
+    return DType::float32;  // also for float16 with bfloat16: neither holds the other
+  }
+
+  // Whether each input has the result's rank and its sizes (or its strides) are those of the first input.
+  bool inputs_share(int64_t* TensorInfo::* values) const {
+    return std::all_of(operands + output_count, operands + operand_count, [&](const Operand& operand) {
+      const int64_t* own = operand.info.*values;
+      return operand.info.ndim == ndim && std::equal(own, own + ndim, input(0).info.*values);
+    });
+  }
+
+  bool every_input_is(bool (*property)(const TensorInfo&)) const {
+    return std::all_of(operands + output_count, operands + operand_count,
+                       [&](const Operand& operand) { return property(operand.info); });
+  }
+
+  void broadcast_strides(Operand& operand) const {
+    const TensorInfo& info = operand.info;
+    const int64_t lead = ndim - info.ndim;
+    std::fill_n(operand.strides, lead, 0);
+    for (int64_t d = 0; d < info.ndim; ++d) {
+      const bool repeated = info.sizes[d] == 1 && sizes[lead + d] != 1;
+      operand.strides[lead + d] = repeated ? 0 : info.strides[d] * element_size(info.dtype);
+    }
+  }
+
+  // The order in which TensorIterator walks the dimensions, innermost first: ascending strides, an earlier operand
+  // deciding before a later one. An insertion sort, because the comparison is not transitive where it is ambiguous.
+  void iteration_order(int first_operand, int* order) {
+    for (int i = first_operand; i < operand_count; ++i) broadcast_strides(operands[i]);
+    for (int i = 0; i < ndim; ++i) order[i] = ndim - 1 - i;
+    for (int i = 1; i < ndim; ++i) {
+      int moving = i;
+      for (int other = i - 1; other >= 0; --other) {
+        const int comparison = compare_dims(first_operand, order[other], order[moving]);
+        if (comparison < 0) break;
+        if (comparison == 0) continue;
+        std::swap(order[other], order[moving]);
+        moving = other;
+      }
+    }
+  }
+
+  // Positive when dimension a belongs outside of b, negative when inside, 0 when no operand tells them apart.
+  int compare_dims(int first_operand, int a, int b) const {
+    for (int i = first_operand; i < operand_count; ++i) {
+      const int64_t stride_a = operands[i].strides[a];
+      const int64_t stride_b = operands[i].strides[b];
+      if (stride_a == 0 || stride_b == 0) continue;
+      if (stride_a != stride_b) return stride_a < stride_b ? -1 : 1;
+      if (sizes[a] > sizes[b]) return 1;
+    }
+    return 0;
+  }
+
+  void permute(int64_t* values, const int* order) const {
+    int64_t permuted[kMaxDims];
+    for (int d = 0; d < ndim; ++d) permuted[d] = values[order[d]];
+    std::copy_n(permuted, ndim, values);
+  }
+
+  void coalesce() {
+    int last = 0;
+    for (int d = 1; d < ndim; ++d) {
+      if (can_merge(last, d)) {
+        if (sizes[last] == 1) copy_strides(d, last);
+        sizes[last] *= sizes[d];
+      } else {
+        sizes[++last] = sizes[d];
+        copy_strides(d, last);
+      }
+    }
+    if (ndim > 0) ndim = last + 1;
+  }
+
+  bool can_merge(int inner, int outer) const {
+    if (sizes[inner] == 1 || sizes[outer] == 1) return true;
+    return std::all_of(operands, operands + operand_count, [&](const Operand& operand) {
+      return operand.strides[outer] == sizes[inner] * operand.strides[inner];
+    });
+  }
+
+  void copy_strides(int from, int to) {
+    for (int i = 0; i < operand_count; ++i) operands[i].strides[to] = operands[i].strides[from];
+  }
+};
+
+}  // namespace opwheel

@@ -1,0 +1,129 @@
+"""Finds installed backends: one scan of the installed metadata, each entry point loaded in isolation."""
+
+import re
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import NamedTuple
+
+import pluggy
+
+from .backend import Backend
+from .errors import InvalidBackendError
+from .hooks import PROJECT, BackendHooks
+from .status import Finding, describe_exception, describe_value
+
+
+class FoundPlugin(NamedTuple):
+    """An entry point, not imported yet."""
+
+    name: str
+    distribution: str
+    version: str
+    module: str
+    entry_point: metadata.EntryPoint
+
+    @property
+    def is_being_imported(self) -> bool:
+        """Whether the import of its module, or of a package around it, is what led here: its hook is not there yet."""
+        parts = self.module.split(".")
+        return any(_is_initializing(".".join(parts[: end + 1])) for end in range(len(parts)))
+
+
+def _is_initializing(module: str) -> bool:
+    return bool(getattr(getattr(sys.modules.get(module), "__spec__", None), "_initializing", False))
+
+
+class PluginError(Exception):
+    """Reading a plugin failed; ``code`` says at which step, ``__cause__`` is the original."""
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+def find_plugins(group: str) -> tuple[list[FoundPlugin], list[Finding]]:
+    """Every entry point of the group, and what is wrong with the metadata of distributions that mention it.
+
+    Of a distribution that is on sys.path twice, the first counts, as in Python.
+    """
+    plugins: dict[str, list[FoundPlugin]] = {}
+    findings = []
+    for distribution in metadata.distributions():
+        try:
+            found = _plugins_of(distribution, group) if _mentions(distribution, group) else []
+            if found:
+                plugins.setdefault(found[0].distribution, found)
+        except Exception as error:  # damaged metadata raises whatever its parser stumbles over
+            place = getattr(distribution, "_path", None) or distribution.locate_file("")
+            problem = f"the metadata in {place} is damaged, its backends are ignored: {describe_exception(error)}"
+            fix = "reinstall or uninstall that distribution; if nothing else helps, delete the folder"
+            findings.append(Finding("OPWHEEL-E025", problem, fix))
+    return [plugin for found in plugins.values() for plugin in found], findings
+
+
+def _mentions(distribution: metadata.Distribution, group: str) -> bool:
+    folder = getattr(distribution, "_path", None)
+    try:
+        if isinstance(folder, Path):  # nearly all; read_text takes twice as long, and there may be hundreds
+            with open(f"{folder}/entry_points.txt", "rb", buffering=0) as file:  # noqa: PTH123  # a Path more takes as long again
+                return group.encode() in file.read()
+        return group in (distribution.read_text("entry_points.txt") or "")
+    except (OSError, UnicodeDecodeError):
+        # Any distribution could be a plugin of ours: one that cannot be read at all does not count as one.
+        return False
+
+
+def _plugins_of(distribution: metadata.Distribution, group: str) -> list[FoundPlugin]:
+    entry_points = [entry_point for entry_point in distribution.entry_points if entry_point.group == group]
+    if not entry_points:
+        return []
+    fields = distribution.metadata
+    name, version = fields["Name"], fields["Version"]
+    if not name or not version:
+        raise ValueError("METADATA must give Name and Version")
+    normalized = re.sub(r"[-_.]+", "-", name).lower()
+    return [FoundPlugin(point.name, normalized, version, point.module, point) for point in entry_points]
+
+
+def read_backend(plugin: FoundPlugin) -> Backend:
+    """Import the plugin's module and ask its hook.
+
+    Raises:
+        PluginError: for whatever goes wrong in it, ``SystemExit`` included; only a KeyboardInterrupt passes.
+    """
+    origin = plugin.entry_point.value
+    try:
+        module = plugin.entry_point.load()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise PluginError("OPWHEEL-E020", f"importing {origin} failed") from error
+    try:
+        answers = _call_hook(module, plugin.name)
+    except KeyboardInterrupt:
+        raise
+    except InvalidBackendError as error:
+        raise PluginError(error.code, error.message) from error
+    except BaseException as error:
+        raise PluginError("OPWHEEL-E021", f"the hook of {origin} failed") from error
+    if answers is None:
+        raise PluginError("OPWHEEL-E021", f"{origin} has no function opwheel_backend that is marked with @hookimpl")
+    backend = answers[0] if answers else None  # pluggy leaves out hooks that return None
+    if not isinstance(backend, Backend):
+        raise PluginError("OPWHEEL-E021", f"the hook of {origin} returned {describe_value(backend)}, expected a Backend")
+    if backend.name != plugin.name:
+        raise PluginError(
+            "OPWHEEL-E022", f"the entry point is called {plugin.name!r}, but its backend names itself {backend.name!r}"
+        )
+    return backend
+
+
+def _call_hook(module: object, name: str) -> list[object] | None:
+    # A manager for each plugin: what is wrong with one never gets in the way of another, nor of a second attempt.
+    manager = pluggy.PluginManager(PROJECT)
+    manager.add_hookspecs(BackendHooks)
+    manager.register(module, name)
+    manager.check_pending()
+    hook = manager.hook.opwheel_backend
+    return list(hook()) if hook.get_hookimpls() else None

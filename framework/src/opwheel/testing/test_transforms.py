@@ -1,0 +1,394 @@
+"""The rest of PyTorch around an operator: vmap, autocast, compile, export, tracing, fake tensors, modes."""
+
+from __future__ import annotations
+
+import copy
+import io
+import itertools
+import pickle
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._triton import has_triton
+from torch.utils.flop_counter import FlopCounterMode
+
+from opwheel.dispatch.autocast import KEYS
+from opwheel.dispatch.elementwise import decompose, decomposition_table
+from opwheel.dispatch.overload import Overload
+from opwheel.testing import reference
+from opwheel.testing.samples import arguments
+
+
+def functionally(overload: Overload) -> Callable[..., Any]:
+    """A call that leaves its arguments alone, whatever the variant."""
+    op = overload.op
+    if overload.is_out:
+        return lambda *args: op(*args, out=torch.empty_like(args[0]))
+    if overload.is_in_place:
+        return lambda first, *rest: op(first.clone(), *rest)
+    return lambda *args: op(*args)
+
+
+class Module(torch.nn.Module):
+    """The call as a module."""
+
+    def __init__(self, overload: Overload, args: tuple[Any, ...]) -> None:
+        super().__init__()
+        self.overload = overload
+        self.numbers = [value for value in args if not isinstance(value, Tensor)]
+
+    def forward(self, *tensors: Tensor) -> Any:
+        given, numbers = iter(tensors), iter(self.numbers)
+        names = self.overload.arguments
+        args = [next(given) if name in self.overload.tensor_arguments else next(numbers) for name in names]
+        return functionally(self.overload)(*args)
+
+
+class Call(torch.nn.Module):
+    """A module as users write them: it finds the operator by name when it is called."""
+
+    def __init__(self, namespace: str, name: str) -> None:
+        super().__init__()
+        self.namespace, self.name = namespace, name
+
+    def forward(self, *args: Any) -> Any:
+        base, _, variant = self.name.partition(".")
+        op = getattr(getattr(getattr(torch.ops, self.namespace), base), variant or "default")
+        if variant:
+            return op(*args, out=torch.empty_like(args[0]))
+        return op(args[0].clone(), *args[1:]) if base.endswith("_") else op(*args)
+
+
+# PyTorch's check of how autograd is registered does not know other devices than these.
+_EVERYWHERE = ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic")
+OPCHECKS = {True: (*_EVERYWHERE, "test_autograd_registration"), False: _EVERYWHERE}
+
+
+@pytest.mark.subsystem("opcheck")
+def test_opcheck(overload: Overload, dtype: torch.dtype, device: torch.device) -> None:
+    for layouts in (("contiguous",), ("transposed", "sliced")):
+        for grad in (False, True):
+            if grad and overload.is_out:
+                continue
+            args = arguments(overload, (3, 4), dtype, device, layouts=layouts, requires_grad=grad)
+            if overload.is_in_place:
+                args = (args[0].clone(), *args[1:])
+            kwargs = {"out": torch.empty((3, 4), dtype=dtype, device=device)} if overload.is_out else {}
+            torch.library.opcheck(overload.op, args, kwargs, test_utils=OPCHECKS[device.type in KEYS])
+
+
+@pytest.mark.subsystem("vmap")
+def test_vmap(functional: Overload, device: torch.device) -> None:
+    args = arguments(functional, (3, 4, 5), torch.float32, device)
+    for dims in itertools.product((None, 0, 1, -1), repeat=len(functional.tensor_arguments)):
+        if all(dim is None for dim in dims):
+            continue
+        dim = iter(dims)
+        in_dims = tuple(next(dim) if name in functional.tensor_arguments else None for name in functional.arguments)
+        given = tuple(_batched(value, dim) for value, dim in zip(args, in_dims, strict=True))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # the slow fallback warns
+            mine = torch.vmap(functional.op, in_dims=in_dims)(*given)
+        theirs = torch.vmap(lambda *a: decompose(functional, a), in_dims=in_dims)(*given)
+        torch.testing.assert_close(mine, theirs)
+
+
+def _batched(value: Any, dim: int | None) -> Any:
+    """An unbatched (4, 5), or (3, 4, 5) with the batch of 3 at ``dim``."""
+    if not isinstance(value, Tensor):
+        return value
+    return value[0] if dim is None else value.movedim(0, dim)
+
+
+@pytest.mark.subsystem("vmap")
+def test_vmap_broadcasts_inside_of_the_batch(functional: Overload, device: torch.device) -> None:
+    shapes = [(6, 3, 4), (6, 4), (6,)][: len(functional.tensor_arguments)]
+    args = arguments(functional, shapes, torch.float32, device)
+    in_dims = tuple(0 if isinstance(value, Tensor) else None for value in args)
+    mine = torch.vmap(functional.op, in_dims=in_dims)(*args)
+    theirs = torch.vmap(lambda *a: decompose(functional, a), in_dims=in_dims)(*args)
+    torch.testing.assert_close(mine, theirs)
+
+
+@pytest.mark.subsystem("vmap")
+@pytest.mark.parametrize("scalar", [torch.float32, torch.float64], ids=str)
+def test_vmap_promotes_as_for_each_example(
+    functional: Overload, dtype: torch.dtype, scalar: torch.dtype, device: torch.device
+) -> None:
+    """An example's number does not count for the result's dtype, although the batch of them has a dimension."""
+    shapes = [(6, 4), (6,), (6,)][: len(functional.tensor_arguments)]
+    args = tuple(
+        value.to(dtype if value.dim() == 2 else scalar) if isinstance(value, Tensor) else value
+        for value in arguments(functional, shapes, torch.float64, device)
+    )
+    in_dims = tuple(0 if isinstance(value, Tensor) else None for value in args)
+    mine = torch.vmap(functional.op, in_dims=in_dims)(*args)
+    each = [functional.op(*(value[i] if isinstance(value, Tensor) else value for value in args)) for i in range(6)]
+    theirs = torch.stack(each) if isinstance(mine, Tensor) else tuple(map(torch.stack, zip(*each, strict=True)))
+    torch.testing.assert_close(mine, theirs)
+
+
+@pytest.mark.subsystem("vmap")
+def test_nested_vmap(functional: Overload, device: torch.device) -> None:
+    args = arguments(functional, (3, 4, 5), torch.float32, device)
+    in_dims = tuple(0 if isinstance(value, Tensor) else None for value in args)
+    nested = torch.vmap(torch.vmap(functional.op, in_dims=in_dims), in_dims=in_dims)
+    torch.testing.assert_close(nested(*args), functional.op(*args))
+
+
+@pytest.mark.subsystem("vmap")
+def test_vmap_in_place(in_place: Overload, device: torch.device) -> None:
+    args = arguments(in_place, (3, 4), torch.float32, device)
+    in_dims = tuple(0 if isinstance(value, Tensor) else None for value in args)
+    target = args[0].clone()
+    result = torch.vmap(in_place.op, in_dims=in_dims)(target, *args[1:])
+    torch.testing.assert_close(target, decompose(in_place, args))
+    torch.testing.assert_close(result, target)
+    with pytest.raises(RuntimeError, match="no batch dimension"):
+        torch.vmap(lambda other: in_place.op(args[0][0], other, *args[2:]))(args[1])
+
+
+@pytest.mark.subsystem("vmap")
+def test_vmap_refuses_out(out_variant: Overload, device: torch.device) -> None:
+    args = arguments(out_variant, (3, 4), torch.float32, device)
+    with pytest.raises(RuntimeError, match="functional variant"):
+        torch.vmap(lambda first: out_variant.op(first, *args[1:], out=torch.empty(4, device=device)))(args[0])
+
+
+@pytest.mark.subsystem("autocast")
+def test_autocast(functional: Overload, device: torch.device) -> None:
+    if device.type not in KEYS:
+        pytest.skip(f"autocast has no rules for {device.type}")
+    half, single, double = (
+        arguments(functional, (3, 4), t, device) for t in (torch.bfloat16, torch.float32, torch.float64)
+    )
+    promoted = functional.operator.autocast == "promote"
+    mixed = (half[0], *single[1:])
+    expected = {
+        "promote": (torch.bfloat16, torch.float32, torch.float32),
+        "lower_precision": (torch.bfloat16, torch.bfloat16, torch.bfloat16),
+        "float32": (torch.float32, torch.float32, torch.float32),
+    }[functional.operator.autocast]
+    with torch.autocast(device.type, dtype=torch.bfloat16):
+        if promoted and len(functional.tensor_arguments) == 1:
+            mixed = single
+        for args, dtype in zip((half, single, mixed), expected, strict=True):
+            assert reference.as_tuple(functional.op(*args))[0].dtype is dtype
+        assert reference.as_tuple(functional.op(*double))[0].dtype is torch.float64
+    assert reference.as_tuple(functional.op(*half))[0].dtype is torch.bfloat16
+
+
+def inductor_lacks(device: torch.device) -> str:
+    """What inductor needs for the device and does not find."""
+    return "" if device.type == "cpu" or has_triton() else f"inductor needs Triton to compile for {device.type}"
+
+
+@pytest.mark.subsystem("compile")
+@pytest.mark.compiles
+@pytest.mark.parametrize("compiler", ["aot_eager", "inductor"])
+def test_compile(overload: Overload, compiler: str, device: torch.device) -> None:
+    """One graph without breaks for every batch size, forward and backward, equal to eager."""
+    if compiler == "inductor" and inductor_lacks(device):
+        pytest.skip(inductor_lacks(device))
+    torch._dynamo.reset()
+    graphs = 0
+
+    def count_graphs(gm: Any, example_inputs: Any) -> Any:
+        nonlocal graphs
+        graphs += 1
+        return torch._dynamo.lookup_backend(compiler)(gm, example_inputs)
+
+    compiled = torch.compile(functionally(overload), fullgraph=True, backend=count_graphs)
+    for batch in (3, 4, 7, 9, 6):  # the last is as many as there are columns
+        shapes = [(batch, 6), (6,), (batch, 1)][: len(overload.tensor_arguments)]
+        args = arguments(overload, shapes, torch.float32, device, requires_grad=not overload.is_out)
+        mine, theirs = reference.as_tuple(compiled(*args)), reference.as_tuple(functionally(overload)(*args))
+        torch.testing.assert_close(mine, theirs)
+        assert [part.stride() for part in mine] == [part.stride() for part in theirs]
+        if not overload.is_out:
+            torch.testing.assert_close(_gradients(mine, overload, args), _gradients(theirs, overload, args))
+    assert graphs <= 2, "it recompiled for new batch sizes: once static, once dynamic is what PyTorch does"
+
+
+def _gradients(results: tuple[Tensor, ...], overload: Overload, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    total = torch.stack([result.square().sum() for result in results]).sum()
+    return torch.autograd.grad(total, overload.tensors(args))
+
+
+@pytest.mark.subsystem("compile")
+@pytest.mark.compiles
+def test_compile_mutates_its_inputs(mutating: Overload, device: torch.device) -> None:
+    torch._dynamo.reset()
+    args = arguments(mutating, (3, 4), torch.float32, device)
+    target = args[0].clone()
+    compiler = "aot_eager" if inductor_lacks(device) else "inductor"
+    if mutating.is_out:
+        torch.compile(lambda out, *a: mutating.op(*a, out=out), backend=compiler, fullgraph=True)(target, *args)
+    else:
+        torch.compile(lambda out, *a: mutating.op(out, *a[1:]), backend=compiler, fullgraph=True)(target, *args)
+    torch.testing.assert_close(target, decompose(mutating, args))
+
+
+@pytest.mark.subsystem("compile")
+@pytest.mark.compiles
+def test_compile_of_transforms(functional: Overload, device: torch.device) -> None:
+    torch._dynamo.reset()
+    args = arguments(functional, (4,), torch.float32, device)
+
+    def total(first: Tensor) -> Tensor:
+        results = reference.as_tuple(functional.op(first, *args[1:]))
+        return torch.stack([result.square().sum() for result in results]).sum()
+
+    for transform in (torch.func.grad, lambda f: lambda x: torch.func.jvp(f, (x,), (torch.ones_like(x),))[1]):
+        compiled = torch.compile(transform(total), backend="aot_eager", fullgraph=True)
+        torch.testing.assert_close(compiled(args[0]), transform(total)(args[0]))
+
+
+@pytest.mark.subsystem("export")
+def test_export(functional: Overload, device: torch.device) -> None:
+    args = arguments(functional, (3, 4), torch.float32, device)
+    tensors = tuple(functional.tensors(args))
+    module = Module(functional, args)
+    rows = torch.export.Dim("rows", min=2, max=64)
+    program = torch.export.export(module, tensors, dynamic_shapes=(tuple({0: rows} for _ in tensors),))
+    assert functional.op in [node.target for node in program.graph.nodes]
+    more = tuple(torch.cat([tensor, tensor]) for tensor in tensors)
+    torch.testing.assert_close(program.module()(*more), module(*more))
+    decomposed = program.run_decompositions(decomposition_table([functional]))
+    assert functional.op not in [node.target for node in decomposed.graph.nodes]
+    torch.testing.assert_close(decomposed.module()(*more), module(*more))
+    file = io.BytesIO()
+    torch.export.save(program, file)
+    file.seek(0)
+    torch.testing.assert_close(torch.export.load(file).module()(*more), module(*more))
+
+
+@pytest.mark.subsystem("export")
+def test_export_of_a_broadcast(functional: Overload, device: torch.device) -> None:
+    """No condition on the number of rows, not even where there are as many as columns."""
+    shapes = [(4, 4), (4,), (4, 1)][: len(functional.tensor_arguments)]
+    args = arguments(functional, shapes, torch.float32, device)
+    tensors = tuple(functional.tensors(args))
+    rows = torch.export.Dim("rows", min=2, max=64)
+    dynamic = tuple({0: rows} if tensor.dim() == 2 else {} for tensor in tensors)
+    module = Module(functional, args)
+    program = torch.export.export(module, tensors, dynamic_shapes=(dynamic,))
+    more = tuple(torch.cat([tensor, tensor]) if tensor.dim() == 2 else tensor for tensor in tensors)
+    torch.testing.assert_close(program.module()(*more), module(*more))
+
+
+@pytest.mark.subsystem("functionalize")
+def test_functionalize(overload: Overload, device: torch.device) -> None:
+    args = arguments(overload, (3, 4), torch.float32, device)
+    result = torch.func.functionalize(functionally(overload))(*args)
+    torch.testing.assert_close(result, decompose(overload, args))
+
+
+@pytest.mark.subsystem("jit")
+def test_trace_and_save(overload: Overload, device: torch.device) -> None:
+    args = arguments(overload, (3, 4), torch.float32, device)
+    tensors = tuple(overload.tensors(args))
+    traced = torch.jit.trace(Module(overload, args), tensors)
+    file = io.BytesIO()
+    torch.jit.save(traced, file)
+    file.seek(0)
+    torch.testing.assert_close(torch.jit.load(file)(*tensors), decompose(overload, args))
+
+
+@pytest.mark.subsystem("jit")
+def test_script(functional: Overload, device: torch.device) -> None:
+    args = arguments(functional, (3, 4), torch.float32, device)
+    results = "Tuple[" + ", ".join(["Tensor"] * len(functional.schema.returns)) + "]"
+    types = ["Tensor" if name in functional.tensor_arguments else "float" for name in functional.arguments]
+    parameters = ", ".join(f"{name}: {kind}" for name, kind in zip(functional.arguments, types, strict=True))
+    source = (
+        f"def call({parameters}) -> {results if len(functional.schema.returns) > 1 else 'Tensor'}:\n"
+        f"    return torch.ops.{functional.namespace}.{functional.name}({', '.join(functional.arguments)})\n"
+    )
+    scripted = torch.jit.CompilationUnit(source)
+    torch.testing.assert_close(scripted.call(*args), decompose(functional, args))
+
+
+@pytest.mark.subsystem("fake tensors")
+def test_fake_tensors(overload: Overload, dtype: torch.dtype, device: torch.device) -> None:
+    args = arguments(overload, (2, 3, 4, 5), dtype, device, layouts=("channels_last", "contiguous"))
+    expected = reference.as_tuple(functionally(overload)(*args))
+    with FakeTensorMode() as mode:
+        fake_args = tuple(mode.from_tensor(value) if isinstance(value, Tensor) else value for value in args)
+        for fake, real in zip(reference.as_tuple(functionally(overload)(*fake_args)), expected, strict=True):
+            assert (fake.shape, fake.dtype, fake.stride()) == (real.shape, real.dtype, real.stride())
+            assert fake.device.type == real.device.type
+
+
+@pytest.mark.subsystem("modes and subclasses")
+def test_dispatch_mode_and_subclass(overload: Overload, device: torch.device) -> None:
+    seen: list[Any] = []
+
+    class Recording(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    class Tagged(Tensor):
+        pass
+
+    args = arguments(overload, (3, 4), torch.float32, device)
+    with Recording():  # type: ignore[no-untyped-call]
+        result = functionally(overload)(*args)
+    assert overload.op in seen
+    torch.testing.assert_close(result, decompose(overload, args))
+    tagged = tuple(value.as_subclass(Tagged) if isinstance(value, Tensor) else value for value in args)
+    results = reference.as_tuple(functionally(overload)(*tagged))
+    assert all(type(part) is Tagged for part in results)
+
+
+@pytest.mark.subsystem("inference mode")
+def test_inference_mode(overload: Overload, device: torch.device) -> None:
+    args = arguments(overload, (3, 4), torch.float32, device, requires_grad=not overload.is_in_place)
+    with torch.inference_mode():
+        results = reference.as_tuple(functionally(overload)(*args))
+    assert all(part.is_inference() for part in results)
+    torch.testing.assert_close(results, reference.as_tuple(decompose(overload, args)), check_stride=False)
+
+
+@pytest.mark.subsystem("modules")
+def test_deepcopy_and_pickle(overload: Overload, device: torch.device) -> None:
+    args = arguments(overload, (3, 4), torch.float32, device)
+    module = Call(overload.namespace, overload.name)
+    expected = decompose(overload, args)
+    for copied in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):  # our own bytes
+        torch.testing.assert_close(copied(*args), expected)
+
+
+@pytest.mark.subsystem("deterministic mode")
+def test_deterministic_mode(overload: Overload, device: torch.device) -> None:
+    args = arguments(overload, (50, 70), torch.float32, device)
+    torch.use_deterministic_algorithms(True)
+    try:
+        first, second = (reference.as_tuple(functionally(overload)(*args)) for _ in range(2))
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+@pytest.mark.subsystem("flop counter")
+def test_flop_counter(overload: Overload, device: torch.device) -> None:
+    args = arguments(overload, (3, 4), torch.float32, device)
+    with FlopCounterMode(display=False) as counter:
+        functionally(overload)(*args)
+    assert counter.get_total_flops() == 12 * len(overload.schema.returns) * overload.operator.flops
+
+
+@pytest.mark.subsystem("profiler")
+def test_profiler_names_the_operator(overload: Overload, device: torch.device) -> None:
+    args = arguments(overload, (3, 4), torch.float32, device)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        functionally(overload)(*args)
+    base = overload.qualified_name.partition(".")[0]
+    assert base in {event.key for event in profile.key_averages()}
