@@ -13,7 +13,9 @@ from typing import Any
 
 import torch  # noqa: F401  # before any library is opened: backends find libtorch in the process
 
-from . import dispatch, operators, registry
+from opwheel import dispatch, registry
+
+from . import operators
 from ._version import __version__
 from .operators import add, fma, mul, muladd, muladd_, scale
 

@@ -11,6 +11,6 @@ in-place variants have rules; an out variant with DTensors raises.
 """
 
 from . import overloads
-from .dispatch import sharding
+from opwheel.dispatch import sharding
 
 sharding.register(overloads.values())

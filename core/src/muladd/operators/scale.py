@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..dispatch import Operator
-from ..dispatch.direct import Kernels, direct_keys, explained_below
+from opwheel.dispatch import Operator
+from opwheel.dispatch.fast_path import Kernels, direct_keys, explained_below
 from .arguments import is_tensor, number
 from .mul import mul
 

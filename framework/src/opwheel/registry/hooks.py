@@ -6,7 +6,7 @@ import pluggy
 
 from .backend import Backend
 
-PROJECT = "muladd"
+PROJECT = "opwheel"
 
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
