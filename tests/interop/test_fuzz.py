@@ -13,7 +13,7 @@ from opwheel.testing.samples import numbers
 from torch.utils.checkpoint import checkpoint
 
 EXAMPLES = int(os.environ.get("MULADD_FUZZ_EXAMPLES", "20000"))
-OVERLOADS = {name: overload for name, overload in muladd.overloads.items() if not overload.is_out}
+OVERLOADS = {name: overload for name, overload in muladd.library.overloads.items() if not overload.is_out}
 
 
 def total(function):

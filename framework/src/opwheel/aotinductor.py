@@ -32,7 +32,7 @@ def c_shims(device_type: str) -> dict[Any, list[str]]:
     library = muladd.backends()[name].library
     functions = {
         overload.op: _declaration(overload, device_type)
-        for overload in muladd.overloads.values()
+        for overload in muladd.library.overloads.values()
         if not overload.mutates
     }
     exported = None if library is None else ctypes.CDLL(str(library), mode=os.RTLD_NOW | os.RTLD_GLOBAL)

@@ -50,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Every kind of overload and every dtype becomes parameters."""
-    overloads: dict[str, Overload] = _module(metafunc.config).overloads
+    overloads: dict[str, Overload] = _module(metafunc.config).library.overloads
     for kind, belongs in _KINDS.items():
         if kind in metafunc.fixturenames:
             chosen = list(filter(belongs, overloads.values()))
@@ -62,7 +62,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(scope="session")
 def overloads(request: pytest.FixtureRequest) -> dict[str, Overload]:
     """All overloads of the library by name."""
-    return dict(_module(request.config).overloads)
+    return dict(_module(request.config).library.overloads)
 
 
 @pytest.fixture(scope="session")
@@ -156,7 +156,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 def _unclaimed(config: pytest.Config) -> list[str]:
     status = _status(config, str(config.getoption("--backend")))
-    return sorted(set(_module(config).overloads) - set(status.operators if status else ()))
+    return sorted(set(_module(config).library.overloads) - set(status.operators if status else ()))
 
 
 def _mark(outcomes: list[str]) -> str:
