@@ -20,7 +20,8 @@ setup(
     ext_modules=[
         CppLibrary(
             "muladd_cpu.libmuladd_cpu",
-            ["csrc/register.cpp", "csrc/capability.cpp", "csrc/kernels_baseline.cpp", *kernels],
+            ["csrc/register.cpp", "csrc/kernels_baseline.cpp", *kernels],
+            library="muladd",
             source_args={"csrc/kernels_baseline.cpp": ["-ffp-contract=fast"], **kernels},
             exports=["aoti_torch_cpu_*"],
         )

@@ -29,7 +29,6 @@ def opwheel_backend() -> Backend:
         name="cuda",
         device_type="cuda",
         dispatch_key="CUDA",
-        abi=1,
         libraries=[LIBRARY],
         probe=probe,
         requires=["torch>=2.10"],

@@ -64,7 +64,6 @@ def opwheel_backend() -> Backend:
         name="sycl",
         device_type="xpu",
         dispatch_key="XPU",
-        abi=1,
         libraries=[Path(__file__).parent / "libmuladd_sycl.so"],
         probe=probe,
         requires=["torch>=2.13"],

@@ -82,9 +82,9 @@ void strided(void* const (&data)[kOperands], const Walk& walk, F f) {
 }  // namespace opwheel::xpu
 
 // Defines `name` as a kernel that opwheel::xpu::launch_strided launches.
-#define OPWHEEL_XPU_STRIDED(name, Own, Functor, outputs, inputs)                                                  \
+#define OPWHEEL_XPU_STRIDED(name, Own, Functor, outputs, inputs)                                                 \
   extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((sycl::ext::oneapi::experimental::nd_range_kernel<1>)) void name( \
-      void* out0, void* out1, void* in0, void* in1, void* in2, opwheel::xpu::Walk walk,                           \
+      void* out0, void* out1, void* in0, void* in1, void* in2, opwheel::xpu::Walk walk,                          \
       Functor<Own::Compute> functor) {                                                                           \
-    opwheel::xpu::strided<Own, outputs, inputs>({out0, out1, in0, in1, in2}, walk, functor);                      \
+    opwheel::xpu::strided<Own, outputs, inputs>({out0, out1, in0, in1, in2}, walk, functor);                     \
   }

@@ -1,5 +1,5 @@
 // Blocks of elements between their type in memory and the type they are computed in, and blocks written past the
-// caches. Included by row_kernels.h, inside the namespace of one instruction set.
+// caches. Included by vectorized_loops.h, inside the namespace of one instruction set.
 
 // Stored as its 16 bits: the conversions below are the only arithmetic there is.
 struct Half {

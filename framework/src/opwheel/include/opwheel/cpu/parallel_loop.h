@@ -1,5 +1,5 @@
-// Walks an element-wise plan on the host: splits the elements over PyTorch's threads, and each part into runs of rows
-// along the two innermost dimensions.
+// Walks an element-wise plan on the host: splits the elements over PyTorch's threads, and each part into calls of a
+// loop over the two innermost dimensions.
 #pragma once
 
 #include <torch/csrc/stable/c/shim.h>
@@ -9,14 +9,14 @@
 
 #include "opwheel/elementwise.h"
 
-namespace muladd::cpu {
+namespace opwheel::cpu {
 
 constexpr int64_t kGrain = 32768;  // elements below which a second thread costs more than it saves, as in ATen
 
-// run(data, n, rows): `rows` rows of n elements. data[i] is operand i's first; elements are the plan's strides[0]
-// apart, rows its strides[1].
-template <class Run>
-void for_each_run(const ElementwisePlan& plan, int64_t begin, int64_t end, const Run& run) {
+// Calls loop(data, size, outer_size) for the elements from `begin` to `end`, counted along the plan's dimensions:
+// data[i] is operand i's first element; elements are the plan's strides[0] apart, rows its strides[1].
+template <class Loop>
+void serial_loop(const ElementwisePlan& plan, int64_t begin, int64_t end, const Loop& loop) {
   int64_t index[kMaxDims] = {};
   char* data[kMaxOperands];
   for (int i = 0; i < plan.operand_count; ++i) data[i] = plan.operands[i].data;
@@ -33,16 +33,18 @@ void for_each_run(const ElementwisePlan& plan, int64_t begin, int64_t end, const
 
   const int64_t row_length = plan.ndim == 0 ? 1 : plan.sizes[0];
   while (true) {
-    const int64_t n = std::min(row_length - index[0], end - begin);
-    int64_t rows = 1;
-    if (n == row_length && plan.ndim > 1) rows = std::min(plan.sizes[1] - index[1], (end - begin) / row_length);
-    run(data, n, rows);
-    begin += n * rows;
+    const int64_t size = std::min(row_length - index[0], end - begin);
+    int64_t outer_size = 1;
+    if (size == row_length && plan.ndim > 1) {
+      outer_size = std::min(plan.sizes[1] - index[1], (end - begin) / row_length);
+    }
+    loop(data, size, outer_size);
+    begin += size * outer_size;
     if (begin == end) return;
     advance(0, -index[0]);
     index[0] = 0;
     for (int d = 1; d < plan.ndim; ++d) {
-      const int64_t steps = d == 1 ? rows : 1;
+      const int64_t steps = d == 1 ? outer_size : 1;
       advance(d, steps);
       index[d] += steps;
       if (index[d] < plan.sizes[d]) break;
@@ -52,13 +54,13 @@ void for_each_run(const ElementwisePlan& plan, int64_t begin, int64_t end, const
   }
 }
 
-template <class Run>
-void parallel_runs(const ElementwisePlan& plan, const Run& run) {
-  const auto part = [&](int64_t begin, int64_t end) { for_each_run(plan, begin, end, run); };
+template <class Loop>
+void parallel_loop(const ElementwisePlan& plan, const Loop& loop) {
+  const auto part = [&](int64_t begin, int64_t end) { serial_loop(plan, begin, end, loop); };
   if (plan.numel <= kGrain) return part(0, plan.numel);
   using Part = decltype(part);
   const auto call = [](int64_t begin, int64_t end, void* context) { (*static_cast<Part*>(context))(begin, end); };
   OPWHEEL_SHIM(torch_parallel_for(0, plan.numel, kGrain, call, const_cast<void*>(static_cast<const void*>(&part))));
 }
 
-}  // namespace muladd::cpu
+}  // namespace opwheel::cpu
