@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstddef>
+#include <type_traits>
 #include <utility>
 
 #if defined(__CUDACC__) || defined(__HIPCC__)
@@ -90,13 +91,13 @@ OPWHEEL_HOST_DEVICE void apply(const F& functor, const C (&inputs)[kInputs], C (
 // The functor from as many of the parameters as its constructor takes.
 template <class F, class P>
 OPWHEEL_HOST_DEVICE F make_functor(const P* parameters) {
-  if constexpr (requires { F(parameters[0], parameters[0], parameters[0], parameters[0]); }) {
+  if constexpr (std::is_constructible_v<F, P, P, P, P>) {
     return F(parameters[0], parameters[1], parameters[2], parameters[3]);
-  } else if constexpr (requires { F(parameters[0], parameters[0], parameters[0]); }) {
+  } else if constexpr (std::is_constructible_v<F, P, P, P>) {
     return F(parameters[0], parameters[1], parameters[2]);
-  } else if constexpr (requires { F(parameters[0], parameters[0]); }) {
+  } else if constexpr (std::is_constructible_v<F, P, P>) {
     return F(parameters[0], parameters[1]);
-  } else if constexpr (requires { F(parameters[0]); }) {
+  } else if constexpr (std::is_constructible_v<F, P>) {
     return F(parameters[0]);
   } else {
     return F();

@@ -1,25 +1,25 @@
-// Where the operands of a kernel have an element, computed with 32-bit arithmetic. Nothing here depends on a device or
-// on PyTorch: the tests run it on the CPU.
+// From the number of an element to its place in each operand, with 32-bit arithmetic, as PyTorch's OffsetCalculator does.
+// Nothing here depends on a device or on PyTorch: CUDA and SYCL kernels use it, and the tests run it on the CPU.
 #pragma once
 
 #include <cstdint>
 
-#include "muladd/arithmetic.h"
+#include "opwheel/functor.h"
 
-namespace muladd::cuda {
+namespace opwheel {
 
-// One launch walks a slab: at most 2^31 elements, every byte of every operand within 2^32 of the operand's first one.
-constexpr int64_t kMaxElements = int64_t{1} << 31;
-constexpr int64_t kMaxReach = int64_t{1} << 32;
-constexpr int kMaxSlabDims = 31;  // 2^31 elements cannot have more dimensions whose size is not 1
+// What 32-bit arithmetic can address: at most 2^31 elements, every byte of every operand within 2^32 of its first one.
+constexpr int64_t kMaxIndexedElements = int64_t{1} << 31;
+constexpr int64_t kMaxIndexedBytes = int64_t{1} << 32;
+constexpr int kMaxIndexedDims = 31;  // 2^31 elements cannot have more dimensions whose size is not 1
 
 // Division by a number that is known before the launch, as a multiplication and a shift (Granlund and Montgomery,
 // "Division by invariant integers using multiplication", 1994). The dividend must be less than 2^31, the divisor
 // between 1 and 2^31.
-class Divider {
+class IntDivider {
  public:
-  Divider() = default;
-  explicit Divider(uint32_t divisor) : divisor_(divisor) {
+  IntDivider() = default;
+  explicit IntDivider(uint32_t divisor) : divisor_(divisor) {
     while ((uint64_t{1} << shift_) < divisor) ++shift_;
     magic_ = static_cast<uint32_t>((((uint64_t{1} << shift_) - divisor) << 32) / divisor + 1);
   }
@@ -43,15 +43,15 @@ class Divider {
   }
 };
 
-// The dimensions of a slab, innermost first, and each operand's strides in bytes.
+// The dimensions, innermost first, and each operand's strides in bytes.
 template <int kOperands>
-struct Walk {
+struct OffsetCalculator {
   int ndim = 1;
-  Divider sizes[kMaxSlabDims];
-  uint32_t strides[kMaxSlabDims][kOperands] = {};
+  IntDivider sizes[kMaxIndexedDims];
+  uint32_t strides[kMaxIndexedDims][kOperands] = {};
 
   // Bytes from each operand's first element to the one with this number, counted along the dimensions.
-  OPWHEEL_HOST_DEVICE void locate(uint32_t number, uint32_t (&offsets)[kOperands]) const {
+  OPWHEEL_HOST_DEVICE void get(uint32_t number, uint32_t (&offsets)[kOperands]) const {
     for (int i = 0; i < kOperands; ++i) offsets[i] = 0;
     // The outermost dimension needs no division.
     for (int d = 0; d < ndim - 1; ++d) {
@@ -64,4 +64,4 @@ struct Walk {
   }
 };
 
-}  // namespace muladd::cuda
+}  // namespace opwheel

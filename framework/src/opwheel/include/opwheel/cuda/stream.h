@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "enqueue.h"
+#include "opwheel/cuda/enqueue.h"
 #include "opwheel/device_guard.h"
 #include "opwheel/error.h"
 #include "opwheel/tensor.h"
@@ -12,7 +12,7 @@
 // PyTorch's header declares it only where USE_CUDA is defined.
 extern "C" AOTITorchError aoti_torch_get_current_cuda_stream(int32_t device_index, void** stream);
 
-namespace muladd::cuda {
+namespace opwheel::cuda {
 
 class CurrentStream {
  public:
@@ -32,4 +32,4 @@ class CurrentStream {
   void* stream_ = nullptr;
 };
 
-}  // namespace muladd::cuda
+}  // namespace opwheel::cuda

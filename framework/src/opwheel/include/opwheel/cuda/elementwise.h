@@ -1,15 +1,15 @@
-// The kernels. Each is a struct of parameters whose operator() is what one thread does; enqueue.cuh makes CUDA kernels
+// The kernels of element-wise operators. Each is a struct of parameters whose operator() is what one thread does; enqueue.cuh makes CUDA kernels
 // of them, the tests run them on the CPU, thread by thread. A thread reads everything before it writes, so that an
 // output may be the very elements of an input (in place).
 #pragma once
 
 #include <cstdint>
 
-#include "element.h"
-#include "index.h"
-#include "opwheel/tensor.h"
+#include "opwheel/cuda/vector.h"
+#include "opwheel/dtype.h"
+#include "opwheel/offset_calculator.h"
 
-namespace muladd::cuda {
+namespace opwheel::cuda {
 
 constexpr uint32_t kThreads = 256;  // in a block
 
@@ -85,7 +85,7 @@ struct Strided {
 
   F functor;
   uint32_t count;  // of items
-  Walk<Traits::kOperands> walk;
+  OffsetCalculator<Traits::kOperands> place;
   char* data[Traits::kOperands];  // outputs first
   typename Item::Form forms[Traits::kInputs];
 
@@ -98,7 +98,7 @@ struct Strided {
       const uint32_t number = first + u * kThreads;
       inside[u] = number < count;
       // Threads past the end compute the place of the first item and touch nothing.
-      walk.locate(inside[u] ? number : 0, offsets[u]);
+      place.get(inside[u] ? number : 0, offsets[u]);
     }
     typename Item::Loaded in[kUnroll][Traits::kInputs];
     OPWHEEL_UNROLL
@@ -189,4 +189,4 @@ struct RowVector {
   }
 };
 
-}  // namespace muladd::cuda
+}  // namespace opwheel::cuda

@@ -3,10 +3,10 @@
 
 #include <cstdint>
 
-namespace muladd::cuda {
+namespace opwheel::cuda {
 
 // Enqueues a kernel of kernels.h on a cudaStream_t of the current device.
 template <class Kernel>
 void enqueue(const Kernel& kernel, uint32_t blocks, void* stream);
 
-}  // namespace muladd::cuda
+}  // namespace opwheel::cuda
