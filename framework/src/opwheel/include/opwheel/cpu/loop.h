@@ -21,7 +21,7 @@ struct LoopSpec {
   int64_t strides[kMaxOperands];        // from one element to the next
   int64_t outer_strides[kMaxOperands];  // from one row to the next
   DType dtypes[kMaxOperands];
-  double parameters[kMaxParameters];  // of the functor, such as the c of muladd
+  double parameters[kMaxParameters];  // of the functor, such as the c of a * b + c
   bool stream;                        // write the results past the caches: they will not be needed soon
 };
 
