@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from opwheel.registry import Backend, hookimpl
+from opwheel import Backend, hookimpl
 
 
 @hookimpl

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from opwheel.registry import Backend, Probe, hookimpl
+from opwheel import Backend, Probe, hookimpl
 
 LIBRARY = Path(__file__).parent / "libmuladd_cuda.so"
 

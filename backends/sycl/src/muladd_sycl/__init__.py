@@ -4,7 +4,7 @@ import re
 from importlib import metadata
 from pathlib import Path
 
-from opwheel.registry import Backend, Probe, hookimpl
+from opwheel import Backend, Probe, hookimpl
 
 RUNTIME_MAJOR = 9  # of the libsycl that the library was linked with, which torch uses since 2.13
 RUNTIME = "dpcpp-cpp-rt"

@@ -50,5 +50,5 @@ def new_library(name: str, muladd_version: str, *, output: Path | None = None) -
         "dispatch_key": "CPU",
     }
     backend = Path("backends/cpu")
-    parts = ["shared", "compiled", *(f"backend/{part}" for part in ("common", "native", "element", "cpp"))]
+    parts = ["shared", "compiled", "backend/common", "backend/cpp"]
     return Project(folder, (*files, *(backend / file for file in render(parts, folder / backend, cpu))))

@@ -1,5 +1,5 @@
-// Splits a plan until 32-bit arithmetic can address every part, as PyTorch's TensorIterator::with_32bit_indexing() does:
-// on a GPU a 64-bit division takes many times as long.
+// Splits a plan until 32-bit arithmetic can address every part, as PyTorch's TensorIterator::with_32bit_indexing()
+// does: on a GPU a 64-bit division takes many times as long.
 #pragma once
 
 #include <algorithm>
@@ -42,7 +42,7 @@ inline int longest_dimension(const ElementwisePlan& plan) {
 // Calls body(part) with parts of the plan that 32-bit arithmetic can address. Most plans are one part.
 template <class Body>
 void with_32bit_indexing(const ElementwisePlan& plan, const Body& body, int64_t max_elements = kMaxIndexedElements,
-                   int64_t max_reach = kMaxIndexedBytes) {
+                         int64_t max_reach = kMaxIndexedBytes) {
   if (can_use_32bit_indexing(plan, max_elements, max_reach)) return body(plan);
   const int d = longest_dimension(plan);
   // A multiple of 16 elements keeps both parts aligned as the whole was.

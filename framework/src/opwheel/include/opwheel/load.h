@@ -110,9 +110,10 @@ inline void* open_file(const std::string& library, const Path& path) {
 
 }  // namespace detail
 
-// Opens a library's schema library, then `backends` in the order given. A name such as "cpu" stands for lib<library>_cpu.so,
-// in <LIBRARY>_LIBRARY_PATH, next to the program or in ../lib; what has a slash or ends in .so is a path. What is open
-// already stays open. With no backend, the operators exist and every call says that it has no kernel.
+// Opens a library's schema library, then `backends` in the order given. A name such as "cpu" stands for
+// lib<library>_cpu.so, in <LIBRARY>_LIBRARY_PATH, next to the program or in ../lib; what has a slash or ends in .so is
+// a path. What is open already stays open. With no backend, the operators exist and every call says that it has no
+// kernel.
 inline void load(const std::string& library, const std::vector<std::string>& backends) {
   static std::mutex mutex;
   const std::lock_guard<std::mutex> lock(mutex);

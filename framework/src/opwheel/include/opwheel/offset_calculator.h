@@ -1,5 +1,5 @@
-// From the number of an element to its place in each operand, with 32-bit arithmetic, as PyTorch's OffsetCalculator does.
-// Nothing here depends on a device or on PyTorch: CUDA and SYCL kernels use it, and the tests run it on the CPU.
+// From the number of an element to its place in each operand, with 32-bit arithmetic, as PyTorch's OffsetCalculator
+// does. Nothing here depends on a device or on PyTorch: CUDA and SYCL kernels use it, and the tests run it on the CPU.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// The kernels of element-wise operators. Each is a struct of parameters whose operator() is what one thread does; enqueue.cuh makes CUDA kernels
-// of them, the tests run them on the CPU, thread by thread. A thread reads everything before it writes, so that an
-// output may be the very elements of an input (in place).
+// The kernels of element-wise operators. Each is a struct of parameters whose operator() is what one thread does;
+// enqueue.cuh makes CUDA kernels of them, the tests run them on the CPU, thread by thread. A thread reads everything
+// before it writes, so that an output may be the very elements of an input (in place).
 #pragma once
 
 #include <cstdint>
@@ -128,7 +128,7 @@ struct Element {
 
   template <int kInputs>
   static OPWHEEL_HOST_DEVICE void load(DType dtype, const char* const (&places)[kUnroll], const bool (&inside)[kUnroll],
-                                      Loaded (&in)[kUnroll][kInputs], int i) {
+                                       Loaded (&in)[kUnroll][kInputs], int i) {
     switch (dtype) {
       case DType::float16:
         return load_as<Half>(places, inside, in, i);
@@ -148,7 +148,7 @@ struct Element {
  private:
   template <class From, int kInputs>
   static OPWHEEL_HOST_DEVICE void load_as(const char* const (&places)[kUnroll], const bool (&inside)[kUnroll],
-                                         Loaded (&in)[kUnroll][kInputs], int i) {
+                                          Loaded (&in)[kUnroll][kInputs], int i) {
     OPWHEEL_UNROLL
     for (int u = 0; u < kUnroll; ++u) {
       if (inside[u]) in[u][i] = static_cast<Loaded>(*reinterpret_cast<const From*>(places[u]));
@@ -167,7 +167,7 @@ struct RowVector {
 
   template <int kInputs>
   static OPWHEEL_HOST_DEVICE void load(Row row, const char* const (&places)[kUnroll], const bool (&inside)[kUnroll],
-                                      Loaded (&in)[kUnroll][kInputs], int i) {
+                                       Loaded (&in)[kUnroll][kInputs], int i) {
     if (row == Row::contiguous) {
       OPWHEEL_UNROLL
       for (int u = 0; u < kUnroll; ++u) {

@@ -38,20 +38,20 @@ void* address_of() {
 
 // The kernels of every operator of the list, for one dtype: float, double, Half or BFloat16. A source file has them, so
 // that nvcc compiles several at a time; taking their addresses is what instantiates them.
-#define OPWHEEL_CUDA_KERNELS(library, LIST, dtype)                         \
-  namespace library::cuda {                                                \
-  namespace {                                                              \
-  using ::opwheel::cuda::BFloat16;                                         \
-  using ::opwheel::cuda::Half;                                             \
-  using T = dtype;                                                         \
-  using C = ::opwheel::cuda::ComputeType<T>;                               \
-  LIST(OPWHEEL_DETAIL_CUDA_KERNELS, OPWHEEL_DETAIL_NO_CUDA_KERNELS)        \
-  }                                                                        \
+#define OPWHEEL_CUDA_KERNELS(library, LIST, dtype)                    \
+  namespace library::cuda::dtype##_kernels {                          \
+    namespace {                                                       \
+    using ::opwheel::cuda::BFloat16;                                  \
+    using ::opwheel::cuda::Half;                                      \
+    using T = dtype;                                                  \
+    using C = ::opwheel::cuda::ComputeType<T>;                        \
+    LIST(OPWHEEL_DETAIL_CUDA_KERNELS, OPWHEEL_DETAIL_NO_CUDA_KERNELS) \
+    }                                                                 \
   }
-#define OPWHEEL_DETAIL_CUDA_KERNELS(identifier, Functor, text)                                                 \
-  __attribute__((used)) void* const identifier##_kernels[] = {                                                 \
-      ::opwheel::cuda::address_of<::opwheel::cuda::Contiguous<T, Functor<C>>>(),                               \
-      ::opwheel::cuda::address_of<::opwheel::cuda::Strided<::opwheel::cuda::RowVector<T>, Functor<C>>>(),      \
-      ::opwheel::cuda::address_of<::opwheel::cuda::Strided<::opwheel::cuda::Element<T>, Functor<C>>>(),        \
+#define OPWHEEL_DETAIL_CUDA_KERNELS(identifier, Functor, text)                                            \
+  __attribute__((used)) void* const identifier##_kernels[] = {                                            \
+      ::opwheel::cuda::address_of<::opwheel::cuda::Contiguous<T, Functor<C>>>(),                          \
+      ::opwheel::cuda::address_of<::opwheel::cuda::Strided<::opwheel::cuda::RowVector<T>, Functor<C>>>(), \
+      ::opwheel::cuda::address_of<::opwheel::cuda::Strided<::opwheel::cuda::Element<T>, Functor<C>>>(),   \
   };
 #define OPWHEEL_DETAIL_NO_CUDA_KERNELS(identifier, operator_, text)

@@ -90,17 +90,16 @@ void strided(void* const (&data)[kMaxOperands], uint32_t numel, const OffsetCalc
   using Own = ::opwheel::xpu::dtype;                              \
   LIST(OPWHEEL_DETAIL_XPU_KERNELS, OPWHEEL_DETAIL_NO_XPU_KERNELS) \
   }
-#define OPWHEEL_DETAIL_XPU_KERNELS(identifier, Functor, text)                                                        \
-  extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((sycl::ext::oneapi::experimental::nd_range_kernel<1>)) void           \
-  identifier##_dense(void* p0, void* p1, void* p2, void* p3, void* p4, void* p5, void* p6, void* p7, int64_t numel,  \
-                     Functor<Own::Compute> functor) {                                                                \
-    ::opwheel::xpu::dense<Own>({p0, p1, p2, p3, p4, p5, p6, p7}, numel, functor);                                    \
-  }                                                                                                                  \
-  extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((sycl::ext::oneapi::experimental::nd_range_kernel<1>)) void           \
-  identifier##_strided(void* p0, void* p1, void* p2, void* p3, void* p4, void* p5, void* p6, void* p7,               \
-                       uint32_t numel,                                                                               \
-                       ::opwheel::OffsetCalculator<::opwheel::FunctorTraits<Functor<Own::Compute>>::kOperands> place, \
-                       ::opwheel::xpu::OperandDTypes dtypes, Functor<Own::Compute> functor) {                        \
-    ::opwheel::xpu::strided<Own>({p0, p1, p2, p3, p4, p5, p6, p7}, numel, place, dtypes, functor);                   \
+#define OPWHEEL_DETAIL_XPU_KERNELS(identifier, Functor, text)                                                          \
+  extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((sycl::ext::oneapi::experimental::nd_range_kernel<1>)) void             \
+  identifier##_dense(void* p0, void* p1, void* p2, void* p3, void* p4, void* p5, void* p6, void* p7, int64_t numel,    \
+                     Functor<Own::Compute> functor) {                                                                  \
+    ::opwheel::xpu::dense<Own>({p0, p1, p2, p3, p4, p5, p6, p7}, numel, functor);                                      \
+  }                                                                                                                    \
+  extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((sycl::ext::oneapi::experimental::nd_range_kernel<1>)) void             \
+  identifier##_strided(void* p0, void* p1, void* p2, void* p3, void* p4, void* p5, void* p6, void* p7, uint32_t numel, \
+                       ::opwheel::OffsetCalculator<::opwheel::FunctorTraits<Functor<Own::Compute>>::kOperands> place,  \
+                       ::opwheel::xpu::OperandDTypes dtypes, Functor<Own::Compute> functor) {                          \
+    ::opwheel::xpu::strided<Own>({p0, p1, p2, p3, p4, p5, p6, p7}, numel, place, dtypes, functor);                     \
   }
 #define OPWHEEL_DETAIL_NO_XPU_KERNELS(identifier, operator_, text)
