@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 import muladd
+
 from opwheel.dispatch.overload import Overload
 
 _C_TYPES = {"Tensor": "AtenTensorHandle", "float": "double"}

@@ -9,32 +9,36 @@ import subprocess
 import sys
 from pathlib import Path
 
-from opwheel.registry import BackendStatus, OperatorLibrary, State
+from ..registry import BackendStatus, OperatorLibrary, State
 
 _TIMEOUT_S = 120.0
 
 # Runs in the child: load one backend and print its status as JSON behind a marker.
 _PROGRAM = """
-import json, sys
-import muladd
-name = sys.argv[1]
+import importlib, json, sys
+from opwheel.registry import RegistryError
+module, name = sys.argv[1:]
+library = importlib.import_module(module).library
 try:
-    muladd.load(name)
-except opwheel.registry.RegistryError:
+    library.load(name)
+except RegistryError:
     pass
-print("\\nSTATUS " + json.dumps(muladd.backends()[name].as_json()))
+print("\\nSTATUS " + json.dumps(library.backends()[name].as_json()))
 """
 
 
-def statuses(library: OperatorLibrary) -> dict[str, BackendStatus]:
-    """The status that each backend reaches when it is loaded alone, policy and conflicts aside."""
-    return {name: _try(status) for name, status in library.backends().items()}
+def statuses(module: str, library: OperatorLibrary) -> dict[str, BackendStatus]:
+    """The status that each backend of the library, which is in ``module``, reaches when it is loaded alone.
+
+    Policy and conflicts aside.
+    """
+    return {name: _try(module, library.prefix, status) for name, status in library.backends().items()}
 
 
-def _try(status: BackendStatus) -> BackendStatus:
+def _try(module: str, prefix: str, status: BackendStatus) -> BackendStatus:
     # Findings belong to this process: in the child they must neither raise nor become errors.
-    environment = {**os.environ, "MULADD_AUTOLOAD": "0", "MULADD_STRICT": "0", "PYTHONWARNINGS": "ignore"}
-    command = [sys.executable, "-c", _PROGRAM, status.name]
+    environment = {**os.environ, f"{prefix}_AUTOLOAD": "0", f"{prefix}_STRICT": "0", "PYTHONWARNINGS": "ignore"}
+    command = [sys.executable, "-c", _PROGRAM, module, status.name]
     try:
         child = subprocess.run(
             command, env=environment, capture_output=True, text=True, errors="replace", check=False, timeout=_TIMEOUT_S

@@ -28,7 +28,6 @@ _NOT_SUPPORTED = frozenset(
 
 def new_backend(
     library: OperatorLibrary,
-    version: str,
     name: str,
     *,
     language: str = "cpp",
@@ -38,8 +37,7 @@ def new_backend(
     """Write the project of a backend for ``library``.
 
     Args:
-        library: whose operators it will compute. The templates for CUDA, SYCL and Python know those of muladd alone.
-        version: of the library's distribution.
+        library: whose operators it will compute.
         name: of the backend and of its entry point; the distribution is called ``<namespace>-<name>``.
         language: a key of :data:`LANGUAGES`.
         device_type: ``torch.device.type`` of the tensors it computes on; by default the language's.
@@ -52,8 +50,6 @@ def new_backend(
     check_name("a backend", name, {*known, "core", "schema", library.namespace})
     if language not in LANGUAGES:
         raise ScaffoldError(f"there is no template in {language!r}; choose one of {', '.join(LANGUAGES)}")
-    if language != "cpp" and library.namespace != "muladd":
-        raise ScaffoldError(f"the template in {language} is for muladd's operators; use --language cpp")
     templates, usual_device = LANGUAGES[language]
     device = device_type or usual_device
     check_device(language, device)
@@ -61,7 +57,7 @@ def new_backend(
     folder = output or Path(distribution)
     check_free(folder)
     values = {
-        **backend_values(library.namespace, library.distribution, version, library.abi, library.operators),
+        **backend_values(library.namespace, library.distribution, library.version, library.abi, library.operators),
         "name": name,
         "distribution": distribution,
         "package": distribution.replace("-", "_"),
@@ -76,15 +72,20 @@ def new_backend(
 
 def backend_values(namespace: str, core: str, version: str, abi: int, operators: Sequence[str]) -> dict[str, object]:
     """What the templates want to know of the operator library."""
-    release = Version(version)
     return {
         "namespace": namespace,
         "core": core,
-        "core_requirement": f"{core}>={release.major}.{release.minor},<{release.major}.{release.minor + 1}",
+        "core_requirement": requirement(core, version),
         "core_version": version,
         "abi": abi,
         "operators": [operator.replace(".", "_") for operator in operators],
     }
+
+
+def requirement(distribution: str, version: str) -> str:
+    """The distribution in any release of the same minor version."""
+    release = Version(version)
+    return f"{distribution}>={release.major}.{release.minor},<{release.major}.{release.minor + 1}"
 
 
 def check_device(language: str, device: str) -> None:
