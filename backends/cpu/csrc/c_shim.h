@@ -1,4 +1,4 @@
-// The kernels as C functions, for models that AOTInductor compiled with opwheel.aotinductor.c_shims("cpu"). Part of
+// The kernels as C functions, for models that AOTInductor compiled with opwheel.aotinductor.c_shims. Part of
 // register.cpp, which has instantiated the kernels.
 #pragma once
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..registry import OperatorLibrary, State
+from ..registry import State
 
 if TYPE_CHECKING:
+    from .. import Library
     from ..bench.results import Results
     from ..bench.runner import Runner
     from ..bench.suite import Case, Suite
@@ -46,8 +47,8 @@ def bench(
     from ..bench.selection import peer_names, select_cases, select_peers
 
     # Everything that can be wrong is found before minutes are spent on measuring.
-    library: OperatorLibrary = context.obj.open()
-    suite = _suite(context.obj.module)
+    library: Library = context.obj.open()
+    suite = _suite(library.package)
     _require_loaded(library, device)
     _require_known("--skip", "peer", skip or [], peer_names(suite))
     _require_known("--only", "group", only or [], suite.groups)
@@ -109,7 +110,7 @@ def _measure(runner: Runner, cases: list[Case]) -> None:
             progress.advance(task)
 
 
-def _require_loaded(library: OperatorLibrary, device: str) -> None:
+def _require_loaded(library: Library, device: str) -> None:
     loaded = {status.device_type for status in library.backends().values() if status.state is State.LOADED}
     if device not in loaded:
         raise typer.BadParameter(

@@ -6,11 +6,12 @@ import importlib.util
 import os
 import subprocess
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..registry import OperatorLibrary
+if TYPE_CHECKING:
+    from .. import Library
 
 
 def check(
@@ -22,7 +23,7 @@ def check(
 
     Does it compute what the operators promise, under all of PyTorch?
     """
-    library: OperatorLibrary = context.obj.open()
+    library: Library = context.obj.open()
     if backend not in library.backends():
         installed = ", ".join(library.backends()) or "none"
         raise typer.BadParameter(f"no backend {backend!r} is installed; installed are: {installed}")
@@ -31,6 +32,6 @@ def check(
     # A backend that is not loaded fails the check rather than being skipped.
     environment = {**os.environ, f"{library.prefix}_REQUIRE": backend}
     command = [sys.executable, "-m", "pytest", "--pyargs", "opwheel.testing"]
-    command += ["--library", context.obj.module, "--backend", backend, *(pytest_options or [])]
+    command += ["--library", library.package, "--backend", backend, *(pytest_options or [])]
     result = subprocess.run(command, env=environment, check=False)
     raise typer.Exit(0 if result.returncode == 0 else 1)

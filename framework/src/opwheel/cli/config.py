@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..registry import OperatorLibrary, State
+from ..registry import State
+
+if TYPE_CHECKING:
+    from .. import Library
 
 
 def config(
@@ -28,10 +31,9 @@ def config(
     from ..build import toolchain
     from ..build.ninja_file import CXX_FLAGS
 
-    library: OperatorLibrary = context.obj.open()
-    folders = [library.schema_library.parent / "include", toolchain.SDK_INCLUDE]
-    include_flags = [f"-I{folder}" for folder in folders if folder.is_dir()]
-    include_flags.append(f"-isystem{toolchain.find_torch().include}")
+    library: Library = context.obj.open()
+    folders = [f"-I{library.get_include()}", f"-I{toolchain.SDK_INCLUDE}"]
+    include_flags = [*folders, f"-isystem{toolchain.find_torch().include}"]
     if includes:
         print(" ".join(include_flags))
     if cflags:

@@ -8,8 +8,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ..registry import BackendStatus, OperatorLibrary, State
+from ..registry import BackendStatus, State
+
+if TYPE_CHECKING:
+    from .. import Library
 
 _TIMEOUT_S = 120.0
 
@@ -17,8 +21,9 @@ _TIMEOUT_S = 120.0
 _PROGRAM = """
 import importlib, json, sys
 from opwheel.registry import RegistryError
-module, name = sys.argv[1:]
-library = importlib.import_module(module).library
+
+package, name = sys.argv[1:]
+library = importlib.import_module(package).library
 try:
     library.load(name)
 except RegistryError:
@@ -27,18 +32,20 @@ print("\\nSTATUS " + json.dumps(library.backends()[name].as_json()))
 """
 
 
-def statuses(module: str, library: OperatorLibrary) -> dict[str, BackendStatus]:
-    """The status that each backend of the library, which is in ``module``, reaches when it is loaded alone.
-
-    Policy and conflicts aside.
-    """
-    return {name: _try(module, library.prefix, status) for name, status in library.backends().items()}
+def statuses(library: Library) -> dict[str, BackendStatus]:
+    """The status that each backend reaches when it is loaded alone, policy and conflicts aside."""
+    return {name: _try(library, status) for name, status in library.backends().items()}
 
 
-def _try(module: str, prefix: str, status: BackendStatus) -> BackendStatus:
+def _try(library: Library, status: BackendStatus) -> BackendStatus:
     # Findings belong to this process: in the child they must neither raise nor become errors.
-    environment = {**os.environ, f"{prefix}_AUTOLOAD": "0", f"{prefix}_STRICT": "0", "PYTHONWARNINGS": "ignore"}
-    command = [sys.executable, "-c", _PROGRAM, module, status.name]
+    environment = {
+        **os.environ,
+        f"{library.prefix}_AUTOLOAD": "0",
+        f"{library.prefix}_STRICT": "0",
+        "PYTHONWARNINGS": "ignore",
+    }
+    command = [sys.executable, "-c", _PROGRAM, library.package, status.name]
     try:
         child = subprocess.run(
             command, env=environment, capture_output=True, text=True, errors="replace", check=False, timeout=_TIMEOUT_S

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import platform
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from .._version import __version__
-from ..registry import BackendStatus, OperatorLibrary, State
+from ..registry import BackendStatus, State
 from . import deep
+
+if TYPE_CHECKING:
+    from .. import Library
 
 _STYLES = {
     State.LOADED: "green",
@@ -35,8 +38,8 @@ def doctor(
 ) -> None:
     """Show every backend: its state, the reason, the fix."""
     # With --deep, what ends a process must not end this one, and a lock that does not fit is reported, not obeyed.
-    library: OperatorLibrary = context.obj.open(load_backends=not try_all, check_lock=not try_all)
-    statuses = deep.statuses(context.obj.module, library) if try_all else library.backends()
+    library: Library = context.obj.open(load_backends=not try_all, check_lock=not try_all)
+    statuses = deep.statuses(library) if try_all else library.backends()
     # Alone, a backend says nothing about the choice between several.
     runtimes = library.runtimes()
     report = {**_report(library, statuses, runtimes), **({"digest": None} if try_all else {})}
@@ -47,9 +50,7 @@ def doctor(
     raise typer.Exit(0 if report["ok"] else 1)
 
 
-def _report(
-    library: OperatorLibrary, statuses: dict[str, BackendStatus], runtimes: dict[str, BackendStatus]
-) -> dict[str, Any]:
+def _report(library: Library, statuses: dict[str, BackendStatus], runtimes: dict[str, BackendStatus]) -> dict[str, Any]:
     """The report; its keys are documented in docs/commands.md."""
     import torch
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from ..registry import Choice, OperatorLibrary
+if TYPE_CHECKING:
+    from .. import Library
+    from ..registry import Choice
 
 
 def explain(
@@ -21,7 +23,7 @@ def explain(
 
     Also who else wanted to and by which rule, with a digest of the whole choice.
     """
-    library: OperatorLibrary = context.obj.open()
+    library: Library = context.obj.open()
     operators = library.operators if operator is None else (operator,)
     if operator is not None and operator not in library.operators:
         raise typer.BadParameter(f"there is no operator {operator!r}; there are {', '.join(library.operators)}")
@@ -41,13 +43,13 @@ def explain(
     raise typer.Exit(0 if served else 1)
 
 
-def _devices(library: OperatorLibrary) -> list[str]:
+def _devices(library: Library) -> list[str]:
     known = {status.device_type for status in library.backends().values()}
     known |= {backend.device for backend in library.policy.backends.values()}
     return sorted(known - {""})
 
 
-def _answer(library: OperatorLibrary, choice: Choice) -> str:
+def _answer(library: Library, choice: Choice) -> str:
     winner = choice.winner
     if winner is None:
         lines = [f"  no kernel; a call raises: {library.no_kernel_error(choice.operator, choice.device_type)}"]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..registry import LockError, OperatorLibrary
+from ..registry import LockError
+
+if TYPE_CHECKING:
+    from .. import Library
 
 
 def lock(
@@ -23,7 +26,7 @@ def lock(
     from ..registry.lock import differences, read_lock
 
     # What is locked already need not be what is installed.
-    library: OperatorLibrary = context.obj.open(check_lock=False)
+    library: Library = context.obj.open(check_lock=False)
     file = file or Path(f"{library.namespace}.lock")
     try:
         snapshot = library.snapshot()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .. import scaffold
-from ..registry import OperatorLibrary
 from .target import Target
+
+if TYPE_CHECKING:
+    from .. import Library
 
 Output = Annotated[Path | None, typer.Option(help="The folder to write; by default one named after the project.")]
 
@@ -31,7 +33,7 @@ def new_backend(
     It builds, is discovered and passes the conformance kit as it is.
     """
     target = Target(library or context.obj.module)
-    opened: OperatorLibrary = target.open()
+    opened: Library = target.open()
     try:
         project = scaffold.new_backend(opened, name, language=language, device_type=device_type, output=output)
     except scaffold.ScaffoldError as error:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import importlib
 import os
+from typing import TYPE_CHECKING
 
 import typer
 
-from ..registry import OperatorLibrary, RegistryError
+from ..registry import RegistryError
+
+if TYPE_CHECKING:
+    from .. import Library
 
 
 class Target:
@@ -16,7 +20,7 @@ class Target:
     def __init__(self, module: str | None) -> None:
         self.module = module
 
-    def open(self, *, load_backends: bool = True, check_lock: bool = True) -> OperatorLibrary:
+    def open(self, *, load_backends: bool = True, check_lock: bool = True) -> Library:
         """Import the library.
 
         Args:
@@ -27,6 +31,9 @@ class Target:
             typer.BadParameter: no library was given, or it is not there.
             typer.Exit: it cannot be imported; why, has been printed.
         """
+        # Not at the top: it imports torch, which completion and help do without.
+        from .. import Library
+
         if self.module is None:
             raise typer.BadParameter("which library? opwheel --library MODULE COMMAND", param_hint="--library")
         # The environment, because this must be known while the library is imported.
@@ -44,7 +51,7 @@ class Target:
             if error.name != self.module.partition(".")[0]:
                 raise
             raise typer.BadParameter(f"there is no module {self.module!r}", param_hint="--library") from None
-        if not isinstance(library, OperatorLibrary):
-            problem = f"{self.module!r} is no operator library: it has no OperatorLibrary called library"
+        if not isinstance(library, Library):
+            problem = f"{self.module!r} is no operator library: it has no opwheel.Library called library"
             raise typer.BadParameter(problem, param_hint="--library")
         return library

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from ..registry import OperatorLibrary
 from .names import ScaffoldError, check_name
 from .render import Project, check_free, render
+
+if TYPE_CHECKING:
+    from .. import Library
 
 # For each language the folders of templates, and the device type it is for when none is given.
 LANGUAGES = {
@@ -27,7 +30,7 @@ _NOT_SUPPORTED = frozenset(
 
 
 def new_backend(
-    library: OperatorLibrary,
+    library: Library,
     name: str,
     *,
     language: str = "cpp",

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 import torch
 
+from opwheel import Library
 from opwheel.dispatch.overload import Overload
-from opwheel.registry import BackendStatus, OperatorLibrary, State
+from opwheel.registry import BackendStatus, State
 from opwheel.testing.samples import DTYPES
 
 _KINDS: dict[str, Callable[[Overload], bool]] = {
@@ -34,11 +35,11 @@ _outcomes = pytest.StashKey[dict[tuple[str, str, str], str]]()
 _files = pytest.StashKey[dict[str, str]]()  # the test file of each subsystem
 
 
-def _library(config: pytest.Config) -> OperatorLibrary:
+def _library(config: pytest.Config) -> Library:
     module = config.getoption("--library")
     if module is None:
         raise pytest.UsageError("which operator library? --library MODULE")
-    library: OperatorLibrary = importlib.import_module(module).library
+    library: Library = importlib.import_module(module).library
     return library
 
 
@@ -60,7 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Every kind of overload and every dtype becomes parameters."""
-    overloads: dict[str, Overload] = _library(metafunc.config).overloads
+    overloads = _library(metafunc.config).overloads
     for kind, belongs in _KINDS.items():
         if kind in metafunc.fixturenames:
             chosen = list(filter(belongs, overloads.values()))
