@@ -6,12 +6,12 @@ A backend's whole ``setup.py``::
     from setuptools import setup
 
     setup(
-        ext_modules=[CppLibrary("muladd_cpu.libmuladd_cpu", ["csrc/register.cpp"])],
+        ext_modules=[CppLibrary("waves_cpu.libwaves_cpu", ["csrc/register.cpp"])],
         cmdclass=commands(),
     )
 
 The libraries use the LibTorch stable ABI only, so one wheel serves every CPython >= 3.10 and every torch from the
-targeted release on. This package imports neither torch nor the rest of muladd.
+targeted release on. This package imports neither torch nor the rest of opwheel.
 """
 
 from .commands import commands

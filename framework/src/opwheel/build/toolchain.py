@@ -60,5 +60,5 @@ def target_version_macro(release: str) -> str:
 
 def prefix_maps(root: Path, torch: Torch) -> list[str]:
     """Flags for the same bytes from any checkout and any environment: headers name their files in error messages."""
-    places = {root: ".", torch.include: "torch/include", SDK_INCLUDE: "muladd/include"}
+    places = {root: ".", torch.include: "torch/include", SDK_INCLUDE: "opwheel/include"}
     return [f"-ffile-prefix-map={place}={name}" for place, name in places.items()]
