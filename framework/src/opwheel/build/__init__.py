@@ -6,7 +6,7 @@ A backend's whole ``setup.py``::
     from setuptools import setup
 
     setup(
-        ext_modules=[CppLibrary("waves_cpu.libwaves_cpu", ["csrc/register.cpp"])],
+        ext_modules=[CppLibrary("waves_cpu.libwaves_cpu", ["csrc/register.cpp"], library="waves")],
         cmdclass=commands(),
     )
 
@@ -16,5 +16,6 @@ targeted release on. This package imports neither torch nor the rest of opwheel.
 
 from .commands import commands
 from .extensions import CppLibrary, CudaLibrary, SyclLibrary
+from .instruction_sets import instruction_sets
 
-__all__ = ["CppLibrary", "CudaLibrary", "SyclLibrary", "commands"]
+__all__ = ["CppLibrary", "CudaLibrary", "SyclLibrary", "commands", "instruction_sets"]

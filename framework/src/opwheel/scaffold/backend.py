@@ -15,13 +15,9 @@ from .render import Project, check_free, render
 if TYPE_CHECKING:
     from .. import Library
 
-# For each language the folders of templates, and the device type it is for when none is given.
-LANGUAGES = {
-    "cpp": (("native", "element", "cpp"), "cpu"),
-    "cuda": (("native", "element", "cuda"), "cuda"),
-    "sycl": (("native", "sycl"), "xpu"),
-    "python": (("python",), "cpu"),
-}
+# For each language the folder of templates, and the device type it is for when none is given.
+LANGUAGES = {"cpp": ("cpp", "cpu"), "cuda": ("cuda", "cuda"), "sycl": ("sycl", "xpu"), "python": ("python", "cpu")}
+COMPILED = frozenset(("cpp", "cuda", "sycl"))
 DISPATCH_KEYS = {"cpu": "CPU", "cuda": "CUDA", "xpu": "XPU"}
 # Device types of PyTorch's own with other dispatch keys.
 _NOT_SUPPORTED = frozenset(
@@ -53,9 +49,11 @@ def new_backend(
     check_name("a backend", name, {*known, "core", "schema", library.namespace})
     if language not in LANGUAGES:
         raise ScaffoldError(f"there is no template in {language!r}; choose one of {', '.join(LANGUAGES)}")
-    templates, usual_device = LANGUAGES[language]
+    template, usual_device = LANGUAGES[language]
     device = device_type or usual_device
     check_device(language, device)
+    if language == "cpp" and device != "cpu":
+        template = "device"
     distribution = f"{library.namespace}-{name.replace('_', '-')}"
     folder = output or Path(distribution)
     check_free(folder)
@@ -68,8 +66,8 @@ def new_backend(
         "device_type": device,
         "dispatch_key": DISPATCH_KEYS.get(device, "PrivateUse1"),
     }
-    common = ["shared", "repository", *(["compiled"] if "native" in templates else [])]
-    own = [f"backend/{part}" for part in ("repository", "common", *templates)]
+    common = ["shared", "repository", *(["compiled"] if language in COMPILED else [])]
+    own = [f"backend/{part}" for part in ("repository", "common", template)]
     return Project(folder, render([*common, *own], folder, values))
 
 

@@ -48,5 +48,5 @@ def new_library(name: str, *, output: Path | None = None) -> Project:
         "dispatch_key": "CPU",
     }
     backend = Path("backends/cpu")
-    parts = ["shared", "compiled", *(f"backend/{part}" for part in ("common", "native", "element", "cpp"))]
+    parts = ["shared", "compiled", "backend/common", "backend/cpp"]
     return Project(folder, (*files, *(backend / file for file in render(parts, folder / backend, cpu))))
