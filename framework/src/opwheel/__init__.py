@@ -1,14 +1,29 @@
 """The framework under operator libraries: registry of backends, dispatch rules, C++ SDK, build, conformance kit.
 
-Importing it does nothing: no discovery, no library is opened, no operator is registered. A plugin needs three names::
+Importing it does nothing: no discovery, no library is opened, no operator is registered, and torch is not imported.
+
+An operator library opens itself with :func:`open_library`. A backend's plugin needs three names::
 
     from opwheel import Backend, Probe, hookimpl
 """
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from ._import_hooks import names_from
 from ._version import __version__
-from .registry import Backend, Probe, hookimpl
+
+if TYPE_CHECKING:
+    from .dispatch import JointGradient, Library, Operator, functions_of, open_library
+    from .registry import Backend, Probe, hookimpl
+
+__getattr__ = names_from(
+    __name__,
+    {
+        **dict.fromkeys(("Backend", "Probe", "hookimpl"), ".registry"),
+        **dict.fromkeys(("JointGradient", "Library", "Operator", "functions_of", "open_library"), ".dispatch"),
+    },
+)
 
 
 def get_include() -> str:
@@ -16,4 +31,15 @@ def get_include() -> str:
     return str(Path(__file__).parent / "include")
 
 
-__all__ = ["Backend", "Probe", "__version__", "get_include", "hookimpl"]
+__all__ = [
+    "Backend",
+    "JointGradient",
+    "Library",
+    "Operator",
+    "Probe",
+    "__version__",
+    "functions_of",
+    "get_include",
+    "hookimpl",
+    "open_library",
+]

@@ -1,3 +1,3 @@
-"""The version of muladd-core, read by the build and by ``muladd.__version__``."""
+"""The version of opwheel, read by the build and by ``opwheel.__version__``."""
 
 __version__ = "0.1.0"

@@ -13,7 +13,7 @@ class CppLibrary(Extension):
     """A shared library without ``PyInit``: PyTorch opens it, Python does not import it.
 
     Args:
-        name: dotted path of the file inside the wheel, without its suffix: ``"muladd_cpu.libmuladd_cpu"``.
+        name: dotted path of the file inside the wheel, without its suffix: ``"waves_cpu.libwaves_cpu"``.
         sources: source files, relative to ``setup.py``.
         torch_target: oldest torch release whose stable ABI is used, ``"2.10"`` or later. Features of a later one do not
             compile.

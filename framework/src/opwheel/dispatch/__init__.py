@@ -1,27 +1,28 @@
-"""What core registers in PyTorch's dispatcher for each operator, one module for each dispatch key.
+"""What an operator library registers in PyTorch's dispatcher for each operator, one module for each dispatch key.
 
 ============================  ==================================================================================
 module                        dispatch key
 ============================  ==================================================================================
 :mod:`.autocast`              AutocastCPU, AutocastCUDA, AutocastXPU
-:mod:`.vmap`              FuncTorchBatched (vmap)
+:mod:`.vmap`                  FuncTorchBatched (vmap)
 :mod:`.autograd`              Autograd
-:mod:`.adinplaceorview`              ADInplaceOrView (version counters of in-place and out variants)
+:mod:`.adinplaceorview`       ADInplaceOrView (version counters of in-place and out variants)
 :mod:`.functionalization`     Functionalize (in-place and out variants under torch.compile)
 :mod:`.fake`                  Meta and FakeTensor
-:mod:`.fallback`               CompositeExplicitAutogradNonFunctional: no backend has a kernel
+:mod:`.fallback`              CompositeExplicitAutogradNonFunctional: no backend has a kernel
 ============================  ==================================================================================
 
-:mod:`.fast_path` is the public functions' way around all of them for calls that none of them would change.
-
-All of it follows from an :class:`Operator` declaration; any operator library can use it for its own operators.
+All of it follows from an :class:`Operator` declaration, and so do the public functions (:mod:`.functions`), which go
+around all of these keys for calls that none of them would change (:mod:`.fast_path`). :mod:`.opening` is where it begins.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from .._import_hooks import names_from
 from .declaration import JointGradient, Operator
 from .elementwise import decomposition_table
+from .functions import functions_of
+from .opening import Library, open_library
 from .registration import register
 
 if TYPE_CHECKING:
@@ -29,20 +30,24 @@ if TYPE_CHECKING:
     from .python_operators import register_python
 
 # For kernels and operators in Python, which most programs do not have.
-_LATER = {"implement": ".python_kernels", "in_compute_dtype": ".python_kernels", "register_python": ".python_operators"}
+__getattr__ = names_from(
+    __name__,
+    {
+        "implement": ".python_kernels",
+        "in_compute_dtype": ".python_kernels",
+        "register_python": ".python_operators",
+    },
+)
 
 __all__ = [
     "JointGradient",
+    "Library",
     "Operator",
     "decomposition_table",
+    "functions_of",
     "implement",
     "in_compute_dtype",
+    "open_library",
     "register",
     "register_python",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name in _LATER:
-        return getattr(import_module(_LATER[name], __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

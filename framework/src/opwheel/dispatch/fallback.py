@@ -4,16 +4,39 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
+from ..registry import NoKernelError
+from ..registry.policy import Policy
 from .elementwise import check_inputs, check_output, decompose, has_shape
-from .library import Library
 from .overload import Overload
 
 _warned: set[tuple[str, str]] = set()
 
 
-def default_kernel(overload: Overload, library: Library) -> Callable[..., Any]:
+class LibraryLike(Protocol):
+    """What the registrations want to know of an operator library; :class:`opwheel.registry.OperatorLibrary` is one."""
+
+    @property
+    def namespace(self) -> str:
+        """Of the operators: ``torch.ops.<namespace>``."""
+
+    @property
+    def schemas(self) -> tuple[str, ...]:
+        """All schemas, without the namespace."""
+
+    @property
+    def policy(self) -> Policy:
+        """Says whether a call without a kernel is an error."""
+
+    def load_pending(self) -> bool:
+        """Load kernels that had to wait; whether the call should be tried again."""
+
+    def no_kernel_error(self, operator: str, device_type: str, layout: str = "strided") -> NoKernelError:
+        """What a call without a kernel raises."""
+
+
+def default_kernel(overload: Overload, library: LibraryLike) -> Callable[..., Any]:
     """The kernel for one overload; ``library`` knows which backends there are."""
 
     def kernel(*args: Any, **kwargs: Any) -> Any:

@@ -14,12 +14,12 @@ What is looked at costs 0.4 us for two tensors, and every function call in betwe
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
-from torch.autograd.graph import increment_version
 
 from .. import _torch_private as private
 from .._import_hooks import after_import
@@ -42,42 +42,22 @@ _XPU = private.keyset("XPU", "Negative")
 _BEGUN = ("could not be resized", "could not be launched")
 
 
-class Kernels:
-    """The overloads of a namespace, to be called with what :func:`direct_keys` gives in front."""
+class Kernels(dict[str, Callable[..., Any]]):
+    """For each overload of a namespace what the dispatcher calls below the keys that :func:`direct_keys` gives.
+
+    They are called with these keys and the overload's arguments.
+    """
 
     def __init__(self, namespace: str) -> None:
+        super().__init__()
         self._namespace = namespace
 
-    def __getattr__(self, overload: str) -> Any:
-        # Once for each overload, and not before it is called: the schemas are loaded after the public functions.
-        kernel = private.redispatch(self._op(overload))
-        setattr(self, overload, kernel)
-        return kernel
-
-    def overwrite(self, keys: Any | None, overload: str, target: Any, *args: Any, **out: Any) -> Any:
-        """Call an out or in-place overload, on the short way where there is one.
-
-        Args:
-            keys: what :func:`direct_keys` says of the call's tensors, ``target`` among them.
-            overload: such as ``"mul.out"``.
-            target: the tensor that is overwritten and returned.
-            args: the overload's positional arguments, as in the schema.
-            out: ``target`` once more, if it is a keyword argument.
-        """
-        # An inference tensor has no version to count, and may not be overwritten everywhere.
-        if keys is not None and not target.is_inference():
-            try:
-                getattr(self, overload)(keys, *args, **out)
-            except RuntimeError as error:
-                explained_below(error)
-            else:
-                increment_version(target)
-                return target
-        return self._op(overload)(*args, **out)
-
-    def _op(self, overload: str) -> Any:
+    def __missing__(self, overload: str) -> Callable[..., Any]:
+        # When it is called for the first time: the look-up of all of them would delay the import.
         operator, _, name = overload.partition(".")
-        return getattr(getattr(getattr(torch.ops, self._namespace), operator), name or "default")
+        op = getattr(getattr(getattr(torch.ops, self._namespace), operator), name or "default")
+        kernel = self[overload] = private.redispatch(op)
+        return kernel
 
 
 def direct_keys(a: Any, b: Any, c: Any) -> Any | None:

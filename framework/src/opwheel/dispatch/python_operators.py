@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..registry import NoKernelError, Policy
+from ..registry import NoKernelError
+from ..registry.policy import Policy
 from .declaration import Operator
 from .fallback import default_kernel
 from .elementwise import check_inputs, compute_dtype, has_shape, output_strides, prepare, result_dtype

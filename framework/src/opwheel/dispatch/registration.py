@@ -7,19 +7,20 @@ from collections.abc import Iterable
 import torch
 
 from .. import _torch_private as private
+from .._import_hooks import after_import
 from . import autocast, fake, fallback, flops, vmap
+from .adinplaceorview import mutation_kernel
 from .autograd import autograd_kernel
 from .declaration import Operator
+from .fallback import LibraryLike
 from .functionalization import functionalization_kernel
-from .library import Library
-from .adinplaceorview import mutation_kernel
 from .overload import Overload
 
 # Registrations last as long as these objects.
 _libraries: list[torch.library.Library] = []
 
 
-def register(library: Library, operators: Iterable[Operator]) -> dict[str, Overload]:
+def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, Overload]:
     """Register fake, autograd, vmap, autocast and default kernels for every schema of ``library``.
 
     Returns:
@@ -46,11 +47,18 @@ def register(library: Library, operators: Iterable[Operator]) -> dict[str, Overl
     for overload in overloads.values():
         _register_overload(overload, overloads, target, library)
     flops.register(overloads.values())
+
+    @after_import("torch.distributed.tensor")  # which takes longer than all of this
+    def _register_sharding() -> None:
+        from . import sharding
+
+        sharding.register(overloads.values())
+
     return overloads
 
 
 def _register_overload(
-    overload: Overload, overloads: dict[str, Overload], target: torch.library.Library, library: Library
+    overload: Overload, overloads: dict[str, Overload], target: torch.library.Library, library: LibraryLike
 ) -> None:
     name = overload.qualified_name
     private.register_fake(target, name, fake.fake_kernel(overload))

@@ -1,16 +1,13 @@
 """The plugin framework: finds, chooses and loads the backends of an operator library. It knows no operator by name.
 
-A plugin needs three names from here::
-
-    from opwheel.registry import Backend, Probe, hookimpl
-
-No module in here says ``from . import name`` or ``from .. import name``: both wait for the import of the whole package,
-which another thread may be in the middle of, waiting in turn for this one.
+Nothing in here is imported with the package but what a plugin needs, so that a plugin's module can be imported without
+torch. No module in here says ``from . import name`` or ``from .. import name``: both wait for the import of the whole
+package, which another thread may be in the middle of, waiting in turn for this one.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from .._import_hooks import names_from
 from .backend import Backend, Probe
 from .errors import (
     ERROR_CODES,
@@ -22,14 +19,24 @@ from .errors import (
     PolicyError,
     RegistryError,
 )
-from .explanation import Choice
 from .hooks import hookimpl, hookspec
-from .library import OperatorLibrary
-from .policy import KnownBackend, KnownRuntime, Policy, read_file
 from .status import BackendStatus, Finding, State
 
 if TYPE_CHECKING:
+    from .explanation import Choice
+    from .library import OperatorLibrary
+    from .policy import KnownBackend, KnownRuntime, Policy, read_file
     from .runtimes import Runtime
+
+__getattr__ = names_from(
+    __name__,
+    {
+        "Choice": ".explanation",
+        "OperatorLibrary": ".library",
+        **dict.fromkeys(("KnownBackend", "KnownRuntime", "Policy", "read_file"), ".policy"),
+        "Runtime": ".runtimes",
+    },
+)
 
 __all__ = [
     "ERROR_CODES",
@@ -56,8 +63,3 @@ __all__ = [
     "read_file",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name == "Runtime":  # which only kernels for other runtimes need
-        return import_module(".runtimes", __name__).Runtime
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from ..registry import OperatorLibrary
 from .names import ScaffoldError, check_name
 from .render import Project, check_free, render
+
+if TYPE_CHECKING:
+    from .. import Library
 
 # For each language the folder of templates, and the device type it is for when none is given.
 LANGUAGES = {"cpp": ("cpp", "cpu"), "cuda": ("cuda", "cuda"), "sycl": ("sycl", "xpu"), "python": ("python", "cpu")}
@@ -23,8 +26,7 @@ _NOT_SUPPORTED = frozenset(
 
 
 def new_backend(
-    library: OperatorLibrary,
-    version: str,
+    library: Library,
     name: str,
     *,
     language: str = "cpp",
@@ -34,8 +36,7 @@ def new_backend(
     """Write the project of a backend for ``library``.
 
     Args:
-        library: whose operators it will compute. The templates for CUDA, SYCL and Python know those of muladd alone.
-        version: of the library's distribution.
+        library: whose operators it will compute.
         name: of the backend and of its entry point; the distribution is called ``<namespace>-<name>``.
         language: a key of :data:`LANGUAGES`.
         device_type: ``torch.device.type`` of the tensors it computes on; by default the language's.
@@ -57,7 +58,7 @@ def new_backend(
     folder = output or Path(distribution)
     check_free(folder)
     values = {
-        **backend_values(library.namespace, library.distribution, version, library.abi, library.operators),
+        **backend_values(library.namespace, library.distribution, library.version, library.abi, library.operators),
         "name": name,
         "distribution": distribution,
         "package": distribution.replace("-", "_"),
@@ -72,15 +73,20 @@ def new_backend(
 
 def backend_values(namespace: str, core: str, version: str, abi: int, operators: Sequence[str]) -> dict[str, object]:
     """What the templates want to know of the operator library."""
-    release = Version(version)
     return {
         "namespace": namespace,
         "core": core,
-        "core_requirement": f"{core}>={release.major}.{release.minor},<{release.major}.{release.minor + 1}",
+        "core_requirement": requirement(core, version),
         "core_version": version,
         "abi": abi,
         "operators": [operator.replace(".", "_") for operator in operators],
     }
+
+
+def requirement(distribution: str, version: str) -> str:
+    """The distribution in any release of the same minor version."""
+    release = Version(version)
+    return f"{distribution}>={release.major}.{release.minor},<{release.major}.{release.minor + 1}"
 
 
 def check_device(language: str, device: str) -> None:

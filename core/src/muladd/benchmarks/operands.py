@@ -3,34 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
+from opwheel.bench.suite import Case, Form, Operands
 from torch import Tensor
-
-from .cases import Case, Form
 
 _NUMBER = 2.0
 
 
-@dataclass(frozen=True)
-class Operands:
-    """``a * b + c``; ``out`` takes a result, ``grad`` is the gradient of one."""
-
-    a: Tensor
-    b: Tensor
-    c: float | Tensor
-    out: Tensor
-    grad: Tensor | None
-
-    @property
-    def addend(self) -> Tensor:
-        """``c`` for functions that take tensors only."""
-        return self.c if isinstance(self.c, Tensor) else self.a.new_tensor(self.c)
-
-
 def make_operands(case: Case, device: str) -> Operands:
-    """Random operands from a fixed seed."""
+    """Random a, b and c for ``a * b + c``, from a fixed seed; c is a number or a tensor."""
     generator = torch.Generator(device).manual_seed(0)
 
     def random(*shape: int) -> Tensor:
@@ -42,8 +24,8 @@ def make_operands(case: Case, device: str) -> Operands:
     a, b, c = _layout(case, random)
     out = torch.empty_like(a)
     if case.form is Form.BACKWARD:
-        return Operands(a.requires_grad_(), b.requires_grad_(), c, out, random(*a.shape))
-    return Operands(a, b, c, out, None)
+        return Operands({"a": a.requires_grad_(), "b": b.requires_grad_(), "c": c}, out, random(*a.shape))
+    return Operands({"a": a, "b": b, "c": c}, out)
 
 
 def _layout(case: Case, random: Callable[..., Tensor]) -> tuple[Tensor, Tensor, float | Tensor]:

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from opwheel.bench.suite import Form
 from torch import Tensor
 
 import muladd
-
-from .cases import Form
 
 
 def _new(a: Tensor, b: Tensor, c: float | Tensor) -> Tensor:
