@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import muladd
+import opwheel
 from opwheel.build import commands
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -51,7 +52,8 @@ class CMakeBuild(build_ext):
             "CMAKE_BUILD_TYPE": "Release",
             "CMAKE_PREFIX_PATH": find_executorch(),
             "CMAKE_LIBRARY_OUTPUT_DIRECTORY": output.parent,
-            "OPWHEEL_INCLUDE": muladd.get_include(),
+            "MULADD_INCLUDE": muladd.get_include(),
+            "OPWHEEL_INCLUDE": opwheel.get_include(),
         }
         definitions = [f"-D{key}={value}" for key, value in options.items()]
         subprocess.run([cmake, "-S", HERE, "-B", build_dir, "-G", "Ninja", *definitions], check=True)

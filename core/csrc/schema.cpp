@@ -1,6 +1,5 @@
-// The schema library: defines the catalogue's operators and nothing else, so that programs without Python find them.
-#include "opwheel/abi.h"
+// The schema library: defines the operators and nothing else, so that programs without Python find them.
 #include "muladd/operators.h"
 #include "opwheel/schema_library.h"
 
-OPWHEEL_SCHEMA_LIBRARY(muladd, muladd::op::Catalogue, OPWHEEL_ABI_VERSION)
+OPWHEEL_SCHEMA_LIBRARY(muladd, MULADD_OPERATORS)

@@ -1,2 +1,5 @@
 #define OPWHEEL_ISA avx512
-#include "row_kernels.h"
+#include "muladd/operators.h"
+#include "opwheel/cpu/vectorized_loops.h"
+
+OPWHEEL_CPU_LOOPS(muladd, MULADD_OPERATORS)

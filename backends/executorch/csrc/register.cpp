@@ -2,32 +2,13 @@
 // so what another copy or a selective build has registered already is left as it is.
 #include <executorch/extension/kernel_util/make_boxed_from_unboxed_functor.h>
 
+#include <string>
 #include <string_view>
-#include <type_traits>
-#include <utility>
 
 #include "kernels.h"
-#include "muladd/operators.h"
 
 namespace muladd_executorch {
 namespace {
-
-using executorch::aten::Tensor;
-using executorch::runtime::KernelRuntimeContext;
-using muladd::ArgumentKind;
-
-template <ArgumentKind kind>
-using Argument = std::conditional_t<kind == ArgumentKind::number, double,
-                                    std::conditional_t<kind == ArgumentKind::mutable_tensor, Tensor&, const Tensor&>>;
-
-template <class Op, std::size_t... I>
-auto signature(std::index_sequence<I...>)
-    -> Tensor& (*)(KernelRuntimeContext&, Argument<Op::schema.arguments[I].kind>...);
-
-template <class Op, class Kernel>
-constexpr bool fits(Kernel*) {
-  return std::is_same_v<Kernel*, decltype(signature<Op>(std::make_index_sequence<Op::schema.argument_count>{}))>;
-}
 
 // The runtime's own function for this question logs an error when the answer is no.
 bool is_registered(std::string_view name) {
@@ -37,24 +18,24 @@ bool is_registered(std::string_view name) {
   return false;
 }
 
-// An operator of the catalogue, its name in the runtime and its kernel.
-#define MULADD_KERNEL(identifier, text)                                                                          \
-  static_assert(muladd::op::identifier::schema.name == text && fits<muladd::op::identifier>(native::identifier), \
-                "this kernel does not fit the operator's schema in the catalogue");                              \
-  if (!is_registered("muladd::" text)) {                                                                         \
-    EXECUTORCH_LIBRARY(muladd, text, native::identifier);                                                        \
+template <class Op>
+void register_operator() {
+  if constexpr (is_out_variant<Op>()) {
+    static const std::string name = "muladd::" + std::string(Op::schema.name);  // the runtime keeps the pointer
+    if (is_registered(name)) return;
+    using Boxed = executorch::extension::WrapUnboxedIntoFunctor<
+        executorch::extension::CompileTimeFunctionPointer<decltype(Kernel<Op>::call), Kernel<Op>::call>>;
+    (void)executorch::runtime::register_kernel(executorch::runtime::Kernel(name.c_str(), Boxed::call));
   }
+}
 
-bool register_kernels() {
-  MULADD_KERNEL(muladd_out, "muladd.out")
-  MULADD_KERNEL(fma_out, "fma.out")
-  MULADD_KERNEL(mul_out, "mul.out")
-  MULADD_KERNEL(add_out, "add.out")
-  MULADD_KERNEL(scale_out, "scale.out")
+template <class... Operators>
+bool register_all(opwheel::OperatorList<Operators...>) {
+  (register_operator<Operators>(), ...);
   return true;
 }
 
-[[maybe_unused]] const bool are_registered = register_kernels();
+[[maybe_unused]] const bool are_registered = register_all(muladd::op::Operators());
 
 }  // namespace
 }  // namespace muladd_executorch

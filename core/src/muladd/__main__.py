@@ -2,4 +2,4 @@
 
 from opwheel.cli import main
 
-main()
+main(__package__)

@@ -1,4 +1,4 @@
-"""Every name of PyTorch that is not public and that muladd uses, in one place.
+"""Every name of PyTorch that is not public and that opwheel uses, in one place.
 
 tests/unit/test_torch_private.py says for each of them what breaks when it moves.
 """

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from opwheel.registry import Backend, hookimpl
+from opwheel import Backend, hookimpl
 
 
 @hookimpl
@@ -12,7 +12,6 @@ def opwheel_backend() -> Backend:
         name="cpu",
         device_type="cpu",
         dispatch_key="CPU",
-        abi=1,
         libraries=[Path(__file__).parent / "libmuladd_cpu.so"],
         requires=["torch>=2.10"],
     )

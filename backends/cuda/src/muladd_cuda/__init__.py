@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from opwheel.registry import Backend, Probe, hookimpl
+from opwheel import Backend, Probe, hookimpl
 
 LIBRARY = Path(__file__).parent / "libmuladd_cuda.so"
 
@@ -29,7 +29,6 @@ def opwheel_backend() -> Backend:
         name="cuda",
         device_type="cuda",
         dispatch_key="CUDA",
-        abi=1,
         libraries=[LIBRARY],
         probe=probe,
         requires=["torch>=2.10"],

@@ -9,9 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .cases import Case, Form
-from .operands import Operands
-from .peers import Peer
+from .suite import Case, Form, Operands, Peer, Suite
 
 _CHUNK = 2**22  # elements that are compared at a time, so that the check of a large case needs little memory
 # An expression rounds a narrow dtype twice, each time by at most half of eps.
@@ -22,23 +20,30 @@ class WrongResultError(Exception):
     """A peer computed something else."""
 
 
-def check(peer: Peer, case: Case, operands: Operands, code: CodeType, names: dict[str, Any]) -> None:
+def check(suite: Suite, peer: Peer, case: Case, operands: Operands, code: CodeType, names: dict[str, Any]) -> None:
     """Run the peer once; raise WrongResultError unless it computed what it should."""
-    a, b, c = operands.a.detach(), operands.b.detach(), operands.c
-    before = a.clone() if case.form is Form.IN_PLACE else a
+    inputs = [_as_tensor(value, operands.out.device) for value in operands.inputs.values()]
+    overwritten = inputs[0]
+    if case.form is Form.IN_PLACE:
+        inputs[0] = overwritten.clone()
     if case.form is Form.OUT:
         operands.out.fill_(math.nan)
-    result = eval(code, names)  # noqa: S307  # a statement of peers.py
+    result = eval(code, names)  # noqa: S307  # a statement of the suite
     if case.form is Form.BACKWARD:
         assert operands.grad is not None
-        _compare(peer, "the gradient of a", result[0], lambda grad, b: grad * b, operands.grad, b)
-        _compare(peer, "the gradient of b", result[1], lambda grad, a: grad * a, operands.grad, a)
+        for computed, (name, formula) in zip(result, suite.gradients.items(), strict=True):
+            _compare(peer, f"the gradient of {name}", computed, formula, operands.grad, *inputs)
         return
-    computed = {Form.OUT: operands.out, Form.IN_PLACE: a}.get(case.form, result)
-    addend = c if isinstance(c, Tensor) else torch.tensor(c, dtype=torch.float64, device=a.device)
-    _compare(peer, "the result", computed, peer.computes, before, b, addend)
+    computed = {Form.OUT: operands.out, Form.IN_PLACE: overwritten}.get(case.form, result)
+    _compare(peer, "the result", computed, peer.computes or suite.computes, *inputs)
     if case.form is Form.IN_PLACE:
-        a.copy_(before)
+        overwritten.copy_(inputs[0])
+
+
+def _as_tensor(value: Any, device: torch.device) -> Tensor:
+    if isinstance(value, Tensor):
+        return value.detach()
+    return torch.tensor(value, dtype=torch.float64, device=device)
 
 
 def _compare(peer: Peer, what: str, computed: Tensor, formula: Any, *inputs: Tensor) -> None:

@@ -7,12 +7,9 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-from .peers import MULADD
 from .results import Measurement, Results
+from .suite import Suite
 from .tables import format_time
-
-# A peer that no change of ours can have made slower tells whether the machine is.
-_CONTROL = "addcmul"
 
 
 @dataclass(frozen=True)
@@ -23,7 +20,7 @@ class Change:
     old: Measurement
     new: Measurement
     control: float | None
-    """New over old time of a peer that muladd has no part in."""
+    """New over old time of a peer that no change of the library can have made slower."""
 
     @property
     def ratio(self) -> float:
@@ -35,21 +32,23 @@ class Change:
         return self.ratio > 1 + tolerance and self.new.lower_quartile_s > self.old.upper_quartile_s
 
 
-def compare(old: Results, new: Results) -> list[Change]:
+def compare(old: Results, new: Results, suite: Suite) -> list[Change]:
     """The cases that both runs have, the one that lost most first."""
+    ours, unchanged = suite.ours.name, suite.control
     before = {row.name: row.peers for row in old.rows}
     changes = []
     for row in new.rows:
-        if MULADD.name in (earlier := before.get(row.name, {})):
-            both = _CONTROL in row.peers and _CONTROL in earlier
-            control = row.peers[_CONTROL].median_s / earlier[_CONTROL].median_s if both else None
-            changes.append(Change(row.name, earlier[MULADD.name], row.peers[MULADD.name], control))
+        if ours in (earlier := before.get(row.name, {})):
+            both = unchanged in row.peers and unchanged in earlier
+            control = row.peers[unchanged].median_s / earlier[unchanged].median_s if both else None
+            changes.append(Change(row.name, earlier[ours], row.peers[ours], control))
     return sorted(changes, key=lambda change: -change.ratio)
 
 
-def show(changes: list[Change], old: Results, new: Results, tolerance: float, console: Console) -> bool:
-    """Print the changes; whether nothing became slower."""
-    table = Table("case", "before", "now", "now/before", f"{_CONTROL} now/before", "", box=None, pad_edge=False)
+def show(old: Results, new: Results, suite: Suite, tolerance: float, console: Console) -> bool:
+    """Print what changed; whether nothing became slower."""
+    changes = compare(old, new, suite)
+    table = Table("case", "before", "now", "now/before", f"{suite.control} now/before", "", box=None, pad_edge=False)
     for change in changes:
         table.add_row(
             change.case.replace("[", "\\["),

@@ -11,7 +11,7 @@ FORMAT = 1
 
 
 class ResultsFileError(Exception):
-    """A file that is not what ``muladd bench --json`` writes."""
+    """A file that is not what ``bench --json`` writes."""
 
 
 @dataclass(frozen=True)
@@ -77,4 +77,4 @@ def load(path: Path) -> Results:
             row["peers"] = {name: Measurement(**one) for name, one in row["peers"].items()}
         return Results(**{**fields, "rows": [Row(**row) for row in fields["rows"]]})
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ResultsFileError(f"{path} was not written by muladd bench --json: {error}") from error
+        raise ResultsFileError(f"{path} was not written by bench --json: {error}") from error

@@ -7,21 +7,18 @@ from typing import Any
 
 import torch
 
-import muladd
-
-from .cases import Case, Form
 from .checking import WrongResultError, check
-from .operands import Operands, make_operands
-from .peers import MULADD, Peer
 from .results import Measurement, Results, Row
 from .sampling import Clock, Precision, Samples, clock_for, sample
+from .suite import Case, Form, Operands, Peer, Suite
 from .unavailable import UnavailableError
 
 
 class Runner:
     """Fills the results of one run."""
 
-    def __init__(self, device: str, peers: list[Peer], precision: Precision, results: Results) -> None:
+    def __init__(self, suite: Suite, device: str, peers: list[Peer], precision: Precision, results: Results) -> None:
+        self._suite = suite
         self._device = device
         self._peers = peers
         self._precision = precision
@@ -32,7 +29,7 @@ class Runner:
     def run(self, case: Case) -> None:
         """Measure one case."""
         with torch.set_grad_enabled(case.form is not Form.NO_GRAD):
-            self._run(case, make_operands(case, self._device))
+            self._run(case, self._suite.operands(case, self._device))
 
     def _run(self, case: Case, operands: Operands) -> None:
         taking_part, timers = {}, {}
@@ -40,32 +37,40 @@ class Runner:
             statement = peer.statement(case)
             if statement is not None and (timer := self._prepare(peer, case, operands, statement)) is not None:
                 taking_part[peer.name], timers[peer.name] = peer, timer
-        if MULADD.name not in timers:
+        if self._suite.ours.name not in timers:
             return  # a finding says why; there is nothing to compare
         measured = sample(timers, self._clock, self._precision)
-        peers = {name: _measurement(samples, taking_part[name], case, operands) for name, samples in measured.items()}
+        peers = {
+            name: self._measurement(samples, taking_part[name], case, operands) for name, samples in measured.items()
+        }
         self._results.rows.append(
-            Row(case.name, case.group.value, case.form.value, case.layout, case.dtype_name, case.elements, peers)
+            Row(case.name, case.group, case.form.value, case.layout, case.dtype_name, case.elements, peers)
         )
 
     def _prepare(self, peer: Peer, case: Case, operands: Operands, statement: str) -> timeit.Timer | None:
         """A timer for a peer that is there and right."""
         try:
-            names: dict[str, Any] = {"torch": torch, "muladd": muladd, **vars(operands), **peer.setup(case, operands)}
-            check(peer, case, operands, compile(statement, peer.name, "eval"), names)
+            shared = {"torch": torch, **self._suite.names}
+            names: dict[str, Any] = {**shared, **operands.names, **peer.setup(case, operands)}
+            check(self._suite, peer, case, operands, compile(statement, peer.name, "eval"), names)
         except UnavailableError as error:
             self._note(f"{peer.name} is left out: {error}")
         except WrongResultError as error:
             self._results.findings.append(f"{case.name}: {error}; it is not timed")
         except Exception as error:  # compilers and third-party kernels raise what they like
             reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
-            if peer is MULADD:
-                self._results.findings.append(f"{case.name}: muladd failed: {reason}")
+            if peer is self._suite.ours:
+                self._results.findings.append(f"{case.name}: {peer.name} failed: {reason}")
             else:
                 self._leave_out(peer, case, reason)
         else:
             return timeit.Timer(statement, globals=names)
         return None
+
+    def _measurement(self, samples: Samples, peer: Peer, case: Case, operands: Operands) -> Measurement:
+        lower, median, upper = samples.quartiles()
+        moved = self._suite.bytes(peer, case, operands)
+        return Measurement(median, lower, upper, len(samples.seconds), samples.calls, moved, peer.statements[case.form])
 
     def _leave_out(self, peer: Peer, case: Case, reason: str) -> None:
         """One note for all cases with the same reason."""
@@ -83,10 +88,3 @@ class Runner:
     def _note(self, text: str) -> None:
         if text not in self._results.notes:
             self._results.notes.append(text)
-
-
-def _measurement(samples: Samples, peer: Peer, case: Case, operands: Operands) -> Measurement:
-    lower, median, upper = samples.quartiles()
-    moved = peer.bytes(case, operands)
-    statement = peer.statements[case.form]
-    return Measurement(median, lower, upper, len(samples.seconds), samples.calls, moved, statement)

@@ -1,28 +1,30 @@
-"""The results as tables: muladd's time and bandwidth, and the ratio to each peer."""
+"""The results as tables: the library's time and bandwidth, and the ratio to each peer."""
 
 from __future__ import annotations
 
 from rich.console import Console
 from rich.table import Table
 
-from .peers import LIMITS, MULADD
 from .results import Measurement, Results, Row
+from .suite import Suite
 
 _DISTURBED = 0.2
 
 
-def show(results: Results, console: Console) -> None:
+def show(results: Results, suite: Suite, console: Console) -> None:
     """Print a table for each group, then notes and findings."""
+    ours = suite.ours.name
     for group in dict.fromkeys(row.group for row in results.rows):
-        console.print(_table(group, [row for row in results.rows if row.group == group]))
+        console.print(_table(group, [row for row in results.rows if row.group == group], suite))
         console.print()
     if results.rows:
         console.print(
-            "time: median of a call, ± half the distance of the quartiles. Below a peer: its time over muladd's, so "
-            "2.00 means that muladd is twice as fast. Below the limit: the share of its bandwidth that muladd reaches.",
+            "time: median of a call, ± half the distance of the quartiles. Below a peer: its time over "
+            f"{ours}'s, so 2.00 means that {ours} is twice as fast. Below the limit: the share of its bandwidth that "
+            f"{ours} reaches.",
             highlight=False,
         )
-    disturbed = sum(row.peers[MULADD.name].spread > _DISTURBED for row in results.rows)
+    disturbed = sum(row.peers[ours].spread > _DISTURBED for row in results.rows)
     if disturbed:
         text = (
             f"note: {disturbed} of {len(results.rows)} times scatter by more than {_DISTURBED:.0%}: the machine is busy"
@@ -47,15 +49,15 @@ def format_elements(elements: int) -> str:
     return f"2^{elements.bit_length() - 1}" if elements >= 1024 else str(elements)
 
 
-def _table(group: str, rows: list[Row]) -> Table:
-    peers = [name for name in dict.fromkeys(name for row in rows for name in row.peers) if name != MULADD.name]
+def _table(group: str, rows: list[Row], suite: Suite) -> Table:
+    peers = [name for name in dict.fromkeys(name for row in rows for name in row.peers) if name != suite.ours.name]
     table = Table(title=group, title_justify="left", box=None, pad_edge=False)
     for heading in ("form", "layout", "dtype"):
         table.add_column(heading, no_wrap=True)
     for heading in ("elements", "time", "±", "GB/s", *peers):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
-        ours = row.peers[MULADD.name]
+        ours = row.peers[suite.ours.name]
         table.add_row(
             row.form,
             row.layout.replace("[", "\\["),
@@ -64,15 +66,15 @@ def _table(group: str, rows: list[Row]) -> Table:
             format_time(ours.median_s),
             f"{ours.spread:.0%}",
             f"{ours.gigabytes_per_second:.3g}",
-            *(_ratio(ours, row.peers.get(name), name) for name in peers),
+            *(_ratio(ours, row.peers.get(name), is_limit=name in suite.limits) for name in peers),
         )
     return table
 
 
-def _ratio(ours: Measurement, theirs: Measurement | None, name: str) -> str:
+def _ratio(ours: Measurement, theirs: Measurement | None, *, is_limit: bool) -> str:
     if theirs is None:
         return "-"
-    if name in LIMITS:
+    if is_limit:
         return f"{ours.gigabytes_per_second / theirs.gigabytes_per_second:.0%}"
     ratio = theirs.median_s / ours.median_s
     return f"[{'green' if ratio >= 1 else 'yellow'}]{ratio:.2f}[/]"

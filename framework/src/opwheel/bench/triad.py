@@ -71,7 +71,7 @@ def compiler() -> list[str]:
     """The host's C++ compiler."""
     # Not at the top: the package needs setuptools, which only builds and this do.
     try:
-        from opwheel.build import toolchain
+        from ..build import toolchain
     except ImportError as error:
         raise UnavailableError(f"{error}; the compiler is found with setuptools: pip install setuptools") from error
     try:

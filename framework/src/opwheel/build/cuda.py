@@ -14,7 +14,7 @@ from pathlib import Path
 
 from .device_code import DeviceCode, join, write_if_changed
 from .extensions import CudaLibrary
-from .toolchain import SDK_INCLUDE, ToolchainError, find_cxx, find_torch, prefix_maps, target_version_macro
+from .toolchain import ToolchainError, find_cxx, find_torch, include_folders, prefix_maps, target_version_macro
 
 # What the host compiler gets from CXX_FLAGS, in nvcc's words. Lambdas and relaxed constexpr stay off: the device code
 # is plain C++.
@@ -49,11 +49,11 @@ def device_code(library: CudaLibrary, build_dir: Path) -> DeviceCode:
     torch = find_torch()
     flags = [
         *NVCC_FLAGS,
-        f"-Xcompiler={','.join(prefix_maps(Path.cwd(), torch))}",
+        f"-Xcompiler={','.join(prefix_maps(Path.cwd(), torch, library))}",
         *code_flags(binary, ptx),
         f"-ccbin={compiler}",
         target_version_macro(library.torch_target),
-        f"-I{SDK_INCLUDE}",
+        *(f"-I{folder}" for folder in include_folders(library)),
         f"-isystem={torch.include}",
     ]
     lines = [

@@ -13,10 +13,13 @@ class CppLibrary(Extension):
     """A shared library without ``PyInit``: PyTorch opens it, Python does not import it.
 
     Args:
-        name: dotted path of the file inside the wheel, without its suffix: ``"muladd_cpu.libmuladd_cpu"``.
+        name: dotted path of the file inside the wheel, without its suffix: ``"waves_cpu.libwaves_cpu"``.
         sources: source files, relative to ``setup.py``.
         torch_target: oldest torch release whose stable ABI is used, ``"2.10"`` or later. Features of a later one do not
             compile.
+        library: the operator library that a backend is for, an installed package: its headers are found as
+            ``"<library>/operators.h"``.
+        include_dirs: further folders of headers, relative to ``setup.py``.
         exports: names of C functions that others may look up, with wildcards. Everything else stays inside, so that two
             libraries cannot mix up their symbols and the loader can unload them.
         compile_args: appended to the compiler's command line.
@@ -30,14 +33,22 @@ class CppLibrary(Extension):
         sources: Sequence[str],
         *,
         torch_target: str = "2.10",
+        library: str | None = None,
+        include_dirs: Sequence[str] = (),
         exports: Sequence[str] = (),
         compile_args: Sequence[str] = (),
         source_args: Mapping[str, Sequence[str]] = MappingProxyType({}),
         link_args: Sequence[str] = (),
     ) -> None:
         super().__init__(
-            name, list(sources), extra_compile_args=list(compile_args), extra_link_args=list(link_args), language="c++"
+            name,
+            list(sources),
+            include_dirs=list(include_dirs),
+            extra_compile_args=list(compile_args),
+            extra_link_args=list(link_args),
+            language="c++",
         )
+        self.library = library
         self.torch_target = torch_target
         self.exports = tuple(exports)
         self.source_args = {source: list(arguments) for source, arguments in source_args.items()}

@@ -11,7 +11,7 @@ from pathlib import Path
 from . import cuda, sycl
 from .device_code import DeviceCode, escape, join, write_if_changed
 from .extensions import CppLibrary, CudaLibrary, SyclLibrary
-from .toolchain import SDK_INCLUDE, ToolchainError, find_cxx, find_torch, prefix_maps, target_version_macro
+from .toolchain import ToolchainError, find_cxx, find_torch, include_folders, prefix_maps, target_version_macro
 
 CXX_FLAGS = [
     "-std=c++20",
@@ -71,9 +71,9 @@ def _build_file(library: CppLibrary, device: DeviceCode, output: Path) -> str:
     compile_flags = [
         *CXX_FLAGS,
         target_version_macro(library.torch_target),
-        f"-I{SDK_INCLUDE}",
+        *(f"-I{folder}" for folder in include_folders(library)),
         f"-isystem{torch.include}",
-        *prefix_maps(root, torch),
+        *prefix_maps(root, torch, library),
         *device.compile_flags,
         *library.extra_compile_args,
         *shlex.split(os.environ.get("CXXFLAGS", "")),

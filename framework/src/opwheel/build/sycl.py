@@ -11,13 +11,14 @@ import os
 import re
 import shlex
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
 from .device_code import DeviceCode, escape, join, write_if_changed
 from .extensions import SyclLibrary
-from .toolchain import SDK_INCLUDE, ToolchainError, find_cxx
+from .toolchain import ToolchainError, find_cxx, include_folders
 
 _FRONT_END = Path(__file__).with_name("sycl_front_end.cpp")
 _RUNTIME = "dpcpp-cpp-rt"
@@ -67,7 +68,7 @@ def device_code(library: SyclLibrary, build_dir: Path) -> DeviceCode:
         ToolchainError: no SYCL compiler, or a source is missing.
     """
     sycl = find_sycl(library.libsycl)
-    source = flatten(Path.cwd() / library.device_source)
+    source = flatten(Path.cwd() / library.device_source, include_folders(library))
     write_if_changed(build_dir / "device_source.cpp", source)
     write_if_changed(build_dir / "device_images.cpp", _embedding(library))
     images = [f"{name}.image" for name in library.images]
@@ -85,8 +86,12 @@ def device_code(library: SyclLibrary, build_dir: Path) -> DeviceCode:
     )
 
 
-def flatten(source: Path) -> str:
+def flatten(source: Path, include: Sequence[Path]) -> str:
     """One self-contained file: every ``#include "..."`` replaced by that file, once.
+
+    Args:
+        source: the file.
+        include: where included files are looked for, besides the folder of the one that includes them.
 
     Raises:
         ToolchainError: a file is missing.
@@ -102,9 +107,9 @@ def flatten(source: Path) -> str:
     def included(by: Path, name: str | None) -> str:
         if name is None:
             return ""
-        found = next((folder / name for folder in (by.parent, SDK_INCLUDE) if (folder / name).is_file()), None)
+        found = next((folder / name for folder in (by.parent, *include) if (folder / name).is_file()), None)
         if found is None:
-            raise ToolchainError(f"{by} includes {name!r}, which is neither beside it nor in {SDK_INCLUDE}.")
+            raise ToolchainError(f"{by} includes {name!r}, which is neither beside it nor in {', '.join(map(str, include))}.")
         return "" if found in seen else text_of(found)
 
     if not source.is_file():
@@ -177,7 +182,7 @@ def _embedding(library: SyclLibrary) -> str:
             '#include "opwheel/device_image.h"',
             f'asm(".section .rodata\\n.balign 16\\n{assembly}.previous\\n");'.replace("\\\\n", "\\n"),
             f'extern "C" {{ extern __attribute__((visibility("hidden"))) const char {declared}; }}',
-            "namespace muladd {",
+            "namespace opwheel {",
             *options,
             "const DeviceImage images[] = {",
             *entries,

@@ -8,6 +8,10 @@ import shlex
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .extensions import CppLibrary
 
 SDK_INCLUDE = Path(__file__).resolve().parent.parent / "include"
 
@@ -38,6 +42,27 @@ def find_torch() -> Torch:
     return Torch(root / "include", root / "lib")
 
 
+def library_include(package: str) -> Path:
+    """The folder of an installed operator library's headers; the package is not imported."""
+    spec = importlib.util.find_spec(package)
+    folders = spec.submodule_search_locations if spec else None
+    if not folders:
+        raise ToolchainError(
+            f"the operator library {package!r} is not installed in this environment. Install its core package first, "
+            "and build with --no-build-isolation."
+        )
+    return Path(next(iter(folders))) / "include"
+
+
+def include_folders(library: CppLibrary) -> list[Path]:
+    """Where a library's sources find headers besides PyTorch's: the SDK, the operator library, its own folders."""
+    return [
+        SDK_INCLUDE,
+        *([library_include(library.library)] if library.library else []),
+        *(Path.cwd() / folder for folder in library.include_dirs),
+    ]
+
+
 def find_cxx() -> list[str]:
     """The C++ compiler of ``$CXX``, or g++, c++ or clang++."""
     named = os.environ.get("CXX")
@@ -58,7 +83,9 @@ def target_version_macro(release: str) -> str:
     return f"-DTORCH_TARGET_VERSION=0x{major:02x}{minor:02x}000000000000"
 
 
-def prefix_maps(root: Path, torch: Torch) -> list[str]:
+def prefix_maps(root: Path, torch: Torch, library: CppLibrary) -> list[str]:
     """Flags for the same bytes from any checkout and any environment: headers name their files in error messages."""
-    places = {root: ".", torch.include: "torch/include", SDK_INCLUDE: "muladd/include"}
+    places = {root: ".", torch.include: "torch/include", SDK_INCLUDE: "opwheel/include"}
+    if library.library:
+        places[library_include(library.library)] = f"{library.library}/include"
     return [f"-ffile-prefix-map={place}={name}" for place, name in places.items()]

@@ -1,6 +1,11 @@
-"""The command ``muladd``, one module a subcommand. Exit codes: 0 all is well, 1 a finding, 2 wrong usage."""
+"""The commands, one module each: ``waves doctor`` of a library, ``opwheel --library waves doctor`` of any.
+
+Exit codes: 0 all is well, 1 a finding, 2 wrong usage. Nothing here imports a library before its command runs.
+"""
 
 from __future__ import annotations
+
+from typing import Annotated
 
 import typer
 
@@ -11,24 +16,46 @@ from .doctor import doctor
 from .explain import explain
 from .lock import lock
 from .new import new_backend, new_library
+from .target import Target
+from .version import version
 
-app = typer.Typer(
-    name="muladd",
-    help="Look into muladd's installation: backends, kernels, speed, build flags.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-)
-app.command()(doctor)
-app.command()(explain)
-app.command()(check)
-app.command()(bench)
-app.command()(config)
-app.command()(lock)
-app.command()(new_backend)
-app.command()(new_library)
+_OF_A_LIBRARY = (doctor, explain, check, bench, config, lock, new_backend)
+_Version = Annotated[bool, typer.Option("--version", help="Print versions.")]
 
 
-def main() -> None:
-    """Entry point of the console script and of ``python -m muladd``."""
-    app(prog_name="muladd")
+def make_app(library: str | None = None) -> typer.Typer:
+    """The commands of a library, given its module; without one, those of the script ``opwheel``."""
+    target = Target(library)
+    app = typer.Typer(
+        help=f"Look into the operator library {library}." if library else "Make operator libraries and look into them.",
+        context_settings={"help_option_names": ["-h", "--help"], "obj": target},
+        rich_markup_mode=None,
+    )
+    app.callback(invoke_without_command=True)(_options if library else _options_with_library)
+    for command in _OF_A_LIBRARY if library else (*_OF_A_LIBRARY, new_library):
+        app.command()(command)
+    return app
+
+
+def main(library: str | None = None) -> None:
+    """Run the command line of a library, given its module, or of ``opwheel``."""
+    make_app(library)(prog_name=library or "opwheel")
+
+
+def _options(context: typer.Context, *, show_version: _Version = False) -> None:
+    if show_version:
+        print(version(context.obj))
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), err=True)
+        raise typer.Exit(2)
+
+
+def _options_with_library(
+    context: typer.Context,
+    *,
+    library: Annotated[str | None, typer.Option(metavar="MODULE", help="The operator library to look into.")] = None,
+    show_version: _Version = False,
+) -> None:
+    context.obj.module = library
+    _options(context, show_version=show_version)

@@ -8,33 +8,44 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from opwheel.registry import BackendStatus, OperatorLibrary, State
+from ..registry import BackendStatus, State
+
+if TYPE_CHECKING:
+    from .. import Library
 
 _TIMEOUT_S = 120.0
 
 # Runs in the child: load one backend and print its status as JSON behind a marker.
 _PROGRAM = """
-import json, sys
-import muladd
-name = sys.argv[1]
+import importlib, json, sys
+from opwheel.registry import RegistryError
+
+package, name = sys.argv[1:]
+library = importlib.import_module(package).library
 try:
-    muladd.load(name)
-except opwheel.registry.RegistryError:
+    library.load(name)
+except RegistryError:
     pass
-print("\\nSTATUS " + json.dumps(muladd.backends()[name].as_json()))
+print("\\nSTATUS " + json.dumps(library.backends()[name].as_json()))
 """
 
 
-def statuses(library: OperatorLibrary) -> dict[str, BackendStatus]:
+def statuses(library: Library) -> dict[str, BackendStatus]:
     """The status that each backend reaches when it is loaded alone, policy and conflicts aside."""
-    return {name: _try(status) for name, status in library.backends().items()}
+    return {name: _try(library, status) for name, status in library.backends().items()}
 
 
-def _try(status: BackendStatus) -> BackendStatus:
+def _try(library: Library, status: BackendStatus) -> BackendStatus:
     # Findings belong to this process: in the child they must neither raise nor become errors.
-    environment = {**os.environ, "MULADD_AUTOLOAD": "0", "MULADD_STRICT": "0", "PYTHONWARNINGS": "ignore"}
-    command = [sys.executable, "-c", _PROGRAM, status.name]
+    environment = {
+        **os.environ,
+        f"{library.prefix}_AUTOLOAD": "0",
+        f"{library.prefix}_STRICT": "0",
+        "PYTHONWARNINGS": "ignore",
+    }
+    command = [sys.executable, "-c", _PROGRAM, library.package, status.name]
     try:
         child = subprocess.run(
             command, env=environment, capture_output=True, text=True, errors="replace", check=False, timeout=_TIMEOUT_S

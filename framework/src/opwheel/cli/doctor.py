@@ -1,21 +1,22 @@
-"""``muladd doctor``: what is installed, what works, what does not and how to fix it."""
+"""``doctor``: what is installed, what works, what does not and how to fix it."""
 
 from __future__ import annotations
 
 import json
 import platform
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import torch
 import typer
 from rich.console import Console
 from rich.table import Table
 
-import muladd
-from opwheel.registry import BackendStatus, State
-
+from .._version import __version__
+from ..registry import BackendStatus, State
 from . import deep
+
+if TYPE_CHECKING:
+    from .. import Library
 
 _STYLES = {
     State.LOADED: "green",
@@ -29,16 +30,19 @@ _STYLES = {
 
 
 def doctor(
+    context: typer.Context,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     try_all: Annotated[
         bool, typer.Option("--deep", help="Open every backend's libraries in a process of its own first.")
     ] = False,
 ) -> None:
-    """Show every installed backend: its state, the reason and the fix."""
-    statuses = deep.statuses(muladd.library) if try_all else muladd.backends()
+    """Show every backend: its state, the reason, the fix."""
+    # With --deep, what ends a process must not end this one, and a lock that does not fit is reported, not obeyed.
+    library: Library = context.obj.open(load_backends=not try_all, check_lock=not try_all)
+    statuses = deep.statuses(library) if try_all else library.backends()
     # Alone, a backend says nothing about the choice between several.
-    runtimes = muladd.library.runtimes()
-    report = {**_report(statuses, runtimes), **({"digest": None} if try_all else {})}
+    runtimes = library.runtimes()
+    report = {**_report(library, statuses, runtimes), **({"digest": None} if try_all else {})}
     if as_json:
         print(json.dumps(report, indent=2))
     else:
@@ -46,14 +50,18 @@ def doctor(
     raise typer.Exit(0 if report["ok"] else 1)
 
 
-def _report(statuses: dict[str, BackendStatus], runtimes: dict[str, BackendStatus]) -> dict[str, Any]:
+def _report(library: Library, statuses: dict[str, BackendStatus], runtimes: dict[str, BackendStatus]) -> dict[str, Any]:
     """The report; its keys are documented in docs/commands.md."""
-    library = muladd.library
+    import torch
+
     failed = [s for s in (*statuses.values(), *runtimes.values()) if s.is_failure]
     loaded = [s for s in statuses.values() if s.state is State.LOADED]
     return {
         "ok": bool(loaded) and not failed and not library.findings,
-        "muladd": muladd.__version__,
+        "library": library.namespace,
+        "distribution": library.distribution,
+        "version": library.version,
+        "opwheel": __version__,
         "abi": library.abi,
         "torch": torch.__version__,
         "python": platform.python_version(),
@@ -74,8 +82,8 @@ def _report(statuses: dict[str, BackendStatus], runtimes: dict[str, BackendStatu
 def _print(report: dict[str, Any], statuses: list[BackendStatus]) -> None:
     console = Console(soft_wrap=not sys.stdout.isatty())
     console.print(
-        f"muladd-core {report['muladd']} (ABI {report['abi']}), torch {report['torch']}, Python {report['python']}, "
-        f"{report['platform']}",
+        f"{report['distribution']} {report['version']} (ABI {report['abi']}), opwheel {report['opwheel']}, "
+        f"torch {report['torch']}, Python {report['python']}, {report['platform']}",
         highlight=False,
     )
     table = Table("backend", "state", "key", "distribution", "operators", "load", box=None, pad_edge=False)

@@ -1,28 +1,33 @@
-"""``muladd explain``: which kernel runs for an operator on a device, and why."""
+"""``explain``: which kernel runs for an operator on a device, and why."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-import muladd
-from opwheel.registry import Choice
+if TYPE_CHECKING:
+    from .. import Library
+    from ..registry import Choice
 
 
 def explain(
+    context: typer.Context,
     operator: Annotated[
-        str | None, typer.Argument(help="An operator, such as muladd or muladd.out; all if left out.")
+        str | None, typer.Argument(help="An operator, with its overload: mul or mul.out; all if left out.")
     ] = None,
     device: Annotated[str | None, typer.Argument(help="A device type, such as cpu or cuda; all if left out.")] = None,
 ) -> None:
-    """Say which backend's kernel runs, who else wanted to and by which rule, with a digest of the whole choice."""
-    library = muladd.library
+    """Say which backend's kernel runs, and why.
+
+    Also who else wanted to and by which rule, with a digest of the whole choice.
+    """
+    library: Library = context.obj.open()
     operators = library.operators if operator is None else (operator,)
     if operator is not None and operator not in library.operators:
         raise typer.BadParameter(f"there is no operator {operator!r}; there are {', '.join(library.operators)}")
-    devices = _devices() if device is None else [device]
+    devices = _devices(library) if device is None else [device]
     console = Console(highlight=False, soft_wrap=True)
     served = False
     for device_type in devices:
@@ -30,7 +35,7 @@ def explain(
         for name in operators:
             choice = library.explain(name, device_type)
             served |= choice.winner is not None
-            by_answer.setdefault(_answer(choice), []).append(name)
+            by_answer.setdefault(_answer(library, choice), []).append(name)
         for answer, names in by_answer.items():
             console.print(f"{device_type}: {', '.join(names)}", markup=False)
             console.print(answer, markup=False)
@@ -38,16 +43,16 @@ def explain(
     raise typer.Exit(0 if served else 1)
 
 
-def _devices() -> list[str]:
-    known = {status.device_type for status in muladd.backends().values()}
-    known |= {backend.device for backend in muladd.library.policy.backends.values()}
+def _devices(library: Library) -> list[str]:
+    known = {status.device_type for status in library.backends().values()}
+    known |= {backend.device for backend in library.policy.backends.values()}
     return sorted(known - {""})
 
 
-def _answer(choice: Choice) -> str:
+def _answer(library: Library, choice: Choice) -> str:
     winner = choice.winner
     if winner is None:
-        lines = [f"  no kernel; a call raises: {muladd.library.no_kernel_error(choice.operator, choice.device_type)}"]
+        lines = [f"  no kernel; a call raises: {library.no_kernel_error(choice.operator, choice.device_type)}"]
     else:
         origin = f"{winner.distribution} {winner.version}"
         lines = [f"  {winner.name} ({origin}) at {choice.dispatch_key}, from {winner.library or 'Python'}"]

@@ -1,32 +1,40 @@
-"""``muladd lock``: write down which wheels and backends are in force, or compare with what was written down."""
+"""``lock``: write down which wheels and backends are in force, or compare with what was written down."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-import muladd
-from opwheel.registry import LockError
+from ..registry import LockError
+
+if TYPE_CHECKING:
+    from .. import Library
 
 
 def lock(
-    file: Annotated[Path, typer.Argument(help="The lock file.")] = Path("muladd.lock"),
+    context: typer.Context,
+    file: Annotated[Path | None, typer.Argument(help="The lock file; by default LIBRARY.lock.")] = None,
     check: Annotated[bool, typer.Option("--check", help="Write nothing; name every difference.")] = False,
 ) -> None:
-    """Lock the installation: with MULADD_LOCK=FILE, import muladd fails on any difference."""
-    # Not at the top: nothing else needs it.
-    from opwheel.registry.lock import differences, read_lock
+    """Write down which wheels and backends are in force.
 
-    library = muladd.library
+    Where <LIBRARY>_LOCK names the file, importing the library fails on any difference.
+    """
+    # Not at the top: nothing else needs it.
+    from ..registry.lock import differences, read_lock
+
+    # What is locked already need not be what is installed.
+    library: Library = context.obj.open(check_lock=False)
+    file = file or Path(f"{library.namespace}.lock")
     try:
         snapshot = library.snapshot()
         found = list(differences(read_lock(file, library.namespace), snapshot)) if check else []
         if not check:
             file.write_text(snapshot.as_text(library.namespace))
     except LockError as error:
-        print(f"muladd: {error}")
+        print(f"{library.namespace}: {error}")
         raise typer.Exit(1) from None
     except OSError as error:
         raise typer.BadParameter(f"{file} cannot be written: {error.strerror}") from None

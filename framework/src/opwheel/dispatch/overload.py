@@ -13,7 +13,7 @@ from .declaration import Operator
 
 
 class Overload:
-    """One overload of a declared operator: ``muladd``, ``muladd.out`` or ``muladd_``."""
+    """One overload of a declared operator: ``axpby``, ``axpby.out`` or ``axpby_``."""
 
     def __init__(self, operator: Operator, namespace: str, schema_text: str) -> None:
         self.operator = operator
@@ -25,17 +25,17 @@ class Overload:
 
     @cached_property
     def name(self) -> str:
-        """Such as ``"muladd.out"``."""
+        """Such as ``"axpby.out"``."""
         return self.schema_text.partition("(")[0]
 
     @cached_property
     def qualified_name(self) -> str:
-        """Such as ``"muladd::muladd.out"``."""
+        """Such as ``"waves::axpby.out"``."""
         return f"{self.namespace}::{self.name}"
 
     @cached_property
     def op(self) -> Any:
-        """The callable, ``torch.ops.muladd.muladd.out``."""
+        """The callable, ``torch.ops.waves.axpby.out``."""
         base, _, overload = self.name.partition(".")
         return getattr(getattr(getattr(torch.ops, self.namespace), base), overload or "default")
 

@@ -48,7 +48,6 @@ class Backend:
         name: the entry point's name: ``"cuda"``.
         device_type: ``torch.device.type`` of the tensors it computes on: ``"cuda"``.
         dispatch_key: PyTorch's dispatch key for that device: ``"CUDA"``. ROCm uses ``"cuda"`` and ``"CUDA"``, too.
-        abi: the ABI number of the C++ SDK that the backend was built with (``OPWHEEL_ABI_VERSION``).
         libraries: absolute paths of shared libraries, opened in this order.
         register: for a backend without a library: called with a ``torch.library.Library`` of kind IMPL.
         probe: says whether this machine can use the backend. It must not open the libraries, nor import the operator
@@ -65,7 +64,6 @@ class Backend:
     name: str
     device_type: str
     dispatch_key: str
-    abi: int
     libraries: Sequence[Path] = ()
     register: Callable[[torch.library.Library], None] | None = None
     probe: Callable[[], Probe] | None = None
@@ -125,7 +123,6 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
     "name": is_text,
     "device_type": is_text,
     "dispatch_key": is_text,
-    "abi": _is_integer,
     "libraries": _is_sequence_of_absolute_paths,
     "register": _is_optional(callable),
     "probe": _is_optional(callable),

@@ -1,4 +1,7 @@
-"""Every failure the registry reports has a stable code; this table is also the documentation's."""
+"""Every failure the registry reports has a stable code; this table is also the documentation's.
+
+``<library>`` stands for the operator library's name, ``<LIBRARY>`` for the same in capitals.
+"""
 
 from typing import NamedTuple
 
@@ -17,13 +20,13 @@ _ROWS = (
         "OPWHEEL-E001",
         "no kernel for this device",
         "An operator was called with tensors on a device, or of a layout, for which no loaded backend has a kernel.",
-        "Install the backend the message names, or set MULADD_FALLBACK=reference to compute with ATen.",
+        "Install the backend the message names, or set `<LIBRARY>_FALLBACK=reference` to compute with ATen.",
     ),
     ErrorCode(
         "OPWHEEL-E002",
         "required backend is not loaded",
         "require() named a backend that is not installed or was not loaded.",
-        "Do what the message says about that backend; `muladd doctor` shows all of them.",
+        "Do what the message says about that backend; `<library> doctor` shows all of them.",
     ),
     ErrorCode(
         "OPWHEEL-E010",
@@ -98,8 +101,8 @@ _ROWS = (
         "OPWHEEL-E041",
         "probe failed",
         "The backend's probe raised, returned something else than a Probe, or did not finish in time.",
-        "Report it to the plugin's author; disable the plugin in plugins.toml meanwhile. MULADD_PROBE_TIMEOUT=60 waits "
-        "a minute for a slow probe instead of ten seconds.",
+        "Report it to the plugin's author; disable the plugin in plugins.toml meanwhile. "
+        "`<LIBRARY>_PROBE_TIMEOUT=60` waits a minute for a slow probe instead of ten seconds.",
     ),
     ErrorCode(
         "OPWHEEL-E050",
@@ -134,34 +137,34 @@ _ROWS = (
     ErrorCode(
         "OPWHEEL-E055",
         "loading ends the process",
-        "Found by `muladd doctor --deep`: opening the backend's library crashes, aborts or hangs.",
+        "Found by `<library> doctor --deep`: opening the backend's library crashes, aborts or hangs.",
         "Uninstall the backend or disable it in plugins.toml, and report it to the plugin's author.",
     ),
     ErrorCode(
         "OPWHEEL-E060",
         "switched off",
-        "The policy, an environment variable or MULADD_AUTOLOAD=0 keeps the backend from being loaded.",
+        "The policy, an environment variable or `<LIBRARY>_AUTOLOAD=0` keeps the backend from being loaded.",
         "Enable it there, or call load().",
     ),
     ErrorCode(
         "OPWHEEL-E070",
         "lock file is not valid",
-        "The file that MULADD_LOCK names cannot be read, or `muladd lock` did not write it. Nothing is loaded.",
-        "Correct or unset the variable, or write the file again with `muladd lock`.",
+        "The file that `<LIBRARY>_LOCK` names cannot be read, or `<library> lock` did not write it. Nothing is loaded.",
+        "Correct or unset the variable, or write the file again with `<library> lock`.",
     ),
     ErrorCode(
         "OPWHEEL-E071",
         "installation differs from the lock file",
         "A distribution, its files, the fallback or the winner of a dispatch key is not what the lock file says. The "
         "import fails.",
-        "Install what is locked, or accept what is installed with `muladd lock`.",
+        "Install what is locked, or accept what is installed with `<library> lock`.",
     ),
     ErrorCode(
         "OPWHEEL-E072",
         "installation cannot be locked",
         "Something is wrong with a backend, or the files of a distribution are not those of a wheel: edited, "
         "installed in editable mode, or imported from another place.",
-        "Do what `muladd doctor` says about it, or reinstall the distribution from a wheel.",
+        "Do what `<library> doctor` says about it, or reinstall the distribution from a wheel.",
     ),
 )
 

@@ -36,8 +36,7 @@ class OperatorLibrary:
         namespace: of the operators in the dispatcher, ``torch.ops.<namespace>``. In upper case it is the prefix of the
             environment variables.
         operators: base names of what the schema library defines, to see that nobody else has done so.
-        schema_library: the shared library that defines the operators. It exports ``<namespace>_abi_version`` and
-            ``<namespace>_schemas``.
+        schema_library: the shared library that defines the operators. It exports ``<namespace>_schemas``.
         entry_point_group: where backends register themselves.
         plugins_file: the shipped plugins.toml.
         distribution: the wheel this library comes in, for messages.

@@ -11,6 +11,7 @@ from importlib import metadata
 import torch
 
 from .._torch_private import close_shared_library, destroy_library
+from .abi import read_abi
 from .backend import Backend, Probe
 from .elf import check_complete
 from .status import describe_value
@@ -31,12 +32,14 @@ def check_compatible(backend: Backend, abi: int) -> None:
     Raises:
         LoadError: naming both sides.
     """
-    if backend.abi != abi:
-        raise LoadError(
-            "OPWHEEL-E030",
-            f"it was built for ABI {backend.abi}, this core has ABI {abi}",
-            "upgrade the core" if backend.abi > abi else "upgrade the backend",
-        )
+    for path in backend.libraries:
+        built_with = read_abi(path)
+        if built_with is not None and built_with != abi:
+            raise LoadError(
+                "OPWHEEL-E030",
+                f"{path.name} was built for ABI {built_with}, this core has ABI {abi}",
+                "upgrade the core" if built_with > abi else "upgrade the backend",
+            )
     for text in backend.requires:
         check_requirement(text)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from .._torch_private import is_namespace_defined, schema_of
+from .abi import read_abi
 from .elf import check_complete
 
 
@@ -29,11 +30,11 @@ def open_schemas(
     except OSError as error:
         raise ImportError(f"{distribution} cannot open its schema library {path}: {error}; {reinstall}") from error
     try:
-        version, texts = getattr(library, f"{namespace}_abi_version"), getattr(library, f"{namespace}_schemas")
+        texts = getattr(library, f"{namespace}_schemas")
     except AttributeError as error:
         raise ImportError(f"{path} is not the schema library of {distribution}: {error}; {reinstall}") from error
     texts.restype = ctypes.POINTER(ctypes.c_char_p)
-    return int(version()), tuple(_until_null(texts()))
+    return read_abi(path) or 0, tuple(_until_null(texts()))
 
 
 def _is_open(path: Path) -> bool:

@@ -22,7 +22,7 @@ class State(str, enum.Enum):
 
 
 class BackendStatus(NamedTuple):
-    """One backend as :func:`muladd.backends` reports it.
+    """One backend as :meth:`~opwheel.registry.OperatorLibrary.backends` reports it.
 
     ``reason`` and ``fix`` are sentences for people; ``code`` is a key of the table of failures, empty when all is well.
     ``operators`` has what the dispatcher confirmed, ``missing`` what was claimed in vain. ``load_ms`` is the time spent

@@ -1,4 +1,4 @@
-"""MULADD_TRACE=1: every step of an import on stderr, with the milliseconds since the first one."""
+"""``<LIBRARY>_TRACE=1``: every step of an import on stderr, with the milliseconds since the first one."""
 
 from __future__ import annotations
 

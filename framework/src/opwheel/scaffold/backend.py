@@ -5,20 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from ..registry import OperatorLibrary
 from .names import ScaffoldError, check_name
 from .render import Project, check_free, render
 
-# For each language the folders of templates, and the device type it is for when none is given.
-LANGUAGES = {
-    "cpp": (("native", "element", "cpp"), "cpu"),
-    "cuda": (("native", "element", "cuda"), "cuda"),
-    "sycl": (("native", "sycl"), "xpu"),
-    "python": (("python",), "cpu"),
-}
+if TYPE_CHECKING:
+    from .. import Library
+
+# For each language the folder of templates, and the device type it is for when none is given.
+LANGUAGES = {"cpp": ("cpp", "cpu"), "cuda": ("cuda", "cuda"), "sycl": ("sycl", "xpu"), "python": ("python", "cpu")}
+COMPILED = frozenset(("cpp", "cuda", "sycl"))
 DISPATCH_KEYS = {"cpu": "CPU", "cuda": "CUDA", "xpu": "XPU"}
 # Device types of PyTorch's own with other dispatch keys.
 _NOT_SUPPORTED = frozenset(
@@ -27,8 +26,7 @@ _NOT_SUPPORTED = frozenset(
 
 
 def new_backend(
-    library: OperatorLibrary,
-    version: str,
+    library: Library,
     name: str,
     *,
     language: str = "cpp",
@@ -38,8 +36,7 @@ def new_backend(
     """Write the project of a backend for ``library``.
 
     Args:
-        library: whose operators it will compute. The templates for CUDA, SYCL and Python know those of muladd alone.
-        version: of the library's distribution.
+        library: whose operators it will compute.
         name: of the backend and of its entry point; the distribution is called ``<namespace>-<name>``.
         language: a key of :data:`LANGUAGES`.
         device_type: ``torch.device.type`` of the tensors it computes on; by default the language's.
@@ -52,16 +49,16 @@ def new_backend(
     check_name("a backend", name, {*known, "core", "schema", library.namespace})
     if language not in LANGUAGES:
         raise ScaffoldError(f"there is no template in {language!r}; choose one of {', '.join(LANGUAGES)}")
-    if language != "cpp" and library.namespace != "muladd":
-        raise ScaffoldError(f"the template in {language} is for muladd's operators; use --language cpp")
-    templates, usual_device = LANGUAGES[language]
+    template, usual_device = LANGUAGES[language]
     device = device_type or usual_device
     check_device(language, device)
+    if language == "cpp" and device != "cpu":
+        template = "device"
     distribution = f"{library.namespace}-{name.replace('_', '-')}"
     folder = output or Path(distribution)
     check_free(folder)
     values = {
-        **backend_values(library.namespace, library.distribution, version, library.abi, library.operators),
+        **backend_values(library.namespace, library.distribution, library.version, library.abi, library.operators),
         "name": name,
         "distribution": distribution,
         "package": distribution.replace("-", "_"),
@@ -69,22 +66,27 @@ def new_backend(
         "device_type": device,
         "dispatch_key": DISPATCH_KEYS.get(device, "PrivateUse1"),
     }
-    common = ["shared", "repository", *(["compiled"] if "native" in templates else [])]
-    own = [f"backend/{part}" for part in ("repository", "common", *templates)]
+    common = ["shared", "repository", *(["compiled"] if language in COMPILED else [])]
+    own = [f"backend/{part}" for part in ("repository", "common", template)]
     return Project(folder, render([*common, *own], folder, values))
 
 
 def backend_values(namespace: str, core: str, version: str, abi: int, operators: Sequence[str]) -> dict[str, object]:
     """What the templates want to know of the operator library."""
-    release = Version(version)
     return {
         "namespace": namespace,
         "core": core,
-        "core_requirement": f"{core}>={release.major}.{release.minor},<{release.major}.{release.minor + 1}",
+        "core_requirement": requirement(core, version),
         "core_version": version,
         "abi": abi,
         "operators": [operator.replace(".", "_") for operator in operators],
     }
+
+
+def requirement(distribution: str, version: str) -> str:
+    """The distribution in any release of the same minor version."""
+    release = Version(version)
+    return f"{distribution}>={release.major}.{release.minor},<{release.major}.{release.minor + 1}"
 
 
 def check_device(language: str, device: str) -> None:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .backend import backend_values
+from .._version import __version__
+from .backend import backend_values, requirement
 from .names import check_name, check_package
 from .render import Project, check_free, render
 
-_RESERVED = {"muladd", "muladd-core", "torch", "core", "test", "tests", "pluggy", "aten", "prim", "prims", "numpy"}
+_RESERVED = {"opwheel", "torch", "core", "test", "tests", "pluggy", "aten", "prim", "prims", "numpy"}
 _VERSION = "0.1.0"
 _OPERATORS = ("axpby", "axpby.out", "axpby_")  # of the template's catalogue
 
 
-def new_library(name: str, muladd_version: str, *, output: Path | None = None) -> Project:
+def new_library(name: str, *, output: Path | None = None) -> Project:
     """Write the project.
 
     Args:
         name: of the library; with underscores its package and its namespace in the dispatcher.
-        muladd_version: of the muladd-core whose registry, SDK and kit it is built on.
         output: the folder to write, by default one of that name in the current folder.
 
     Raises:
@@ -30,13 +30,11 @@ def new_library(name: str, muladd_version: str, *, output: Path | None = None) -
     folder = output or Path(name)
     check_free(folder)
     distribution = name.replace("_", "-")
-    framework = backend_values("muladd", "muladd-core", muladd_version, 1, ())["core_requirement"]
     library = {
         "package": namespace,
         "namespace": namespace,
         "distribution": distribution,
-        "framework": framework,
-        "framework_version": muladd_version,
+        "framework": requirement("opwheel", __version__),
     }
     core = render(["shared", "compiled"], folder / "core", library)
     files = (*render(["shared", "repository", "library"], folder, library), *(Path("core") / file for file in core))
@@ -50,5 +48,5 @@ def new_library(name: str, muladd_version: str, *, output: Path | None = None) -
         "dispatch_key": "CPU",
     }
     backend = Path("backends/cpu")
-    parts = ["shared", "compiled", *(f"backend/{part}" for part in ("common", "native", "element", "cpp"))]
+    parts = ["shared", "compiled", "backend/common", "backend/cpp"]
     return Project(folder, (*files, *(backend / file for file in render(parts, folder / backend, cpu))))

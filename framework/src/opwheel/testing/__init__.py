@@ -2,10 +2,10 @@
 
 Run it against an installed backend::
 
-    pip install muladd-core[testing]
-    pytest --pyargs opwheel.testing --backend NAME
+    pip install opwheel[testing]
+    pytest --pyargs opwheel.testing --library MODULE --backend NAME
 
-It takes operators, references and gradients from the library's declarations, so it serves any operator library
-(``--library MODULE``, a module with ``library`` and ``overloads``). It ends with a matrix of operators and
-subsystems. A backend that is not loaded is skipped with its reason, and fails where ``MULADD_REQUIRE`` names it.
+It takes operators, references and gradients from the library's declarations, so it serves any operator library. It
+ends with a matrix of operators and subsystems. A backend that is not loaded is skipped with its reason, and fails where
+``<LIBRARY>_REQUIRE``, with the library's name in capitals, names it.
 """

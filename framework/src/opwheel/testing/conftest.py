@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 import torch
 
+from opwheel import Library
 from opwheel.dispatch.overload import Overload
-from opwheel.registry import BackendStatus, OperatorLibrary, State
+from opwheel.registry import BackendStatus, State
 from opwheel.testing.samples import DTYPES
 
 _KINDS: dict[str, Callable[[Overload], bool]] = {
@@ -25,32 +26,42 @@ _KINDS: dict[str, Callable[[Overload], bool]] = {
     "mutating": lambda overload: overload.mutates,
     "overload": lambda _: True,
 }
+_MARKERS = (
+    "subsystem(name): what of PyTorch the test is about; a column of the matrix",
+    "compiles: runs torch.compile, which needs a C++ compiler",
+    "huge: needs more than 20 GB of memory on the device",
+)
 _outcomes = pytest.StashKey[dict[tuple[str, str, str], str]]()
 _files = pytest.StashKey[dict[str, str]]()  # the test file of each subsystem
 
 
-def _module(config: pytest.Config) -> Any:
-    return importlib.import_module(config.getoption("--library"))
+def _library(config: pytest.Config) -> Library:
+    module = config.getoption("--library")
+    if module is None:
+        raise pytest.UsageError("which operator library? --library MODULE")
+    library: Library = importlib.import_module(module).library
+    return library
 
 
 def _status(config: pytest.Config, name: str) -> BackendStatus | None:
-    library: OperatorLibrary = _module(config).library
-    return library.backends().get(name)
+    return _library(config).backends().get(name)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Start with an empty matrix and with empty caches."""
+    """Declare the markers; start with an empty matrix and with empty caches."""
+    for marker in _MARKERS:
+        config.addinivalue_line("markers", marker)
     config.stash[_outcomes] = {}
     config.stash[_files] = {}
     # Beside its code inductor keeps the conditions that an earlier version of a fake kernel put on sizes.
-    folder = tempfile.TemporaryDirectory(prefix="muladd-inductor-")
+    folder = tempfile.TemporaryDirectory(prefix="opwheel-inductor-")
     config.add_cleanup(folder.cleanup)
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder.name
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Every kind of overload and every dtype becomes parameters."""
-    overloads: dict[str, Overload] = _module(metafunc.config).library.overloads
+    overloads = _library(metafunc.config).overloads
     for kind, belongs in _KINDS.items():
         if kind in metafunc.fixturenames:
             chosen = list(filter(belongs, overloads.values()))
@@ -62,7 +73,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(scope="session")
 def overloads(request: pytest.FixtureRequest) -> dict[str, Overload]:
     """All overloads of the library by name."""
-    return dict(_module(request.config).library.overloads)
+    return dict(_library(request.config).overloads)
 
 
 @pytest.fixture(scope="session")
@@ -75,8 +86,9 @@ def backend(request: pytest.FixtureRequest) -> BackendStatus:
     if status is not None and status.state is State.LOADED:
         return status
     reason = f"backend {name!r} is " + (f"{status.state}: {status.reason}" if status else "not installed")
-    if name in os.environ.get("MULADD_REQUIRE", "").split(","):
-        pytest.fail(f"MULADD_REQUIRE promises it, but {reason}")
+    promise = f"{_library(request.config).prefix}_REQUIRE"
+    if name in os.environ.get(promise, "").split(","):
+        pytest.fail(f"{promise} promises it, but {reason}")
     pytest.skip(reason)
 
 
@@ -129,7 +141,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     for (operator, subsystem, _), outcome in outcomes.items():
         cells[operator][subsystem].append(outcome)
     subsystems = sorted({subsystem for row in cells.values() for subsystem in row})
-    terminalreporter.section(f"coverage of backend {config.getoption('--backend')}")
+    terminalreporter.section(f"coverage of {config.getoption('--library')}'s backend {config.getoption('--backend')}")
     width = max(map(len, cells))
     for index, subsystem in enumerate(subsystems, 1):
         terminalreporter.write_line(f"{index:>{width}} {subsystem}")
@@ -145,6 +157,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if path:
         rows = [{"operator": o, "subsystem": s, "dtype": d, "outcome": r} for (o, s, d), r in sorted(outcomes.items())]
         document = {
+            "library": config.getoption("--library"),
             "backend": config.getoption("--backend"),
             "torch": torch.__version__,
             "not_claimed": unclaimed,
@@ -156,7 +169,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 def _unclaimed(config: pytest.Config) -> list[str]:
     status = _status(config, str(config.getoption("--backend")))
-    return sorted(set(_module(config).library.overloads) - set(status.operators if status else ()))
+    return sorted(set(_library(config).overloads) - set(status.operators if status else ()))
 
 
 def _mark(outcomes: list[str]) -> str:

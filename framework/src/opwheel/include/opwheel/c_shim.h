@@ -1,11 +1,6 @@
-// Turns a kernel of the catalogue into a C function that a model compiled by AOTInductor calls directly, rather than
-// through the dispatcher. Such a function is called aoti_torch_<device>_<operator>, takes handles and numbers, and then
-// one pointer for each result:
-//
-//     extern "C" OPWHEEL_EXPORT AOTITorchError aoti_torch_cpu_mul(AtenTensorHandle a, AtenTensorHandle b,
-//                                                                AtenTensorHandle* ret0) {
-//       return muladd::c_shim<&K::mul>({ret0}, a, b);
-//     }
+// C functions for models that AOTInductor compiled: they call a kernel directly rather than through the dispatcher.
+// Such a function is called aoti_torch_<device>_<operator>, takes handles and numbers, and then one pointer for each
+// result.
 #pragma once
 
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
@@ -14,8 +9,11 @@
 #include <cstddef>
 #include <cstdio>
 #include <exception>
+#include <type_traits>
 #include <utility>
 
+#include "opwheel/elementwise_kernels.h"
+#include "opwheel/registration.h"
 #include "opwheel/tensor.h"
 
 #define OPWHEEL_EXPORT __attribute__((visibility("default")))
@@ -45,20 +43,45 @@ void hand_over(std::array<Tensor, N>& results, const std::array<AtenTensorHandle
   for (std::size_t i = 0; i < N; ++i) *places[i] = results[i].release();
 }
 
-}  // namespace detail
+template <ArgumentKind kind>
+using CArgument = std::conditional_t<kind == ArgumentKind::number, double, AtenTensorHandle>;
 
-// The caller reports only that the call failed, so the reason goes to stderr, as that of PyTorch's own C functions
-// does.
-template <auto kernel, std::size_t N, class... Arguments>
-AOTITorchError c_shim(AtenTensorHandle* const (&results)[N], Arguments... arguments) noexcept {
-  try {
-    auto values = kernel(detail::as_kernel_argument(arguments)...);
-    detail::hand_over(values, std::to_array(results));
-    return AOTI_TORCH_SUCCESS;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return AOTI_TORCH_FAILURE;
+using AnyFunction = void (*)();
+
+template <std::size_t>
+using CResult = AtenTensorHandle*;
+
+template <class Op, class Backend, class Arguments = std::make_index_sequence<Op::schema.argument_count>,
+          class Results = std::make_index_sequence<Op::schema.return_count>>
+struct CShim;
+
+template <class Op, class Backend, std::size_t... A, std::size_t... R>
+struct CShim<Op, Backend, std::index_sequence<A...>, std::index_sequence<R...>> {
+  // The caller reports only that the call failed, so the reason goes to stderr, as that of PyTorch's own C functions
+  // does.
+  static AOTITorchError call(CArgument<Op::schema.arguments[A].kind>... arguments, CResult<R>... results) noexcept {
+    try {
+      auto values = Kernel<Op, Backend>::call(as_kernel_argument(arguments)...);
+      hand_over(values, std::array<AtenTensorHandle*, sizeof...(R)>{results...});
+      return AOTI_TORCH_SUCCESS;
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+      return AOTI_TORCH_FAILURE;
+    }
   }
-}
+};
 
+}  // namespace detail
 }  // namespace opwheel
+
+// Exports aoti_torch_<device>_<identifier>. Used in a namespace that has the operators as op:: and a Backend. The
+// parameters follow from the operator's schema, but no template can have C linkage: so the symbol is an indirect
+// function, and the loader asks which instance it stands for when it opens the library.
+#define OPWHEEL_C_SHIM(device, identifier)                                                                             \
+  extern "C" {                                                                                                         \
+  static ::opwheel::detail::AnyFunction resolve_aoti_torch_##device##_##identifier() {                                 \
+    return reinterpret_cast<::opwheel::detail::AnyFunction>(&::opwheel::detail::CShim<op::identifier, Backend>::call); \
+  }                                                                                                                    \
+  OPWHEEL_EXPORT void aoti_torch_##device##_##identifier()                                                             \
+      __attribute__((ifunc("resolve_aoti_torch_" #device "_" #identifier)));                                           \
+  }

@@ -10,12 +10,11 @@
 #include <string_view>
 
 #include "opwheel/error.h"
+#include "opwheel/functor.h"
 #include "opwheel/layout.h"
 #include "opwheel/tensor.h"
 
 namespace opwheel {
-
-constexpr int kMaxOperands = 8;  // outputs and inputs together
 
 class ElementwisePlan {
  public:

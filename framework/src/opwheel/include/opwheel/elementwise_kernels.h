@@ -1,9 +1,9 @@
-// Functional, out and in-place variants of an element-wise operator, for any backend that can launch a plan.
-// A Backend is a type with
+// Kernels of a library's element-wise operators, functional, out and in-place variants, for any backend that can launch
+// a plan. A Backend is a type with
 //     static int32_t device_type();                                // as aoti_torch_device_type_*() gives it
-//     template <template <class> class Functor, class... Params>
+//     template <class Op, class... Params>
 //     static void launch(const ElementwisePlan& plan, Params...);  // only called with plan.numel > 0
-// where Functor<C>(params...) computes one element in the compute type C (muladd/arithmetic.h).
+// where Op::Functor<C>(params...) computes one element in the compute type C (opwheel/functor.h).
 #pragma once
 
 #include <torch/csrc/stable/library.h>
@@ -11,16 +11,19 @@
 
 #include <array>
 #include <cstdint>
-#include <initializer_list>
+#include <span>
 #include <string_view>
+#include <tuple>
+#include <utility>
 
 #include "opwheel/elementwise.h"
-#include "opwheel/registration.h"
+#include "opwheel/operators.h"
 #include "opwheel/overlap.h"
+#include "opwheel/registration.h"
 
 namespace opwheel {
 
-using Inputs = std::initializer_list<const Tensor*>;  // in the schema's order
+using Inputs = std::span<const Tensor* const>;  // in the schema's order
 
 namespace detail {
 
@@ -115,7 +118,7 @@ inline bool needs_staging(const ElementwisePlan& plan) {
 }  // namespace detail
 
 // New results: one Tensor, or a std::array of them.
-template <class Op, class Backend, template <class> class Functor, class... Params>
+template <class Op, class Backend, class... Params>
 auto functional(Inputs inputs, Params... params) {
   constexpr int count = Op::schema.returns_argument ? 1 : Op::schema.return_count;
   std::array<Tensor, count> results;
@@ -127,7 +130,7 @@ auto functional(Inputs inputs, Params... params) {
   // 3. Order the loops and launch.
   if (plan.numel > 0) {
     plan.finish();
-    Backend::template launch<Functor>(plan, params...);
+    Backend::template launch<Op>(plan, params...);
   }
   if constexpr (count == 1) {
     return std::move(results[0]);
@@ -137,8 +140,8 @@ auto functional(Inputs inputs, Params... params) {
 }
 
 // The result goes into a tensor of the caller's: out= or the first argument of an in-place operator.
-template <class Op, class Backend, template <class> class Functor, class... Params>
-void into(const Tensor& out, Inputs inputs, Params... params) {
+template <class Op, class Backend, class... Params>
+void mutating(const Tensor& out, Inputs inputs, Params... params) {
   constexpr Argument target = Op::schema.arguments[detail::mutable_argument<Op>()];
   constexpr bool in_place = detail::mutable_argument<Op>() == 0;
   // 1. Check inputs and output; nothing has been written when one of these throws.
@@ -151,12 +154,68 @@ void into(const Tensor& out, Inputs inputs, Params... params) {
   }
   plan.finish();
   if (detail::needs_staging(plan)) {
-    const Tensor result = functional<Op, Backend, Functor>(inputs, params...);
+    const Tensor result = functional<Op, Backend>(inputs, params...);
     OPWHEEL_SHIM(aoti_torch_copy_(out.handle(), result.handle(), 0));
     return;
   }
   // 2. Launch.
-  Backend::template launch<Functor>(plan, params...);
+  Backend::template launch<Op>(plan, params...);
+}
+
+namespace detail {
+
+inline const Tensor* tensor_of(const Tensor& tensor) { return &tensor; }
+inline const Tensor* tensor_of(double) { return nullptr; }
+inline std::tuple<> number_of(const Tensor&) { return {}; }
+inline std::tuple<double> number_of(double number) { return {number}; }
+
+}  // namespace detail
+
+// The kernel of an operator for a backend, with the C++ signature that follows from its schema. A backend that has
+// something better for an operator specialises this struct for it.
+template <class Op, class Backend, class = Signature<Op>>
+struct Kernel;
+
+template <class Op, class Backend, class Result, class... Arguments>
+struct Kernel<Op, Backend, Result(Arguments...)> {
+  static Result call(Arguments... arguments) {
+    using Traits = FunctorTraits<typename Op::template Functor<float>>;
+    constexpr std::size_t target = detail::mutable_argument<Op>();
+    constexpr bool is_out = Op::schema.returns_argument && target != 0;
+    static_assert(detail::tensor_count<Op>() - is_out == Traits::kInputs,
+                  "opwheel: the functor takes another number of elements than the schema has tensors");
+    static_assert(Op::schema.return_count == Traits::kOutputs,
+                  "opwheel: the functor gives another number of results than the schema");
+
+    const Tensor* given[] = {detail::tensor_of(arguments)...};
+    const Tensor* inputs[Traits::kInputs];
+    int count = 0;
+    for (std::size_t i = 0; i < sizeof...(Arguments); ++i) {
+      if (given[i] != nullptr && !(is_out && i == target)) inputs[count++] = given[i];
+    }
+    return std::apply(
+        [&](auto... numbers) -> Result {
+          static_assert(sizeof...(numbers) <= kMaxParameters, "opwheel: an operator may have 4 numbers at most");
+          if constexpr (Op::schema.returns_argument) {
+            mutating<Op, Backend>(*given[target], inputs, numbers...);
+          } else {
+            return functional<Op, Backend>(inputs, numbers...);
+          }
+        },
+        std::tuple_cat(detail::number_of(arguments)...));
+  }
+};
+
+// Registers the kernel of every operator of the list.
+template <class Backend, class... Operators>
+void implement_all(torch::stable::detail::StableLibrary& library, OperatorList<Operators...>) {
+  (implement<Operators, &Kernel<Operators, Backend>::call>(library), ...);
 }
 
 }  // namespace opwheel
+
+// A backend's whole registration block: every operator that OPWHEEL_DECLARE_OPERATORS declared for the library.
+#define OPWHEEL_LIBRARY_IMPL(library, dispatch_key, Backend)        \
+  STABLE_TORCH_LIBRARY_IMPL(library, dispatch_key, m) {             \
+    ::opwheel::implement_all<Backend>(m, library::op::Operators()); \
+  }

@@ -21,7 +21,7 @@ template <class... Parts>
 // The C shim reports failure by a code and, before torch 2.13, keeps the reason to itself. Kernels validate their
 // inputs first, so what arrives here is a failed allocation or a defect.
 #define OPWHEEL_SHIM(call)                                                                     \
-  do {                                                                                        \
+  do {                                                                                         \
     if ((call) != 0) ::opwheel::fail("PyTorch refused the call ", #call, " (out of memory?)"); \
   } while (false)
 

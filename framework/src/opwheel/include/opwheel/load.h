@@ -1,10 +1,10 @@
 // For programs without Python: opens the schema library and the backends' libraries, which register their operators
 // with the PyTorch that the program is linked against. It needs nothing but the dynamic loader.
 //
-//     opwheel::load({"cpu"});                      // finds libmuladd_schema.so and libmuladd_cpu.so
-//     opwheel::load({"/opt/ops/libmuladd_cpu.so"});  // the schema library is looked for in that folder, too
+//     opwheel::load("waves", {"cpu"});                      // finds libwaves_schema.so and libwaves_cpu.so
+//     opwheel::load("waves", {"/opt/ops/libwaves_cpu.so"});  // the schema library is looked for in that folder, too
 //
-// `muladd config --libs` prints the files that a program ships.
+// `waves config --libs` prints the files that a program ships.
 #pragma once
 
 #include <dlfcn.h>
@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <mutex>
 #include <optional>
@@ -32,12 +33,16 @@ namespace detail {
 
 using Path = std::filesystem::path;
 
-inline constexpr const char* kSchemaLibrary = "libmuladd_schema.so";
+// The environment variable with further folders: WAVES_LIBRARY_PATH.
+inline std::string path_variable(std::string library) {
+  for (char& letter : library) letter = static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
+  return library + "_LIBRARY_PATH";
+}
 
-// Where a library that is given by name may be, besides the folders of those given by path.
-inline std::vector<Path> default_folders() {
+// Where a shared library that is given by name may be, besides the folders of those given by path.
+inline std::vector<Path> default_folders(const std::string& library) {
   std::vector<Path> folders;
-  if (const char* variable = getenv("MULADD_LIBRARY_PATH")) {
+  if (const char* variable = getenv(path_variable(library).c_str())) {
     std::string list = std::string(variable) + ':';
     for (std::size_t begin = 0, end; (end = list.find(':', begin)) != std::string::npos; begin = end + 1) {
       if (end > begin) folders.emplace_back(list.substr(begin, end - begin));
@@ -52,20 +57,20 @@ inline std::vector<Path> default_folders() {
   return folders;
 }
 
-inline bool is_path(const std::string& library) {
-  return library.find('/') != std::string::npos || Path(library).extension() == ".so";
+inline bool is_path(const std::string& name) {
+  return name.find('/') != std::string::npos || Path(name).extension() == ".so";
 }
 
-inline Path find_library(const std::string& file, const std::vector<Path>& folders) {
+inline Path find_file(const std::string& library, const std::string& file, const std::vector<Path>& folders) {
   std::string searched;
   for (const Path& folder : folders) {
     std::error_code unreadable;
     if (std::filesystem::exists(folder / file, unreadable)) return folder / file;
     searched += (searched.empty() ? "" : ", ") + folder.string();
   }
-  throw LoadError("muladd: there is no " + file + " in " + searched +
-                  ". Copy the files that `muladd config --libs` prints next to the program, name their folder in "
-                  "MULADD_LIBRARY_PATH, or pass the path");
+  throw LoadError(library + ": there is no " + file + " in " + searched + ". Copy the files that `" + library +
+                  " config --libs` prints next to the program, name their folder in " + path_variable(library) +
+                  ", or pass the path");
 }
 
 // The file of that name that is part of the process already.
@@ -84,20 +89,20 @@ inline std::optional<Path> find_open(const Path& file_name) {
   return search.found;
 }
 
-inline void* open_library(const Path& path) {
+inline void* open_file(const std::string& library, const Path& path) {
   std::error_code missing;
-  if (!std::filesystem::exists(path, missing)) throw LoadError("muladd: there is no file " + path.string());
+  if (!std::filesystem::exists(path, missing)) throw LoadError(library + ": there is no file " + path.string());
   // A second copy of the schema library would define every operator twice, which ends the process; one of a backend
   // would replace kernels that are in use.
   if (const auto open = find_open(path.filename()); open && !std::filesystem::equivalent(*open, path, missing)) {
-    throw LoadError("muladd: " + path.string() + " cannot be opened, because " + open->string() +
+    throw LoadError(library + ": " + path.string() + " cannot be opened, because " + open->string() +
                     " is in this process already; load only one of them");
   }
   // RTLD_GLOBAL: a compiled model may call the C functions of a backend directly (docs/deployment.md).
   if (void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL)) return handle;
   const std::string reason = dlerror();
   const bool no_torch = reason.find("libtorch") != std::string::npos || reason.find("aoti_torch") != std::string::npos;
-  throw LoadError("muladd: " + path.string() + " cannot be opened: " + reason +
+  throw LoadError(library + ": " + path.string() + " cannot be opened: " + reason +
                   (no_torch ? ". It needs PyTorch >= 2.10 in the process: link the program against torch_cpu with "
                               "-Wl,--no-as-needed"
                             : ""));
@@ -105,37 +110,39 @@ inline void* open_library(const Path& path) {
 
 }  // namespace detail
 
-// Opens the schema library, then `libraries` in the order given. A name such as "cpu" stands for libmuladd_cpu.so, in
-// MULADD_LIBRARY_PATH, next to the program or in ../lib; what has a slash or ends in .so is a path. What is open
-// already stays open. With no library, the operators exist and every call says that it has no kernel.
-inline void load(const std::vector<std::string>& libraries) {
+// Opens a library's schema library, then `backends` in the order given. A name such as "cpu" stands for
+// lib<library>_cpu.so, in <LIBRARY>_LIBRARY_PATH, next to the program or in ../lib; what has a slash or ends in .so is
+// a path. What is open already stays open. With no backend, the operators exist and every call says that it has no
+// kernel.
+inline void load(const std::string& library, const std::vector<std::string>& backends) {
   static std::mutex mutex;
   const std::lock_guard<std::mutex> lock(mutex);
+  const std::string prefix = "lib" + library + "_", schema_file = prefix + "schema.so";
 
   std::vector<detail::Path> folders;
-  for (const std::string& library : libraries) {
-    if (detail::is_path(library)) folders.push_back(std::filesystem::absolute(library).parent_path());
+  for (const std::string& name : backends) {
+    if (detail::is_path(name)) folders.push_back(std::filesystem::absolute(name).parent_path());
   }
-  for (detail::Path& folder : detail::default_folders()) folders.push_back(std::move(folder));
+  for (detail::Path& folder : detail::default_folders(library)) folders.push_back(std::move(folder));
 
-  std::vector<detail::Path> schemas, backends;
-  for (const std::string& library : libraries) {
-    const bool given = detail::is_path(library);
-    detail::Path path =
-        given ? std::filesystem::absolute(library) : detail::find_library("libmuladd_" + library + ".so", folders);
-    (path.filename() == detail::kSchemaLibrary ? schemas : backends).push_back(std::move(path));
+  std::vector<detail::Path> schemas, files;
+  for (const std::string& name : backends) {
+    detail::Path path = detail::is_path(name) ? std::filesystem::absolute(name)
+                                              : detail::find_file(library, prefix + name + ".so", folders);
+    (path.filename() == schema_file ? schemas : files).push_back(std::move(path));
   }
   if (schemas.empty()) {
-    const std::optional<detail::Path> open = detail::find_open(detail::kSchemaLibrary);
-    schemas.push_back(open ? *open : detail::find_library(detail::kSchemaLibrary, folders));
+    const std::optional<detail::Path> open = detail::find_open(schema_file);
+    schemas.push_back(open ? *open : detail::find_file(library, schema_file, folders));
   }
 
   for (const detail::Path& schema : schemas) {
-    if (dlsym(detail::open_library(schema), "muladd_schemas") == nullptr) {
-      throw LoadError("muladd: " + schema.string() + " is not muladd-core's schema library; reinstall muladd-core");
+    if (dlsym(detail::open_file(library, schema), (library + "_schemas").c_str()) == nullptr) {
+      throw LoadError(library + ": " + schema.string() + " is not the schema library of " + library +
+                      "; reinstall its core package");
     }
   }
-  for (const detail::Path& backend : backends) detail::open_library(backend);
+  for (const detail::Path& file : files) detail::open_file(library, file);
 }
 
 }  // namespace opwheel

@@ -1,4 +1,4 @@
-// Registers a kernel for an operator of the catalogue. The kernel's C++ signature follows from the schema: Tensor is
+// Registers a kernel for an operator of a library's list. The kernel's C++ signature follows from the schema: Tensor is
 // `const Tensor&`, Tensor(a!) is `Tensor&`, float is `double`; a new Tensor is returned by value, several as a
 // std::array, and where the schema hands a mutable argument back the kernel returns void.
 #pragma once
@@ -13,6 +13,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "opwheel/abi.h"
 #include "opwheel/schema.h"
 #include "opwheel/tensor.h"
 
@@ -79,6 +80,13 @@ constexpr std::size_t mutable_argument() {
   return 0;
 }
 
+template <class Op>
+constexpr int tensor_count() {
+  int count = 0;
+  for (int i = 0; i < Op::schema.argument_count; ++i) count += Op::schema.arguments[i].kind != ArgumentKind::number;
+  return count;
+}
+
 inline StableIValue box(Tensor&& tensor) { return torch::stable::detail::from(tensor.release()); }
 
 template <class Op, auto kernel, std::size_t... I>
@@ -114,7 +122,7 @@ using Signature = typename detail::SignatureOf<Op>::type;
 template <class Op, auto kernel>
 void implement(torch::stable::detail::StableLibrary& library) {
   static_assert(std::is_same_v<decltype(kernel), Signature<Op>*>,
-                "this kernel's C++ signature does not match the operator's schema in the catalogue");
+                "opwheel: this kernel's C++ signature does not match the operator's schema");
   library.impl(std::string(Op::schema.name).c_str(), &detail::boxed<Op, kernel>);
 }
 

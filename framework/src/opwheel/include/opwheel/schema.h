@@ -18,7 +18,7 @@ struct Argument {
 struct Schema {
   static constexpr int kMaxArguments = 8;
 
-  std::string_view name;  // with the overload, "muladd.out"
+  std::string_view name;  // with the overload, "axpby.out"
   std::array<Argument, kMaxArguments> arguments{};
   int argument_count = 0;
   int return_count = 0;

@@ -1,19 +1,17 @@
-// Everything in a schema library: defines a catalogue's operators and nothing else, so that programs without Python
-// find them. A schema library has one source file:
+// Everything in a schema library: defines a library's operators and nothing else, so that programs without Python find
+// them. A schema library has one source file:
 //
 //     #include "opwheel/schema_library.h"
 //     #include "waves/operators.h"
 //
-//     OPWHEEL_SCHEMA_LIBRARY(waves, waves::op::Catalogue, 1)
-//
-// A catalogue is a template instance whose arguments are the operators, such as std::tuple<...>; an operator is a type
-// with `schema_text` and `schema` (muladd/operators.h).
+//     OPWHEEL_SCHEMA_LIBRARY(waves, WAVES_OPERATORS)
 #pragma once
 
 #include <torch/csrc/stable/library.h>
 
 #include <string>
 
+#include "opwheel/operators.h"
 #include "opwheel/registration.h"
 #include "opwheel/schema.h"
 
@@ -21,8 +19,8 @@ namespace opwheel::schema_library {
 
 using torch::stable::detail::StableLibrary;
 
-template <template <class...> class List, class... Operators>
-void define(StableLibrary& library, const List<Operators...>*) {
+template <class... Operators>
+void define(StableLibrary& library, OperatorList<Operators...>) {
   (library.def(Operators::schema_text), ...);
 }
 
@@ -47,33 +45,32 @@ void no_backend(StableIValue* stack, uint64_t, uint64_t) {
        " (OPWHEEL-E001)");
 }
 
-template <class Name, template <class...> class List, class... Operators>
-void implement_default(StableLibrary& library, const List<Operators...>*) {
+template <class Name, class... Operators>
+void implement_default(StableLibrary& library, OperatorList<Operators...>) {
   (library.impl(std::string(Operators::schema.name).c_str(), &no_backend<Name, Operators>), ...);
 }
 
 // Ended by a null pointer.
-template <template <class...> class List, class... Operators>
-const char* const* schema_texts(const List<Operators...>*) {
+template <class... Operators>
+const char* const* schema_texts(OperatorList<Operators...>) {
   static const char* const texts[] = {Operators::schema_text..., nullptr};
   return texts;
 }
 
 }  // namespace opwheel::schema_library
 
-// The registry looks for the two C functions: the number that backends are built against, and all schemas.
-#define OPWHEEL_SCHEMA_LIBRARY(name, Catalogue, abi)                                              \
-  namespace {                                                                                    \
-  struct name##_namespace {                                                                      \
-    static constexpr const char* value = #name;                                                  \
-  };                                                                                             \
-  constexpr const Catalogue* name##_catalogue = nullptr;                                         \
-  }                                                                                              \
-  STABLE_TORCH_LIBRARY(name, m) { ::opwheel::schema_library::define(m, name##_catalogue); }       \
-  STABLE_TORCH_LIBRARY_IMPL(name, CompositeExplicitAutograd, m) {                                \
-    ::opwheel::schema_library::implement_default<name##_namespace>(m, name##_catalogue);          \
-  }                                                                                              \
-  extern "C" __attribute__((visibility("default"))) int32_t name##_abi_version() { return abi; } \
-  extern "C" __attribute__((visibility("default"))) const char* const* name##_schemas() {        \
-    return ::opwheel::schema_library::schema_texts(name##_catalogue);                             \
+// The registry reads all schemas back with the C function.
+#define OPWHEEL_SCHEMA_LIBRARY(library, LIST)                                                          \
+  OPWHEEL_DECLARE_OPERATORS(library, LIST)                                                             \
+  namespace {                                                                                          \
+  struct library##_namespace {                                                                         \
+    static constexpr const char* value = #library;                                                     \
+  };                                                                                                   \
+  }                                                                                                    \
+  STABLE_TORCH_LIBRARY(library, m) { ::opwheel::schema_library::define(m, library::op::Operators()); } \
+  STABLE_TORCH_LIBRARY_IMPL(library, CompositeExplicitAutograd, m) {                                   \
+    ::opwheel::schema_library::implement_default<library##_namespace>(m, library::op::Operators());    \
+  }                                                                                                    \
+  extern "C" __attribute__((visibility("default"))) const char* const* library##_schemas() {           \
+    return ::opwheel::schema_library::schema_texts(library::op::Operators());                          \
   }

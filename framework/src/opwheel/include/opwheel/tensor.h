@@ -11,11 +11,10 @@
 #include <string_view>
 #include <utility>
 
+#include "opwheel/dtype.h"
 #include "opwheel/error.h"
 
 namespace opwheel {
-
-enum class DType : uint8_t { float16, bfloat16, float32, float64, unsupported };
 
 inline constexpr const char* kSupportedDTypes = "torch.float16, torch.bfloat16, torch.float32, torch.float64";
 

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <utility>
 
 namespace muladd_executorch {
@@ -181,8 +182,10 @@ ScalarType result_dtype(const std::array<const Tensor*, N>& inputs, std::size_t 
 
 // Computes Functor<C>(params...) for every element of the inputs' broadcast shape into out, which is resized.
 template <template <class> class Functor, std::size_t N, class... Params>
-Tensor& elementwise(KernelRuntimeContext& context, const char* name, Tensor& out, const Tensor* const (&tensors)[N],
-                    Params... params) {
+Tensor& elementwise(KernelRuntimeContext& context, std::string_view operator_name, Tensor& out,
+                    const Tensor* const (&tensors)[N], Params... params) {
+  char name[64] = {};
+  operator_name.copy(name, sizeof name - 1);
   std::array<const Tensor*, N> inputs;
   std::copy_n(tensors, N, inputs.begin());
   for (std::size_t i = 0; i < N; ++i) {

@@ -1,73 +1,57 @@
-// From an element-wise plan to launches of a kernel on the caller's queue.
+// From an element-wise plan to launches of a library's kernels on the caller's queue.
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <sycl/sycl.hpp>
 
 #include "opwheel/elementwise.h"
-#include "opwheel/xpu/device/walk.h"
+#include "opwheel/indexing_32bit.h"
+#include "opwheel/xpu/device/operand_dtypes.h"
 
 namespace opwheel::xpu {
 
 constexpr std::size_t kGroup = 256;           // work-items; every Intel GPU allows it
 constexpr std::size_t kMostGroups = 1 << 16;  // beyond, work-items take several turns
-
-using Data = std::array<char*, kOperands>;
-
-// Where the kernels expect operand i of the plan.
-inline int place(const ElementwisePlan& plan, int i) {
-  return i < plan.output_count ? i : kOutputs + i - plan.output_count;
-}
-
-// The operands' addresses in their places.
-inline Data data_of(const ElementwisePlan& plan) {
-  Data data{};
-  for (int i = 0; i < plan.operand_count; ++i) data[place(plan, i)] = plan.operands[i].data;
-  return data;
-}
+constexpr int64_t kVectorBytes = 16;          // what one work-item of a dense kernel loads at once
 
 // Enqueues a kernel for `items` work-items at least, without an event: nobody waits for it, and it costs microseconds.
+// Every kernel takes a pointer for each operand there may be, results first; those of operands that are not there are
+// null.
 template <class... Arguments>
-void submit(::sycl::queue& queue, const ::sycl::kernel& kernel, int64_t items, const Data& data,
+void submit(::sycl::queue& queue, const ::sycl::kernel& kernel, int64_t items, const ElementwisePlan& plan,
             Arguments... arguments) {
   const std::size_t groups = std::min((static_cast<std::size_t>(items) + kGroup - 1) / kGroup, kMostGroups);
-  const auto pointer = [&](int i) { return static_cast<void*>(data[i]); };
-  ::sycl::ext::oneapi::experimental::nd_launch(queue, ::sycl::nd_range<1>(groups * kGroup, kGroup), kernel, pointer(0),
-                                               pointer(1), pointer(2), pointer(3), pointer(4), arguments...);
+  void* data[kMaxOperands] = {};
+  for (int i = 0; i < plan.operand_count; ++i) data[i] = plan.operands[i].data;
+  ::sycl::ext::oneapi::experimental::nd_launch(queue, ::sycl::nd_range<1>(groups * kGroup, kGroup), kernel, data[0],
+                                               data[1], data[2], data[3], data[4], data[5], data[6], data[7],
+                                               arguments...);
 }
 
-// The innermost dimensions of the plan, as many as one launch walks.
-inline Walk walk_of(const ElementwisePlan& plan) {
-  Walk walk{};
-  walk.ndim = std::min(plan.ndim, kWalkDims);
-  walk.numel = 1;
-  for (int d = 0; d < walk.ndim; ++d) {
-    walk.sizes[d] = plan.sizes[d];
-    walk.numel *= plan.sizes[d];
-    for (int i = 0; i < plan.operand_count; ++i) walk.strides[d][place(plan, i)] = plan.operands[i].strides[d];
-  }
-  for (int i = 0; i < plan.operand_count; ++i)
-    walk.codes[place(plan, i)] = static_cast<Code>(plan.operands[i].info.dtype);
-  return walk;
+// Whether every operand is one aligned block of the result's own dtype.
+inline bool is_dense(const ElementwisePlan& plan) {
+  if (plan.ndim != 1) return false;
+  return std::all_of(plan.operands, plan.operands + plan.operand_count, [&](const ElementwisePlan::Operand& operand) {
+    return operand.info.dtype == plan.dtype && operand.strides[0] == element_size(plan.dtype) &&
+           reinterpret_cast<uintptr_t>(operand.data) % kVectorBytes == 0;
+  });
 }
 
-// Launches a kernel made of opwheel/xpu/device/strided.h: with the operands' addresses, a Walk and the functor.
+template <class F>
+void launch_dense(::sycl::queue& queue, const ElementwisePlan& plan, const ::sycl::kernel& kernel, F functor) {
+  const int64_t width = kVectorBytes / element_size(plan.dtype);
+  submit(queue, kernel, std::max<int64_t>(plan.numel / width, 1), plan, plan.numel, functor);
+}
+
 template <class F>
 void launch_strided(::sycl::queue& queue, const ElementwisePlan& plan, const ::sycl::kernel& kernel, F functor) {
-  const Walk walk = walk_of(plan);
-  const int64_t launches = plan.numel / walk.numel;
-  for (int64_t launch = 0; launch < launches; ++launch) {
-    Data data = data_of(plan);
-    int64_t rest = launch;
-    for (int d = walk.ndim; d < plan.ndim; ++d) {
-      const int64_t index = rest % plan.sizes[d];
-      rest /= plan.sizes[d];
-      for (int i = 0; i < plan.operand_count; ++i) data[place(plan, i)] += index * plan.operands[i].strides[d];
-    }
-    submit(queue, kernel, walk.numel, data, walk, functor);
-  }
+  OperandDTypes dtypes{};
+  for (int i = 0; i < plan.operand_count; ++i) dtypes.of[i] = plan.operands[i].info.dtype;
+  with_32bit_indexing(plan, [&](const ElementwisePlan& part) {
+    const auto place = offset_calculator<FunctorTraits<F>::kOperands>(part, 1);
+    submit(queue, kernel, part.numel, part, static_cast<uint32_t>(part.numel), place, dtypes, functor);
+  });
 }
 
 }  // namespace opwheel::xpu

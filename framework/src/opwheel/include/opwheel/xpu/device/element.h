@@ -3,46 +3,46 @@
 
 #include <sycl/sycl.hpp>
 
-#include "convert.h"
-#include "walk.h"
+#include "opwheel/dtype.h"
+#include "opwheel/xpu/device/convert.h"
 
-namespace opwheel::xpu::element {
+namespace opwheel::xpu {
 
 // Stored in a type that the compiler converts.
-template <class Stored, class Computed, Code own>
+template <class Stored, class Computed, DType own>
 struct Native {
   using Storage = Stored;
   using Compute = Computed;
-  static constexpr Code code = own;
+  static constexpr DType dtype = own;
   static Compute load(Storage value) { return value; }
   static Storage store(Compute value) { return value; }
 };
-using float16 = Native<sycl::half, float, Code::float16>;
-using float32 = Native<float, float, Code::float32>;
-using float64 = Native<double, double, Code::float64>;
+using float16 = Native<sycl::half, float, DType::float16>;
+using float32 = Native<float, float, DType::float32>;
+using float64 = Native<double, double, DType::float64>;
 
 struct bfloat16 {
   using Storage = uint16_t;
   using Compute = float;
-  static constexpr Code code = Code::bfloat16;
+  static constexpr DType dtype = DType::bfloat16;
   static Compute load(Storage value) { return from_bfloat16(value); }
   static Storage store(Compute value) { return to_bfloat16(value); }
 };
 
 // An element of whatever dtype, in the compute type of the image's own.
 template <class Own>
-typename Own::Compute load_as(Code code, const char* address) {
-  if (code == Own::code) return Own::load(*reinterpret_cast<const typename Own::Storage*>(address));
-  switch (code) {
-    case Code::float16:
+typename Own::Compute load_as(DType dtype, const char* address) {
+  if (dtype == Own::dtype) return Own::load(*reinterpret_cast<const typename Own::Storage*>(address));
+  switch (dtype) {
+    case DType::float16:
       return from_float16(*reinterpret_cast<const uint16_t*>(address));
-    case Code::bfloat16:
+    case DType::bfloat16:
       return from_bfloat16(*reinterpret_cast<const uint16_t*>(address));
-    case Code::float32:
+    case DType::float32:
       return *reinterpret_cast<const float*>(address);
     default:
       return from_float64(*reinterpret_cast<const uint64_t*>(address));
   }
 }
 
-}  // namespace opwheel::xpu::element
+}  // namespace opwheel::xpu
