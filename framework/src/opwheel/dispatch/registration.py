@@ -18,6 +18,7 @@ from .overload import Overload
 
 # Registrations last as long as these objects.
 _libraries: list[torch.library.Library] = []
+_overloads: dict[str, dict[str, Overload]] = {}  # by namespace and name
 
 
 def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, Overload]:
@@ -42,6 +43,7 @@ def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, O
     if missing:
         raise ValueError(f"{library.namespace}: {sorted(missing)} are declared, but the catalogue does not have them")
 
+    _overloads[library.namespace] = overloads
     target = torch.library.Library(library.namespace, "IMPL")
     _libraries.append(target)
     for overload in overloads.values():
@@ -55,6 +57,14 @@ def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, O
         sharding.register(overloads.values())
 
     return overloads
+
+
+def overloads_of(target: torch.library.Library) -> dict[str, Overload]:
+    """The overloads, by name, of the operator library that a backend's ``register`` function was called for.
+
+    The library's own module is no help there: its import, which loads the backends, is not complete.
+    """
+    return _overloads[target.ns]
 
 
 def _register_overload(

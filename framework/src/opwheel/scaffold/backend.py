@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,7 +57,7 @@ def new_backend(
     folder = output or Path(distribution)
     check_free(folder)
     values = {
-        **backend_values(library.namespace, library.distribution, library.version, library.abi, library.operators),
+        **backend_values(library.namespace, library.distribution, library.version),
         "name": name,
         "distribution": distribution,
         "package": distribution.replace("-", "_"),
@@ -71,15 +70,13 @@ def new_backend(
     return Project(folder, render([*common, *own], folder, values))
 
 
-def backend_values(namespace: str, core: str, version: str, abi: int, operators: Sequence[str]) -> dict[str, object]:
+def backend_values(namespace: str, core: str, version: str) -> dict[str, str]:
     """What the templates want to know of the operator library."""
     return {
         "namespace": namespace,
         "core": core,
         "core_requirement": requirement(core, version),
         "core_version": version,
-        "abi": abi,
-        "operators": [operator.replace(".", "_") for operator in operators],
     }
 
 
