@@ -42,7 +42,7 @@ def new_backend(
     _next_steps(
         project,
         ("pip install --no-build-isolation .", "builds and installs it; torch, setuptools and ninja must be there"),
-        (f"opwheel --library {target.module} doctor", f"shows {name}"),
+        (f"{target.module} doctor", f"shows {name}"),
         ("pytest", "runs the conformance kit, some minutes"),
     )
 
@@ -63,7 +63,7 @@ def new_library(
         project,
         ("pip install --no-build-isolation ./core", "schemas, derivatives, shapes"),
         ("pip install --no-build-isolation ./backends/cpu", "kernels"),
-        (f"{name} doctor", "shows the backend cpu"),
+        (f"{name.replace('-', '_')} doctor", "shows the backend cpu"),
         ("pytest", "runs the conformance kit, some minutes"),
     )
 

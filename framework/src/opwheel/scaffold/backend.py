@@ -36,7 +36,7 @@ def new_backend(
 
     Args:
         library: whose operators it will compute.
-        name: of the backend and of its entry point; the distribution is called ``<namespace>-<name>``.
+        name: of the backend and of its entry point; the distribution is called ``<namespace>-<name>``, with hyphens.
         language: a key of :data:`LANGUAGES`.
         device_type: ``torch.device.type`` of the tensors it computes on; by default the language's.
         output: the folder to write, by default one with the distribution's name in the current folder.
@@ -53,7 +53,7 @@ def new_backend(
     check_device(language, device)
     if language == "cpp" and device != "cpu":
         template = "device"
-    distribution = f"{library.namespace}-{name.replace('_', '-')}"
+    distribution = f"{library.namespace}-{name}".replace("_", "-")
     folder = output or Path(distribution)
     check_free(folder)
     values = {
