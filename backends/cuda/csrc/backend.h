@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <stdexcept>
 
 #include "choose.h"
 #include "opwheel/elementwise.h"
@@ -16,20 +15,16 @@ struct Backend {
 
   template <template <class> class Functor, class... Params>
   static void launch(const ElementwisePlan& plan, Params... params) {
-    try {
-      Device device(plan.device.index);
-      switch (plan.dtype) {
-        case DType::float16:
-          return cuda::launch<Half>(plan, Functor<float>{params...}, device);
-        case DType::bfloat16:
-          return cuda::launch<BFloat16>(plan, Functor<float>{params...}, device);
-        case DType::float32:
-          return cuda::launch<float>(plan, Functor<float>{params...}, device);
-        default:
-          return cuda::launch<double>(plan, Functor<double>{params...}, device);
-      }
-    } catch (const std::runtime_error& error) {
-      fail(plan.operator_name(), ": ", error.what());
+    Device device(plan.device.index);
+    switch (plan.dtype) {
+      case DType::float16:
+        return cuda::launch<Half>(plan, Functor<float>{params...}, device);
+      case DType::bfloat16:
+        return cuda::launch<BFloat16>(plan, Functor<float>{params...}, device);
+      case DType::float32:
+        return cuda::launch<float>(plan, Functor<float>{params...}, device);
+      default:
+        return cuda::launch<double>(plan, Functor<double>{params...}, device);
     }
   }
 };

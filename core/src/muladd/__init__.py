@@ -5,6 +5,7 @@
 tensor([3., 3., 3.])
 """
 
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -18,6 +19,9 @@ from ._version import __version__
 from .operators import add, fma, mul, muladd, muladd_, scale
 
 _here = Path(__file__).parent
+
+if sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv)] == __name__:  # python -m muladd, as the script would
+    import_module("opwheel_cli").prepare()
 
 library = registry.OperatorLibrary(
     "muladd",

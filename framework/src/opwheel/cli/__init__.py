@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import sys
+
 import typer
 
 from .bench import bench
@@ -18,6 +21,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
+    pretty_exceptions_enable=False,
 )
 app.command()(doctor)
 app.command()(explain)
@@ -31,4 +35,6 @@ app.command()(new_library)
 
 def main() -> None:
     """Entry point of the console script and of ``python -m muladd``."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # not every terminal has all characters
     app(prog_name="muladd")

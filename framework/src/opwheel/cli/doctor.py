@@ -7,15 +7,18 @@ import platform
 import sys
 from typing import Annotated, Any
 
+import opwheel_cli
 import torch
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 import muladd
-from opwheel.registry import BackendStatus, State
+from opwheel.registry import BackendStatus, Finding, LockError, State
 
 from . import deep
+from .printable import printable
 
 _STYLES = {
     State.LOADED: "green",
@@ -38,7 +41,8 @@ def doctor(
     statuses = deep.statuses(muladd.library) if try_all else muladd.backends()
     # Alone, a backend says nothing about the choice between several.
     runtimes = muladd.library.runtimes()
-    report = {**_report(statuses, runtimes), **({"digest": None} if try_all else {})}
+    findings = [*muladd.library.findings, *_lock_findings(winners=not try_all)]
+    report = {**_report(statuses, runtimes, findings), **({"digest": None} if try_all else {})}
     if as_json:
         print(json.dumps(report, indent=2))
     else:
@@ -46,13 +50,25 @@ def doctor(
     raise typer.Exit(0 if report["ok"] else 1)
 
 
-def _report(statuses: dict[str, BackendStatus], runtimes: dict[str, BackendStatus]) -> dict[str, Any]:
+def _lock_findings(*, winners: bool) -> list[Finding]:
+    """Why `import muladd` fails with the lock file that the environment names; nothing if it does not."""
+    if opwheel_cli.lock_file is None:
+        return []
+    try:
+        return muladd.library.compare(opwheel_cli.lock_file, winners=winners)
+    except LockError as error:
+        return [Finding(error.code, error.message, "correct or unset MULADD_LOCK")]
+
+
+def _report(
+    statuses: dict[str, BackendStatus], runtimes: dict[str, BackendStatus], findings: list[Finding]
+) -> dict[str, Any]:
     """The report; its keys are documented in docs/commands.md."""
     library = muladd.library
     failed = [s for s in (*statuses.values(), *runtimes.values()) if s.is_failure]
     loaded = [s for s in statuses.values() if s.state is State.LOADED]
     return {
-        "ok": bool(loaded) and not failed and not library.findings,
+        "ok": bool(loaded) and not failed and not findings,
         "muladd": muladd.__version__,
         "abi": library.abi,
         "torch": torch.__version__,
@@ -67,24 +83,24 @@ def _report(statuses: dict[str, BackendStatus], runtimes: dict[str, BackendStatu
             for known in installable.values()
             if known.name not in installed
         },
-        "findings": [finding._asdict() for finding in library.findings],
+        "findings": [finding._asdict() for finding in findings],
     }
 
 
 def _print(report: dict[str, Any], statuses: list[BackendStatus]) -> None:
-    console = Console(soft_wrap=not sys.stdout.isatty())
+    # What plugins and files say is text, whatever brackets and colons it has.
+    console = Console(soft_wrap=not sys.stdout.isatty(), markup=False, emoji=False, highlight=False)
     console.print(
         f"muladd-core {report['muladd']} (ABI {report['abi']}), torch {report['torch']}, Python {report['python']}, "
-        f"{report['platform']}",
-        highlight=False,
+        f"{report['platform']}"
     )
     table = Table("backend", "state", "key", "distribution", "operators", "load", box=None, pad_edge=False)
     for status in statuses:
         table.add_row(
-            status.name,
-            f"[{_STYLES[status.state]}]{status.state}[/]",
-            status.dispatch_key,
-            f"{status.distribution} {status.version}",
+            Text(printable(status.name)),
+            Text(str(status.state), _STYLES[status.state]),
+            Text(status.dispatch_key),
+            Text(f"{status.distribution} {status.version}"),
             str(len(status.operators)) if status.state in (State.LOADED, State.INSTALLED) else "",
             f"{status.load_ms:.1f} ms" if status.state is State.LOADED else "",
         )
@@ -92,11 +108,11 @@ def _print(report: dict[str, Any], statuses: list[BackendStatus]) -> None:
     for status in statuses:
         if status.reason:
             code = f" [{status.code}]" if status.code else ""
-            console.print(f"\n{status.name}: {status.reason}{code}", markup=False, highlight=False)
+            console.print(f"\n{printable(status.name)}: {printable(status.reason)}{code}")
         if status.fix:
-            console.print(f"  fix: {status.fix}", markup=False, highlight=False)
+            console.print(f"  fix: {printable(status.fix)}")
     for name, hint in report["not_installed"].items():
-        console.print(f"\n{name}: not installed\n  to install: {hint}", markup=False, highlight=False)
+        console.print(f"\n{printable(name)}: not installed\n  to install: {printable(hint)}")
     for finding in report["findings"]:
-        console.print(f"\n{finding['message']} [{finding['code']}]", markup=False, highlight=False)
-        console.print(f"  fix: {finding['fix']}", markup=False, highlight=False)
+        console.print(f"\n{printable(finding['message'])} [{finding['code']}]")
+        console.print(f"  fix: {printable(finding['fix'])}")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import muladd
-from opwheel.registry import LockError
+from opwheel.registry import Finding, LockError
 
 
 def lock(
@@ -16,26 +16,28 @@ def lock(
     check: Annotated[bool, typer.Option("--check", help="Write nothing; name every difference.")] = False,
 ) -> None:
     """Lock the installation: with MULADD_LOCK=FILE, import muladd fails on any difference."""
-    # Not at the top: nothing else needs it.
-    from opwheel.registry.lock import differences, read_lock
-
-    library = muladd.library
     try:
-        snapshot = library.snapshot()
-        found = list(differences(read_lock(file, library.namespace), snapshot)) if check else []
-        if not check:
-            file.write_text(snapshot.as_text(library.namespace))
+        found = _compare(file) if check else _write(file)
     except LockError as error:
         print(f"muladd: {error}")
         raise typer.Exit(1) from None
-    except OSError as error:
-        raise typer.BadParameter(f"{file} cannot be written: {error.strerror}") from None
-    print(f"{file}: {_summary(found) if check else _contents(snapshot.distributions, snapshot.winners)}")
     raise typer.Exit(1 if found else 0)
 
 
-def _summary(found: list[str]) -> str:
-    return "".join(f"\n  {difference}" for difference in found) or "no difference"
+def _compare(file: Path) -> list[Finding]:
+    found = muladd.library.compare(str(file))
+    print(f"{file}: no difference" if not found else "\n  ".join([f"{file}:", *(finding.message for finding in found)]))
+    return found
+
+
+def _write(file: Path) -> list[Finding]:
+    snapshot = muladd.library.snapshot()
+    try:
+        file.write_text(snapshot.as_text(muladd.library.namespace))
+    except OSError as error:
+        raise typer.BadParameter(f"{file} cannot be written: {error.strerror}") from None
+    print(f"{file}: {_contents(snapshot.distributions, snapshot.winners)}")
+    return []
 
 
 def _contents(distributions: dict[str, dict[str, str]], winners: dict[str, dict[str, str]]) -> str:
