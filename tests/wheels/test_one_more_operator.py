@@ -1,4 +1,4 @@
-"""One more operator on every backend is a row in the list, a functor and a declaration: nothing else names operators."""
+"""One more operator on every backend is a row, a functor and a declaration: nothing else names operators."""
 
 import importlib.util
 import os
