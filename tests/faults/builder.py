@@ -92,18 +92,20 @@ class Site:
 
 
 class Compiler:
-    """Compiles variants of kernels.cpp, each once."""
+    """Compiles variants of kernels.cpp, and other sources, each once."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._flags: list[str] = []
 
-    def library(self, name: str, macros: Mapping[str, str] | None = None, link: Iterable[str] = ()) -> Path:
-        """The shared library that kernels.cpp becomes with these macros."""
+    def library(
+        self, name: str, macros: Mapping[str, str] | None = None, link: Iterable[str] = (), source: Path = KERNELS
+    ) -> Path:
+        """The shared library that a source becomes with these macros."""
         output = self.folder / f"{name}.so"
         if not output.exists():
             defines = [f"-D{macro}={value}" for macro, value in (macros or {}).items()]
-            command = ["g++", *self.flags(), "-O0", *defines, "-shared", str(KERNELS), "-o", str(output), *link]
+            command = ["g++", *self.flags(), "-O0", *defines, "-shared", str(source), "-o", str(output), *link]
             subprocess.run([*command, *self.libraries()], check=True)
         return output
 

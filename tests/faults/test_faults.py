@@ -227,7 +227,9 @@ FAULTS = [
         repaired={},
     ),
     Fault("syntax error", "OPWHEEL-E020", "SyntaxError", cause="SyntaxError", installed=source("def hook(:\n")),
-    Fault("module not UTF-8", "OPWHEEL-E020", "SyntaxError", cause="SyntaxError", installed=source(b"x = '\xff\xfe'\n")),
+    Fault(
+        "module not UTF-8", "OPWHEEL-E020", "SyntaxError", cause="SyntaxError", installed=source(b"x = '\xff\xfe'\n")
+    ),
     Fault("module with null bytes", "OPWHEEL-E020", "null bytes", cause=None, installed=source(b"\0\0")),
     Fault("module exits", "OPWHEEL-E020", "SystemExit: 3", cause="SystemExit", installed=source("raise SystemExit(3)")),
     Fault(
@@ -255,7 +257,11 @@ FAULTS = [
         installed=source("from opwheel.registry import hookimpl\n@hookimpl\ndef muladd_backends(): ..."),
     ),
     Fault(
-        "hook with an argument", "OPWHEEL-E021", "config", cause="PluginValidationError", installed=hook("...", "config")
+        "hook with an argument",
+        "OPWHEEL-E021",
+        "config",
+        cause="PluginValidationError",
+        installed=hook("...", "config"),
     ),
     Fault(
         "hook raises",

@@ -89,7 +89,9 @@ def test_file_cannot_be_read(kind: str, words: str, tmp_path: Path, run: Run) ->
 def test_line_of_a_key_that_the_text_spells_otherwise(tmp_path: Path, run: Run) -> None:
     policy = tmp_path / "mine.toml"
     policy.write_text('[policy]\n"\\u0066allback" = "aten"\n')
-    check_finding(run(doctor=True, MULADD_PLUGINS=str(policy)), "OPWHEEL-E010", f"{policy}:1: policy.fallback is 'aten'")
+    check_finding(
+        run(doctor=True, MULADD_PLUGINS=str(policy)), "OPWHEEL-E010", f"{policy}:1: policy.fallback is 'aten'"
+    )
 
 
 UNKNOWN = {

@@ -30,6 +30,20 @@ def test_keysets_after_a_key():
     assert not (keys & private.after_version_bump_keys).has(torch._C.DispatchKey.ADInplaceOrView)
 
 
+def test_has_memory():
+    """Without it a kernel in Python reads behind a null pointer."""
+    freed = torch.ones(5)[2:]
+    freed.untyped_storage().resize_(0)
+    assert not private.has_memory(freed)
+    assert not private.has_memory(torch._to_functional_tensor(torch.ones(5)[2:]))
+    assert private.has_memory(torch.ones(5)[2:])
+
+
+def test_privateuse1_name():
+    """Without it out of memory on a device of a package is another error than PyTorch's."""
+    assert private.privateuse1_name() == "privateuseone"
+
+
 def test_functorch_is_active():
     """Without it torch.func.grad of an operator fails, and torch.func.jvp is silently wrong."""
     seen = []

@@ -7,6 +7,9 @@ import math
 
 from torch import Tensor
 
+from .. import _torch_private as private
+from .overload import Overload
+
 
 class Overlap(enum.Enum):
     """How an output lies to an input in memory."""
@@ -20,8 +23,12 @@ class Overlap(enum.Enum):
 def may_overlap_itself(tensor: Tensor) -> bool:
     """Whether some element is reached by two different indices.
 
-    Exact but for tensors of which three and more dimensions reach into each other, which count as overlapping.
+    Exact but for tensors of which three and more dimensions reach into each other, which count as overlapping, and for
+    symbolic sizes, of which it asks nothing: there only expanded dimensions are found.
     """
+    if not all(isinstance(step, int) for step in (*tensor.shape, *tensor.stride())):
+        steps = zip(tensor.stride(), tensor.shape, strict=True)
+        return any(isinstance(stride, int) and stride == 0 and size != 1 for stride, size in steps)
     if tensor.numel() == 0:
         return False
     dims = sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1)
@@ -36,6 +43,19 @@ def may_overlap_itself(tensor: Tensor) -> bool:
     # m steps of one are n steps of the other for the first time at their least common multiple.
     divisor = math.gcd(stride, other_stride)
     return divisor == 0 or bool(other_stride // divisor < size and stride // divisor < other_size)
+
+
+def check_elements_apart(overload: Overload, target: Tensor) -> None:
+    """Refuse to write where one element would overwrite another.
+
+    Raises:
+        RuntimeError: several elements of ``target`` share one place in memory.
+    """
+    if may_overlap_itself(target):
+        raise RuntimeError(
+            f"{overload.name}: several elements of '{overload.target}' share one place in memory (an expanded or "
+            "overlapping view); pass a tensor of its own, for instance its .clone()"
+        )
 
 
 def is_dense(tensor: Tensor) -> bool:
@@ -63,6 +83,19 @@ def overlap(output: Tensor, given: Tensor) -> Overlap:
     if _interleaved(output, given):
         return Overlap.NONE
     return Overlap.PARTIAL if is_dense(output) and is_dense(given) else Overlap.UNKNOWN
+
+
+def may_share_memory(target: Tensor, given: Tensor) -> bool:
+    """Whether ``given`` may change when ``target`` is overwritten; also where that cannot be told.
+
+    Addresses tell most of it, also of tensors that came in twice from another library. Tensors without memory, such as
+    fake ones, have storages that stand for it; those of ``torch.func`` have none.
+    """
+    if not (private.has_storage(target) and private.has_storage(given)):
+        return True
+    if private.address(target) and private.address(given):
+        return overlap(target, given) is not Overlap.NONE
+    return private.is_alias(target, given)
 
 
 def _walk(tensor: Tensor) -> tuple[object, ...]:

@@ -43,6 +43,13 @@ _ROWS = (
         "Correct or unset the variable.",
     ),
     ErrorCode(
+        "OPWHEEL-E012",
+        "environment variable is not known",
+        "The environment has a variable that starts with the library's prefix and that nothing reads: a spelling "
+        "mistake, or a name of somebody else's choice. It has no effect.",
+        "Correct, rename or unset the variable.",
+    ),
+    ErrorCode(
         "OPWHEEL-E020",
         "plugin module cannot be imported",
         "The module behind a backend's entry point raised while it was imported, or is no longer there.",
@@ -149,14 +156,15 @@ _ROWS = (
     ErrorCode(
         "OPWHEEL-E070",
         "lock file is not valid",
-        "The file that `<LIBRARY>_LOCK` names cannot be read, or `<library> lock` did not write it. Nothing is loaded.",
+        "`<LIBRARY>_LOCK` is empty, or the file it names cannot be read or was not written by `<library> lock`. "
+        "Nothing is loaded.",
         "Correct or unset the variable, or write the file again with `<library> lock`.",
     ),
     ErrorCode(
         "OPWHEEL-E071",
         "installation differs from the lock file",
-        "A distribution, its files, the fallback or the winner of a dispatch key is not what the lock file says. The "
-        "import fails.",
+        "A distribution, its files, the fallback or the winner of a dispatch key is not what the lock file says, or "
+        "Python would import something else. The import fails.",
         "Install what is locked, or accept what is installed with `<library> lock`.",
     ),
     ErrorCode(

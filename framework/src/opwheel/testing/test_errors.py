@@ -7,6 +7,7 @@ import torch
 
 from opwheel.dispatch.overload import Overload
 from opwheel.registry import BackendStatus
+from opwheel.testing.memory import FREED, make
 from opwheel.testing.samples import DTYPES, arguments
 
 pytestmark = pytest.mark.subsystem("errors")
@@ -56,6 +57,27 @@ def test_shapes_that_do_not_broadcast(functional: Overload, device: torch.device
     shapes = [(3, 4), (2, 4), (3, 4)][: len(functional.tensor_arguments)]
     with pytest.raises(RuntimeError, match=r"\(3, 4\).*\(2, 4\)"):
         functional.op(*arguments(functional, shapes, torch.float32, device))
+
+
+def test_more_elements_than_pytorch_counts(overload: Overload, device: torch.device) -> None:
+    """Each element is 8 bytes in size, and 2^65 is more than fits into a 64-bit number."""
+    huge = torch.ones(1, dtype=torch.float64, device=device).expand(2**31, 2**31)
+    args = tuple(huge if name in overload.tensor_arguments else 1.5 for name in overload.arguments)
+    out = torch.empty(0, dtype=torch.float64, device=device)
+    with pytest.raises(RuntimeError, match=r"Storage size calculation overflowed with sizes=.2147483648, 2147483648"):
+        overload.op(*args, out=out) if overload.is_out else overload.op(*args)
+    assert out.shape == (0,)
+
+
+@pytest.mark.parametrize("kind", FREED)
+def test_memory_that_was_given_back(overload: Overload, kind: str, device: torch.device) -> None:
+    for name in (*overload.tensor_arguments, *(["out"] if overload.is_out else [])):
+        args = dict(zip(overload.arguments, arguments(overload, (3, 4), torch.float32, device), strict=True))
+        if overload.is_out:
+            args["out"] = torch.zeros((3, 4), device=device)
+        args[name] = make(kind, args[name])
+        with pytest.raises(RuntimeError, match=f"'{name}' has no memory"):
+            overload.op(**args)
 
 
 def test_mixed_devices(functional: Overload, device: torch.device) -> None:
