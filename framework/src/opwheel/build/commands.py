@@ -14,6 +14,7 @@ from setuptools.command.build_py import build_py
 from . import ninja_file
 from .extensions import CppLibrary
 from .policy_file import compile_policy
+from .stubs import write_stub
 from .toolchain import ToolchainError
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class BuildLibraries(build_ext):
-    """``build_ext`` for :class:`CppLibrary`."""
+    """``build_ext`` for :class:`CppLibrary`; an operator library's schemas also become its ``__init__.pyi``."""
 
     def get_ext_filename(self, fullname: str) -> str:
         # No CPython tag: the file does not depend on the interpreter.
@@ -37,6 +38,9 @@ class BuildLibraries(build_ext):
         jobs = int(self.parallel) if self.parallel else None
         try:
             ninja_file.build(ext, output, build_dir, jobs=jobs, verbose=bool(self.verbose))
+            package = ext.name.partition(".")[0]
+            if ext.name == f"{package}.lib{package}_schema":
+                write_stub(package, output.parent.parent)
         except ToolchainError as error:
             raise SystemExit(f"opwheel.build: {error}") from None
 
