@@ -64,7 +64,7 @@ def test_a_tensor_whose_memory_was_given_back_is_refused(a):
 def test_an_out_that_cannot_grow_is_refused_once(a):
     """The failed resize leaves its new sizes: a second attempt would write where there is no memory."""
     for call in (muladd.mul, torch.ops.muladd.mul.out):
-        with pytest.raises(RuntimeError, match="'out' could not be resized to 3 elements of torch.float32 on cpu"):
+        with pytest.raises(RuntimeError, match=r"'out' could not be resized to 3 elements of torch\.float32 on cpu"):
             call(a, a, out=torch.from_numpy(np.empty(0, dtype=np.float32)))
 
 

@@ -75,4 +75,3 @@ class _Finder(importlib.abc.MetaPathFinder):
 
             spec.loader.exec_module = execute_and_act  # type: ignore[method-assign]
         return spec
-

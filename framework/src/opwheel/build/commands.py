@@ -14,7 +14,6 @@ from setuptools.command.build_py import build_py
 from . import ninja_file
 from .extensions import CppLibrary
 from .policy_file import compile_policy
-from .stubs import write_stub
 from .toolchain import ToolchainError
 
 if TYPE_CHECKING:
@@ -40,6 +39,8 @@ class BuildLibraries(build_ext):
             ninja_file.build(ext, output, build_dir, jobs=jobs, verbose=bool(self.verbose))
             package = ext.name.partition(".")[0]
             if ext.name == f"{package}.lib{package}_schema":
+                from .stubs import write_stub  # a program, too, which must not be imported before it runs
+
                 write_stub(package, output.parent.parent)
         except ToolchainError as error:
             raise SystemExit(f"opwheel.build: {error}") from None

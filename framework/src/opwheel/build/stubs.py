@@ -1,7 +1,9 @@
 """Writes ``__init__.pyi`` beside a library's ``__init__.py``: what mypy, editors and stubtest read of it.
 
-The functions of a library are made when it is imported, from the schemas in its shared library. So the build imports it,
-in a process of its own, and writes down what is there: ``python -m opwheel.build.stubs PACKAGE``.
+The functions of a library are made when it is imported, from the schemas in its shared library. So the build imports
+it, in a process of its own, and writes down what is there::
+
+    python -m opwheel.build.stubs PACKAGE [FILE]
 """
 
 from __future__ import annotations
@@ -68,17 +70,18 @@ def _is_action(node: ast.stmt) -> bool:
 
 
 def _definition(name: str, function: Callable[..., Any]) -> str:
-    doc = str(function.__doc__).replace("\\", "\\\\").replace('"""', '\\"""')
+    doc = str(function.__doc__).replace("\\", "\\\\").replace('"""', r'\"\"\"')
     lines = f'"""{doc}\n"""' if "\n" in doc else f'"""{doc}"""'
     return f"def {name}{inspect.signature(function)}:\n{indent(lines, '    ')}\n"
 
 
-def main(package: str) -> None:
-    """Import the library and write the stub into its folder."""
+def main(package: str, file: str | None = None) -> None:
+    """Import the library and write its stub, into its folder if no file is named."""
     module = importlib.import_module(package)
-    path = Path(str(module.__file__))
-    path.with_suffix(".pyi").write_text(stub_of(path.read_text(), module.__all__, module.library.functions))
+    source = Path(str(module.__file__))
+    stub = stub_of(source.read_text(), module.__all__, module.library.functions)
+    Path(file or source.with_suffix(".pyi")).write_text(stub)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

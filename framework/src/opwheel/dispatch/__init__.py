@@ -13,7 +13,7 @@ module                        dispatch key
 ============================  ==================================================================================
 
 All of it follows from an :class:`Operator` declaration, and so do the public functions (:mod:`.functions`), which go
-around all of these keys for calls that none of them would change (:mod:`.fast_path`). :mod:`.opening` is where it begins.
+around all of these keys for calls that none of them would change (:mod:`.fast_path`). It begins in :mod:`.opening`.
 """
 
 from typing import TYPE_CHECKING

@@ -39,8 +39,8 @@ class Operator(NamedTuple):
         linear: sets of arguments in which every result is jointly linear while the others are fixed. A sum that is
             still spread over processes (DTensor's Partial) may go in there and come out as one.
         flops: floating-point operations for one element of one result, as ``torch.utils.flop_counter`` counts them.
-        tensor_variant: for an argument that is a number in the schema, the operator that takes a tensor in its place and
-            the other arguments as they are: the public function picks it when it is given a tensor. They are two
+        tensor_variant: for an argument that is a number in the schema, the operator that takes a tensor in its place
+            and the other arguments as they are: the public function picks it when it is given a tensor. They are two
             operators, not overloads of one: PyTorch would turn a tensor of one element into a number, and lose its
             gradient.
         doc: docstring of the public function. Without one there is none: the operator is for others' formulas.

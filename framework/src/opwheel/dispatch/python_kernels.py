@@ -1,4 +1,4 @@
-"""Kernels in Python for a backend: checks, shapes and allocation around them, as ``opwheel/elementwise_kernels.h`` has for C++."""
+"""Kernels in Python for a backend: checks, shapes and allocation around them, as elementwise_kernels.h has for C++."""
 
 from __future__ import annotations
 

@@ -62,4 +62,3 @@ __all__ = [
     "hookspec",
     "read_file",
 ]
-
