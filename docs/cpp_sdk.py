@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 PAGE = Path(__file__).with_name("cpp-sdk.md")
-INCLUDE = Path(__file__).parents[1] / "core/src/muladd/include/muladd"
+INCLUDE = Path(__file__).parents[1] / "framework/src/opwheel/include/opwheel"
 HEAD = """# C++ SDK
 
-The headers under `muladd/` that a backend is made of; `muladd config --includes` prints the folder, and
-`opwheel.build` passes it to the compiler. They need C++20 and the LibTorch stable ABI, nothing else of PyTorch.
+The headers under `opwheel/` that operator libraries and backends are made of; `opwheel.build` passes their folder to the compiler,
+and `muladd config --includes` prints it. They need C++20 and the LibTorch stable ABI, nothing else of PyTorch.
 [Writing a backend](writing-a-backend.md) uses them from top to bottom.
 
 Made from the headers by `python docs/cpp_sdk.py`. Everything in a namespace `detail` is private.
@@ -25,9 +25,13 @@ Made from the headers by `python docs/cpp_sdk.py`. Everything in a namespace `de
 
 # The order in which one reads them.
 ORDER = (
-    *("operators", "catalogue", "kernels", "library", "elementwise", "tensor", "layout", "overlap", "arithmetic"),
-    *("error", "schema", "abi", "c_shim", "load", "schema_library", "device_guard", "device_image"),
-    *("xpu/queue", "xpu/kernels", "xpu/launch", "xpu/device/strided", "xpu/device/walk", "xpu/device/element"),
+    *("operators", "functor", "dtype", "elementwise_kernels", "registration", "elementwise", "tensor", "layout", "overlap"),
+    *("error", "schema", "abi", "schema_library", "load", "c_shim", "device_guard", "reference_loop"),
+    *("indexing_32bit", "offset_calculator"),
+    *("cpu/backend", "cpu/loop", "cpu/vectorized_loops", "cpu/parallel_loop", "cpu/capability"),
+    *("cuda/backend", "cuda/launch", "cuda/elementwise", "cuda/vector", "cuda/enqueue", "cuda/stream"),
+    *("xpu/backend", "xpu/launch", "xpu/queue", "xpu/kernel_bundle", "device_image", "xpu/spirv"),
+    *("xpu/device/elementwise", "xpu/device/element", "xpu/device/operand_dtypes", "xpu/device/convert"),
 )
 
 
@@ -84,7 +88,7 @@ def declarations(header: Path) -> list[Declaration]:
     source = header.read_text()
     macros = [
         Declaration(match["name"], match["text"].strip(), _comment_before(source, match.start()))
-        for match in re.finditer(r"^#define (?P<text>(?P<name>MULADD_\w+)(?:\([^)]*\)| \d+$)?)", source, re.MULTILINE)
+        for match in re.finditer(r"^#define (?P<text>(?P<name>OPWHEEL_(?!DETAIL_)\w+)(?:\([^)]*\)| \d+$)?)", source, re.MULTILINE)
         if f"#undef {match['name']}" not in source
     ]
     seen: dict[str, Declaration] = {}
@@ -177,15 +181,15 @@ def page() -> str:
 
 
 def _row(header: Path) -> str:
-    anchor = re.sub(r"[^a-z_]", "", f"muladd{_name(header)}")  # as GitHub and MyST make it from the heading
+    anchor = re.sub(r"[^a-z0-9_]", "", f"opwheel{_name(header)}")  # as GitHub and MyST make it from the heading
     first_sentence = re.split(r"[.:?](?:\s|$)", summary(header), maxsplit=1)[0]
-    return f"| [`muladd/{_name(header)}`](#{anchor}) | {first_sentence} |\n"
+    return f"| [`opwheel/{_name(header)}`](#{anchor}) | {first_sentence} |\n"
 
 
 def _section(header: Path) -> str:
     about = summary(header).replace("```cpp", f"<!-- from {header.relative_to(INCLUDE.parents[4])} -->\n\n```cpp")
     items = "\n".join(map(_item, declarations(header)))
-    return "\n" + "\n\n".join([f"## muladd/{_name(header)}", about, items]) + "\n"
+    return "\n" + "\n\n".join([f"## opwheel/{_name(header)}", about, items]) + "\n"
 
 
 def _item(declaration: Declaration) -> str:

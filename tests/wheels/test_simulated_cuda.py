@@ -10,19 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulated_cuda import Toolkit
 from tests.third_party.environment import KERNEL_TESTS
 
 pytestmark = [pytest.mark.wheels, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="session")
-def toolkit(other_python, tmp_path_factory):
-    """For the PyTorch of that environment."""
-    (torch,) = other_python.parents[1].glob("lib/python3.*/site-packages/torch")
-    return Toolkit(tmp_path_factory.mktemp("simulated") / "cuda", torch)
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +26,7 @@ def build(toolkit, wheels, tmp_path_factory):
         command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps", "-w"]
         subprocess.run([*command, str(folder), str(project)], env=os.environ | toolkit.to_build, check=True)
         for wheel in wheels:
-            if wheel.name.startswith(("muladd_core-", "muladd_cpu-")):
+            if wheel.name.startswith(("opwheel-", "muladd_core-", "muladd_cpu-")):
                 shutil.copy(wheel, folder)
         return folder
 
