@@ -85,7 +85,8 @@ def run_tests(folder, *arguments, **environment):
         "ASAN_OPTIONS": f"detect_leaks=0:detect_odr_violation=0:log_path={log}",
         "UBSAN_OPTIONS": f"print_stacktrace=1:log_path={log}",
     }
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--backend", "simulated"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--library", "muladd"]
+    command += ["--backend", "simulated"]
     result = run(*command, *arguments, cwd=folder, env=os.environ | environment)
     reports = "".join(path.read_text()[:3000] for path in folder.glob("sanitizers.*"))
     assert result.returncode == 0, result.stdout[-4000:] + reports
