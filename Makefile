@@ -109,6 +109,7 @@ instructions: $(VENV)/.installed
 lint: $(VENV)/.installed
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/python -m opwheel.build.stubs muladd core/src/muladd/__init__.pyi
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run --Werror $(shell find framework core backends benchmarks examples tests -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' | grep -vE '^(framework|core|backends/[a-z]+)/build/')
 

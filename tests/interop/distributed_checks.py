@@ -6,7 +6,6 @@ import random
 import sys
 
 import muladd
-import muladd.distributed
 import torch
 from opwheel.testing.reference import as_tuple
 from opwheel.testing.samples import arguments
@@ -118,7 +117,7 @@ def check_in_place(mesh, overload):
 def main():
     shape = tuple(int(size) for size in sys.argv[1].split("x"))
     mesh = init_device_mesh("cpu", shape)
-    for overload in muladd.overloads.values():
+    for overload in muladd.library.overloads.values():
         if overload.is_in_place:
             check_in_place(mesh, overload)
         if overload.mutates:

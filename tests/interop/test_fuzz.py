@@ -20,7 +20,7 @@ from tests.interop.fuzzing.operands import MEMORIES, SHAPES, Operand, broadcast
 EXAMPLES = int(os.environ.get("TEST_FUZZ_EXAMPLES", "20000"))
 COMPILED = int(os.environ.get("TEST_FUZZ_COMPILED", "200"))
 SEED = int(os.environ.get("TEST_FUZZ_SEED", "0"))
-OVERLOADS = muladd.overloads
+OVERLOADS = muladd.library.overloads
 KINDS = [  # equally often, however few operators have them
     [name for name, overload in OVERLOADS.items() if not overload.mutates],
     [name for name, overload in OVERLOADS.items() if overload.is_out],

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class BuildLibraries(build_ext):
-    """``build_ext`` for :class:`CppLibrary`."""
+    """``build_ext`` for :class:`CppLibrary`; an operator library's schemas also become its ``__init__.pyi``."""
 
     def get_ext_filename(self, fullname: str) -> str:
         # No CPython tag: the file does not depend on the interpreter.
@@ -37,6 +37,11 @@ class BuildLibraries(build_ext):
         jobs = int(self.parallel) if self.parallel else None
         try:
             ninja_file.build(ext, output, build_dir, jobs=jobs, verbose=bool(self.verbose))
+            package = ext.name.partition(".")[0]
+            if ext.name == f"{package}.lib{package}_schema":
+                from .stubs import write_stub  # a program, too, which must not be imported before it runs
+
+                write_stub(package, output.parent.parent)
         except ToolchainError as error:
             raise SystemExit(f"opwheel.build: {error}") from None
 

@@ -63,7 +63,7 @@ def new_library(
         project,
         ("pip install --no-build-isolation ./core", "schemas, derivatives, shapes"),
         ("pip install --no-build-isolation ./backends/cpu", "kernels"),
-        (f"{name} doctor", "shows the backend cpu"),
+        (f"{name.replace('-', '_')} doctor", "shows the backend cpu"),
         ("pytest", "runs the conformance kit, some minutes"),
     )
 

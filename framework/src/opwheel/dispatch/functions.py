@@ -27,8 +27,8 @@ Of the operator ``scale(Tensor x, float factor) -> Tensor`` with an out variant,
                 _explained_below(_error)
         return _ops.scale(x, factor)
 
-The ways past the dispatcher, those with ``_keys``, are those of :mod:`.fast_path`; the last line of each is the
-operator itself. A call costs what it would if somebody had written this by hand.
+The ways past the dispatcher, those with ``_keys``, are those of :mod:`.fast_path`; each ends with the operator itself.
+A call costs what it would if somebody had written this by hand.
 """
 
 from __future__ import annotations
@@ -79,11 +79,11 @@ def functions_of(namespace: str) -> Any:
     return _namespaces.setdefault(namespace, SimpleNamespace())
 
 
-def make_functions(package: str, overloads: Mapping[str, Overload]) -> Functions:
+def make_functions(module: str, overloads: Mapping[str, Overload]) -> Functions:
     """A function for every operator, and one for its in-place variant.
 
     Args:
-        package: where they will be found, for ``pickle``.
+        module: where they will be found, for ``pickle``.
         overloads: all overloads of the library by name.
 
     Returns:
@@ -97,7 +97,7 @@ def make_functions(package: str, overloads: Mapping[str, Overload]) -> Functions
     source = "\n\n".join(_Source(overload, overloads).text() for overload in main)
     scope = {**_NAMES, "_kernels": Kernels(namespace), "_ops": getattr(torch.ops, namespace)}
     exec(compile(source, _remember(namespace, source), "exec"), scope)  # noqa: S102  # made above, of checked names
-    functions = {overload.name: _described(scope[overload.name], overload, overloads, package) for overload in main}
+    functions = {overload.name: _described(scope[overload.name], overload, overloads, module) for overload in main}
     vars(functions_of(namespace)).update(functions)
     return {overload.name: functions[overload.name] for overload in main if overload.operator.doc}
 
@@ -237,13 +237,14 @@ def _taken(argument: Any) -> tuple[str, str]:
 
 def _remember(namespace: str, source: str) -> str:
     """Let tracebacks, debuggers and ``inspect.getsource`` find the text under a file name of its own."""
-    name = f"<functions of {namespace}>"
+    parts = sum(name.startswith(f"<functions of {namespace}") for name in linecache.cache)
+    name = f"<functions of {namespace}{f', part {parts + 1}' if parts else ''}>"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     return name
 
 
 def _described(
-    function: Callable[..., Any], overload: Overload, overloads: Mapping[str, Overload], package: str
+    function: Callable[..., Any], overload: Overload, overloads: Mapping[str, Overload], module: str
 ) -> Callable[..., Any]:
     """What a reader of the function wants to know: its types, its text, and where it is found."""
     variants = _tensor_variants(overload, overloads)
@@ -256,7 +257,7 @@ def _described(
     results = tuple(_python_type(result.real_type) for result in overload.schema.returns)
     annotations["return"] = None if not results else results[0] if len(results) == 1 else tuple[results]  # type: ignore[valid-type]
     function.__annotations__ = annotations
-    function.__module__ = package
+    function.__module__ = module
     function.__doc__ = _in_place_doc(overload) if overload.is_in_place else inspect.cleandoc(overload.operator.doc)
     return function
 

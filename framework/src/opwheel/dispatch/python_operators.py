@@ -14,6 +14,7 @@ from ..registry.policy import Policy
 from .declaration import Operator
 from .elementwise import compute_dtype, has_shape, infer, output_strides, prepare
 from .fallback import default_kernel
+from .functions import Functions, make_functions
 from .overload import Overload
 from .registration import register
 
@@ -22,8 +23,13 @@ _libraries: list[torch.library.Library] = []
 
 
 def register_python(
-    namespace: str, kernels: Mapping[str, Callable[..., Any]], operators: Iterable[Operator], device_type: str = "cpu"
-) -> dict[str, Overload]:
+    namespace: str,
+    kernels: Mapping[str, Callable[..., Any]],
+    operators: Iterable[Operator],
+    device_type: str = "cpu",
+    *,
+    module: str = "",
+) -> Functions:
     """Define operators of a namespace, with everything that follows from their declarations and kernels in Python.
 
     Args:
@@ -34,9 +40,10 @@ def register_python(
             and laid out as PyTorch's own operators would.
         operators: a declaration for each schema.
         device_type: of the tensors that the kernels can compute on.
+        module: the Python module that will have the functions, for ``pickle``: ``__name__``.
 
     Returns:
-        The overloads by name.
+        The public functions by name, as a library in C++ has them: those with a docstring.
 
     Raises:
         ValueError: a schema overwrites an argument, or has no declaration, or the other way round.
@@ -55,7 +62,7 @@ def register_python(
         library.impl(overload.name, _kernel(overload, function), device_type.upper())
         # Also for layouts such as sparse, which a schema library in C++ answers for.
         library.impl(overload.name, default_kernel(overload, description), "CompositeExplicitAutograd")
-    return overloads
+    return make_functions(module or namespace, overloads)
 
 
 class _PythonLibrary(NamedTuple):
