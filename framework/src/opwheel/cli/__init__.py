@@ -29,6 +29,7 @@ def make_app(library: str | None = None) -> typer.Typer:
     """The commands of a library, given its module; without one, those of the script ``opwheel``."""
     target = Target(library)
     app = typer.Typer(
+        name=library or "opwheel",
         help=f"Look into the operator library {library}." if library else "Make operator libraries and look into them.",
         context_settings={"help_option_names": ["-h", "--help"], "obj": target},
         rich_markup_mode=None,

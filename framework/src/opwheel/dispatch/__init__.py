@@ -23,7 +23,7 @@ from .declaration import JointGradient, Operator
 from .elementwise import decomposition_table
 from .functions import functions_of
 from .opening import Library, open_library
-from .registration import register
+from .registration import overloads_of, register
 
 if TYPE_CHECKING:
     from .python_kernels import implement, in_compute_dtype
@@ -48,6 +48,7 @@ __all__ = [
     "implement",
     "in_compute_dtype",
     "open_library",
+    "overloads_of",
     "register",
     "register_python",
 ]

@@ -18,6 +18,7 @@ from .overload import Overload
 
 # Registrations last as long as these objects. By namespace and schemas.
 _libraries: dict[tuple[str, tuple[str, ...]], torch.library.Library] = {}
+_overloads: dict[str, dict[str, Overload]] = {}  # by namespace and name
 
 
 def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, Overload]:
@@ -44,6 +45,7 @@ def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, O
     if missing:
         raise ValueError(f"{library.namespace}: {sorted(missing)} are declared, but the catalogue does not have them")
 
+    _overloads[library.namespace] = overloads
     attempt = library.namespace, library.schemas
     if attempt in _libraries:
         private.destroy_library(_libraries.pop(attempt))
@@ -60,6 +62,14 @@ def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, O
         sharding.register(overloads.values())
 
     return overloads
+
+
+def overloads_of(target: torch.library.Library) -> dict[str, Overload]:
+    """The overloads, by name, of the operator library that a backend's ``register`` function was called for.
+
+    The library's own module is no help there: its import, which loads the backends, is not complete.
+    """
+    return _overloads[target.ns]
 
 
 def _register_overload(
