@@ -4,7 +4,7 @@ import warnings
 
 import muladd  # noqa: F401
 import torch
-from muladd import _torch_private as private
+from opwheel import _torch_private as private
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 

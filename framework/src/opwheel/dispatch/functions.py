@@ -27,8 +27,8 @@ Of the operator ``scale(Tensor x, float factor) -> Tensor`` with an out variant,
                 _explained_below(_error)
         return _ops.scale(x, factor)
 
-The ways past the dispatcher, those with ``_keys``, are those of :mod:`.fast_path`; the last line of each is the
-operator itself. A call costs what it would if somebody had written this by hand.
+The ways past the dispatcher, those with ``_keys``, are those of :mod:`.fast_path`; each ends with the operator itself.
+A call costs what it would if somebody had written this by hand.
 """
 
 from __future__ import annotations
