@@ -59,7 +59,7 @@ COMMANDS = {
     "explain unknown": (["explain", "nothing"], 2, "there are blend"),
     "lock": (["lock"], 0, "waves.lock: locked waves-core 3.1.4, waves-cpu 3.1.4; winners: CPU: cpu"),
     "config": (["config", "--libs"], 0, "libwaves_schema.so"),
-    "check unknown": (["check", "nothing"], 2, "installed are: cpu"),
+    "check unknown": (["check", "nothing"], 2, "known are: cpu"),
     "bench": (["bench"], 2, "waves.benchmarks"),
     "new-backend": (["new-backend", "acme", "--language", "python"], 0, "waves doctor"),
     "no such command": (["new-library", "dunes"], 2, "No such command"),
@@ -103,17 +103,27 @@ def test_check_runs_the_kit(waves):
     assert "coverage of waves's backend cpu" in done.stdout
     done = waves("check", "cpu", *options, WAVES_BACKENDS="")
     assert done.returncode == 1
-    assert "WAVES_REQUIRE promises it, but backend 'cpu' is disabled: WAVES_BACKENDS" in done.stdout
+    assert done.stdout.startswith("waves: the backend 'cpu' (waves-cpu 3.1.4) is disabled: ")
+    assert "WAVES_BACKENDS" in done.stdout
+
+
+def test_a_promised_backend_that_is_not_loaded_fails_the_kit(run):
+    kit = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--pyargs", "opwheel.testing")
+    variables = {"WAVES_BACKENDS": "", "WAVES_REQUIRE": "cpu"}
+    done = run(sys.executable, *kit, "--library", "waves", "--backend", "cpu", **variables)
+    assert done.returncode == 1
+    assert "WAVES_REQUIRE promises it, but backend 'cpu' is disabled: " in done.stdout
 
 
 def test_what_must_not_be_opened(waves):
     """doctor --deep and lock decide it before the library is imported."""
     refused = waves("doctor", WAVES_LOCK="/nowhere")
     assert refused.returncode == 1
-    assert "waves: /nowhere: cannot be read" in refused.stderr
+    assert "/nowhere: cannot be read" in refused.stdout
+    assert "correct or unset WAVES_LOCK" in refused.stdout
     assert "Traceback" not in refused.stderr
     assert waves("lock", WAVES_LOCK="/nowhere").returncode == 0
-    deep = waves("doctor", "--deep", WAVES_LOCK="/nowhere", WAVES_TRACE="1")
+    deep = waves("doctor", "--deep", WAVES_TRACE="1")
     assert deep.returncode == 0
     assert "disabled: cpu" in deep.stderr
     assert "loaded: cpu" not in deep.stderr
