@@ -32,7 +32,8 @@ def muladd(a: Tensor, b: Tensor, c: float | Tensor, *, out: Tensor | None = None
         RuntimeError: the shapes do not broadcast, a dtype is not supported, the tensors are on different devices, or
             ``out`` does not fit or overlaps an input.
         torch.OutOfMemoryError: there is no room for the result on the device.
-        TypeError: ``c`` is neither a number nor a tensor.
+        TypeError: ``c`` is neither a number nor a tensor, or a tensor is None.
+        OverflowError: ``c`` is a number beyond every float.
         opwheel.registry.NoKernelError: no backend for the tensors' device is loaded.
     """
     if type(c) is not float:
@@ -55,7 +56,7 @@ def muladd_(a: Tensor, b: Tensor, c: float) -> Tensor:
 
     Args:
         a: tensor that is overwritten. Its shape and dtype must be the result's.
-        b: tensor that broadcasts to ``a``.
+        b: tensor that broadcasts to ``a``. It may be ``a`` or a view of it; gradients are those of what it was before.
         c: a number.
 
     Returns:
@@ -63,7 +64,10 @@ def muladd_(a: Tensor, b: Tensor, c: float) -> Tensor:
 
     Raises:
         RuntimeError: as :func:`muladd`, with ``a`` in the place of ``out``.
+            With a gradient to record, also: ``a`` is a leaf that requires grad, or a view that PyTorch does not let be
+            modified. Nothing has been written then.
         TypeError: ``c`` is not a number.
+        OverflowError: as :func:`muladd`.
     """
     if type(c) is not float:
         c = number(c, "muladd_: c", "a number")

@@ -28,6 +28,7 @@ def scale(x: Tensor, factor: float | Tensor, *, out: Tensor | None = None) -> Te
     Raises:
         RuntimeError: as :func:`muladd`.
         TypeError: ``factor`` is neither a number nor a tensor.
+        OverflowError: ``factor`` is a number beyond every float.
         opwheel.registry.NoKernelError: no backend for the tensor's device is loaded.
     """
     if type(factor) is not float:

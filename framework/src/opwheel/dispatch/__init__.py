@@ -9,7 +9,8 @@ module                        dispatch key
 :mod:`.adinplaceorview`              ADInplaceOrView (version counters of in-place and out variants)
 :mod:`.functionalization`     Functionalize (in-place and out variants under torch.compile)
 :mod:`.fake`                  Meta and FakeTensor
-:mod:`.fallback`               CompositeExplicitAutogradNonFunctional: no backend has a kernel
+:mod:`.fallback`               CompositeExplicitAutogradNonFunctional: no backend has a kernel;
+                              CompositeImplicitAutogradNestedTensor: nested tensors are refused
 ============================  ==================================================================================
 
 :mod:`.fast_path` is the public functions' way around all of them for calls that none of them would change.
