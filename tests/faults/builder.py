@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 KERNELS = Path(__file__).parent / "kernels.cpp"
+INTRUDER = Path(__file__).parent / "intruder.cpp"
 
 _MODULE = """\
 from pathlib import Path

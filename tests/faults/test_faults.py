@@ -188,6 +188,22 @@ FAULTS = [
         installed={"requires": "['muladd-acme>=1']", "version": "unknown"},
     ),
     Fault(
+        "marker not valid",
+        "OPWHEEL-E022",
+        "'torch; nonsense == 1' is not valid",
+        cause="InvalidRequirement",
+        installed={"requires": "['torch; nonsense == 1']"},
+        repaired={},
+    ),
+    Fault(
+        "marker without an order",
+        "OPWHEEL-E022",
+        "is not valid: UndefinedComparison",
+        cause="UndefinedComparison",
+        installed={"requires": "[\"torch; os_name ~= 'posix'\"]"},
+        repaired={},
+    ),
+    Fault(
         "requirement not valid",
         "OPWHEEL-E022",
         "'torch >> 2'",
@@ -282,7 +298,7 @@ FAULTS = [
     Fault(
         "hook returns what cannot be shown",
         "OPWHEEL-E021",
-        "Mute that cannot be shown",
+        "returned <Mute object>, expected a Backend",
         installed=hook("class Mute:\n        def __repr__(self): raise KeyError\n    return Mute()"),
     ),
     Fault(
