@@ -1,6 +1,7 @@
 """The command line, as a user types it."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,16 +9,19 @@ from pathlib import Path
 import pytest
 
 
-def muladd(*arguments, **environment):
-    import os
-
+def python(*arguments, cwd=None, **environment):
     return subprocess.run(
-        [sys.executable, "-m", "muladd", *arguments],
+        [sys.executable, *arguments],
         capture_output=True,
         text=True,
         check=False,
+        cwd=cwd,
         env=os.environ | environment,
     )
+
+
+def muladd(*arguments, **environment):
+    return python("-m", "muladd", *arguments, **environment)
 
 
 def test_doctor_shows_the_backends():
@@ -73,10 +77,27 @@ def test_check_runs_the_kit():
 
 
 def test_check_fails_a_backend_that_is_not_loaded():
-    result = muladd("check", "cpu", "--", "-q", "-x", "-p", "no:cacheprovider", MULADD_BACKENDS="")
+    """At once, in one line: the kit would fail with each of its tests."""
+    result = muladd("check", "cpu", MULADD_BACKENDS="")
+    assert (result.returncode, result.stderr) == (1, "")
+    assert result.stdout == (
+        "muladd: the backend 'cpu' (muladd-cpu 0.1.0) is disabled: MULADD_BACKENDS= does not name it [OPWHEEL-E060]; "
+        "to fix it: add cpu to MULADD_BACKENDS, or unset the variable (OPWHEEL-E002)\n"
+    )
+
+
+def test_check_of_a_backend_that_is_not_installed(tmp_path):
+    policy = tmp_path / "plugins.toml"
+    policy.write_text("[backends.mine]\ndistribution = 'muladd-mine'\ndispatch-key = 'MTIA'\ndevice = 'mtia'\n")
+    result = muladd("check", "mine", MULADD_PLUGINS=str(policy))
     assert result.returncode == 1
-    assert "MULADD_REQUIRE promises it" in result.stdout
-    assert muladd("check", "nothing").returncode == 2
+    assert result.stdout == "muladd: the backend 'mine' is not installed: pip install muladd-mine (OPWHEEL-E002)\n"
+
+
+def test_check_of_no_backend():
+    result = muladd("check", "nothing")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "there is no backend 'nothing'; known are: cpu, cuda, sycl" in " ".join(result.stderr.split())
 
 
 def test_config():
@@ -97,7 +118,12 @@ def test_lock_writes_and_checks(tmp_path):
     changed = muladd("lock", str(file), "--check")
     assert changed.returncode == 1
     assert "the fallback is 'error', locked is 'reference'" in changed.stdout
-    assert "OPWHEEL-E071" in muladd("doctor", MULADD_LOCK=str(file)).stderr
+    told = muladd("doctor", MULADD_LOCK=str(file))
+    assert (told.returncode, told.stderr) == (1, "")
+    assert "the fallback is 'error', locked is 'reference' [OPWHEEL-E071]" in told.stdout
+    # With lock it may become what is locked.
+    assert muladd("lock", str(file), MULADD_LOCK=str(file)).returncode == 0
+    assert muladd("doctor", MULADD_LOCK=str(file)).returncode == 0
 
 
 def test_lock_with_wrong_files(tmp_path):
@@ -105,3 +131,45 @@ def test_lock_with_wrong_files(tmp_path):
     missing = muladd("lock", str(tmp_path / "gone"), "--check")
     assert missing.returncode == 1
     assert "OPWHEEL-E070" in missing.stdout
+
+
+SCRIPT = ("-c", "import opwheel_cli; opwheel_cli.main()")
+MODULE = ("-m", "muladd")
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments"),
+    [
+        (SCRIPT, ("explain",)),
+        (SCRIPT, ("check", "cpu")),
+        (MODULE, ("config", "--libs")),
+        (MODULE, ("bench", "--quick")),
+        (MODULE, ("new-backend", "acme")),
+    ],
+    ids=["explain", "check", "config", "bench", "new-backend"],
+)
+def test_a_lock_that_fails_is_a_message(program, arguments, tmp_path):
+    result = python(*program, *arguments, cwd=tmp_path, MULADD_LOCK="gone.lock")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr == "muladd: gone.lock: cannot be read: No such file or directory (OPWHEEL-E070)\n"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("program", [SCRIPT, MODULE], ids=["script", "module"])
+def test_the_traceback_is_there_for_those_who_trace(program):
+    result = python(*program, "explain", MULADD_LOCK="", MULADD_TRACE="1")
+    assert result.returncode == 1
+    assert "Traceback (most recent call last)" in result.stderr
+    assert "MULADD_LOCK is empty" in result.stderr
+
+
+def test_other_errors_keep_their_traceback():
+    broken = "import opwheel_cli; opwheel_cli.prepare(); 1 / 0"
+    assert "Traceback (most recent call last)" in python("-c", broken).stderr
+
+
+def test_other_programs_see_the_error():
+    """Only a command prints it: whoever imports muladd gets the exception."""
+    result = python("-c", "import muladd", "doctor", MULADD_LOCK="")
+    assert "Traceback (most recent call last)" in result.stderr
+    assert "opwheel.registry.errors.LockError" in result.stderr
