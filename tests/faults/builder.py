@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import shlex
 import subprocess
 import sys
@@ -59,12 +60,14 @@ class Site:
         entry_points: str | bytes | None = None,
         module: bool = True,
         extra: str = "",
+        files: Mapping[str, str | bytes] | None = None,
         **fields: str,
     ) -> Path:
         """Install a backend's distribution ``muladd-<name>`` and return its package's folder.
 
         Everything can be replaced by something faulty: ``source`` is the module, ``library`` becomes libkernels.so,
-        ``metadata`` and ``entry_points`` are files of the dist-info; further keywords are fields of the Backend.
+        ``metadata`` and ``entry_points`` are files of the dist-info, ``files`` are more of the package; further
+        keywords are fields of the Backend.
         """
         distribution = distribution or f"muladd-{name}"
         package = self.root / distribution.replace("-", "_")
@@ -73,16 +76,18 @@ class Site:
             metadata = f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n"
         if entry_points is None:
             entry_points = f"[muladd.backends]\n{name} = {package.name}\n"
-        files = {
+        content_of = {
             info / "METADATA": metadata,
             info / "entry_points.txt": entry_points,
         }
         if module:
-            files[package / "__init__.py"] = module_source(name, extra, **fields) if source is None else source
+            content_of[package / "__init__.py"] = module_source(name, extra, **fields) if source is None else source
         if library is not None:
-            files[package / "libkernels.so"] = library.read_bytes() if isinstance(library, Path) else library
+            content_of[package / "libkernels.so"] = library.read_bytes() if isinstance(library, Path) else library
+        for file, content in (files or {}).items():
+            content_of[Path(os.path.normpath(package / file))] = content
         record = ""
-        for path, content in files.items():
+        for path, content in content_of.items():
             content = content.encode() if isinstance(content, str) else content
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
