@@ -28,7 +28,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml")]
 MULADD = [sys.executable, "-m", "muladd"]
-KIT = ["--pyargs", "opwheel.testing", "--backend", "cuda", "-W", "ignore::DeprecationWarning"]
+KIT = ["--pyargs", "opwheel.testing", "--library", "muladd", "--backend", "cuda", "-W", "ignore::DeprecationWarning"]
 GRACE_S = 20
 OTHER_DEVICES = ("muladd_sycl-", "muladd_executorch-")  # `make wheels` may have built them, too
 CUDA_TESTS = ROOT / "backends/cuda/tests"
@@ -38,7 +38,8 @@ def steps(out: Path, *, quick: bool = False) -> dict[str, list[str]]:
     """The command of each step, in the order in which they run."""
     gpu_tests = str(CUDA_TESTS / "test_gpu.py")
     bench = [*MULADD, "bench", "--device", "cuda"]
-    layouts = ["-p", "opwheel.testing.conftest", str(CUDA_TESTS / "layouts.py"), "--backend", "cuda"]
+    layouts = ["-p", "opwheel.testing.conftest", str(CUDA_TESTS / "layouts.py")]
+    layouts += ["--library", "muladd", "--backend", "cuda"]
     return {
         "doctor": [*MULADD, "doctor", "--json"],
         "probe": [*PYTEST, str(CUDA_TESTS / "test_probe.py")],

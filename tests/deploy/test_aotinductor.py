@@ -10,6 +10,7 @@ from pathlib import Path
 import muladd
 import pytest
 import torch
+from opwheel.aotinductor import c_shims
 from opwheel.registry import BackendUnavailableError
 
 from .conftest import ROOT, last_line, run
@@ -219,7 +220,7 @@ torch.testing.assert_close(scores, read("scores", "f4", -1, 10), rtol=1e-5, atol
 
 
 def test_c_shims_are_the_functions_that_the_library_exports(libraries):
-    declarations = [text for texts in opwheel.aotinductor.c_shims("cpu").values() for text in texts]
+    declarations = [text for texts in c_shims(muladd.library, "cpu").values() for text in texts]
     exported = run("nm", "-D", "--defined-only", libraries[1], check=True).stdout.split()
     names = {text.split()[1].partition("(")[0] for text in declarations}
     assert names == {name for name in exported if name.startswith("aoti_torch_cpu_")}
@@ -230,7 +231,7 @@ def test_c_shims_are_the_functions_that_the_library_exports(libraries):
 
 def test_c_shims_of_a_device_without_a_backend():
     with pytest.raises(BackendUnavailableError, match="cuda"):
-        opwheel.aotinductor.c_shims("cuda")
+        c_shims(muladd.library, "cuda")
 
 
 def test_c_shims_of_a_backend_that_exports_none(tmp_path):

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import os
 import shlex
+import struct
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
@@ -33,11 +34,17 @@ def module_source(name: str, extra: str = "", /, **fields: str) -> str:
         "name": repr(name),
         "device_type": "'npu'",
         "dispatch_key": "'PrivateUse1'",
-        "abi": "1",
         **({} if "register" in fields else {"libraries": "[HERE / 'libkernels.so']"}),
         **fields,
     }
     return _MODULE.format(extra=extra, fields=", ".join(f"{field}={value}" for field, value in given.items()))
+
+
+def with_abi(library: bytes, abi: int) -> bytes:
+    """The library as an SDK of that number would have built it (``opwheel/abi.h``)."""
+    own = b"opwheel\0" + struct.pack("<i", 1)
+    assert library.count(own) == 1
+    return library.replace(own, b"opwheel\0" + struct.pack("<i", abi))
 
 
 class Site:

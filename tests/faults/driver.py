@@ -35,8 +35,9 @@ def main(request: dict[str, Any]) -> None:
 
 def _look(report: dict[str, Any], muladd: Any, request: dict[str, Any]) -> None:
     import torch
+    from opwheel.registry import NoKernelError
 
-    with contextlib.suppress(opwheel.registry.NoKernelError):
+    with contextlib.suppress(NoKernelError):
         a, b = torch.arange(6.0).reshape(2, 3), torch.full((3,), 2.0)
         report["numbers"] = muladd.muladd(a, b, 0.5).tolist()
     statuses = muladd.backends()
@@ -72,10 +73,10 @@ def _call_on_device(muladd: Any, torch: Any) -> Any:
 
 
 def _doctor(*options: str) -> dict[str, Any]:
-    from opwheel.cli import app
+    from opwheel.cli import make_app
     from typer.testing import CliRunner
 
-    result = CliRunner().invoke(app, ["doctor", *options])
+    result = CliRunner().invoke(make_app("muladd"), ["doctor", *options])
     return {"exit": result.exit_code, "text": result.output}
 
 

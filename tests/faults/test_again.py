@@ -126,11 +126,11 @@ import opwheel.registry as registry
 
 class Backend(registry.Backend):
     @property
-    def abi(self):
+    def priority(self):
         {field}
         return 1
-    @abi.setter
-    def abi(self, value): ...
+    @priority.setter
+    def priority(self, value): ...
 
 class Shown(Exception):
     def __str__(self):

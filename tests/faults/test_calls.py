@@ -27,7 +27,7 @@ CPU: dict[str, tuple[dict[str, Any], str, str]] = {
         "is broken: importing muladd_cpu failed",
         "OSError('bad disk')",
     ),
-    "incompatible": ({"abi": "9"}, "is incompatible: it was built for ABI 9, this core has ABI 1", "None"),
+    "incompatible": ({"abi": 9}, "is incompatible: libkernels.so was built for ABI 9, this core has ABI 1", "None"),
     "unsupported": (
         {"extra": "def probe(): return Probe(False, 'no AVX', 'buy one')", "probe": "probe"},
         "is unsupported: no AVX [OPWHEEL-E040]; to fix it: buy one",
@@ -82,7 +82,7 @@ out['special'] = str(muladd.library.no_kernel_error('add', 'cpu'))
 
 
 def test_require(site: Site, compiler: Compiler, run: Run, tmp_path: Any) -> None:
-    site.install("acme", library=compiler.library("good", GOOD), abi="3")
+    site.install("acme", library=compiler.library("good", GOOD), abi=3)
     policy = tmp_path / "mine.toml"
     policy.write_text('[backends.npu]\ndistribution = "muladd-npu"\ndispatch-key = "XLA"\ndevice = "xla"\n')
     report = run(

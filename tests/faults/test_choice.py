@@ -302,7 +302,7 @@ def test_only_the_libraries_of_winners_are_opened(site: Site, compiler: Compiler
     site.install("winner", library=library, priority="1")
     site.install("loser", library=library)
     site.install("absent", library=library, priority="2", **no)
-    site.install("other", library=library, abi="7", priority="3")
+    site.install("other", library=library, abi=7, priority="3")
     site.install("off", library=library, priority="4")
     maps = run(site.root, MULADD_BACKENDS="cpu,winner,loser,absent,other")["maps"]
     assert [path for path in maps if path.startswith(f"{site.root}/")] == [f"{site.root}/muladd_winner/libkernels.so"]

@@ -11,7 +11,7 @@ import pytest
 from .builder import Compiler, Site
 
 GOOD = {"KEY": "PrivateUse1"}
-DOCTOR = "import opwheel_cli; opwheel_cli.main()"  # the console script
+DOCTOR = "from opwheel.scripts import muladd; muladd()"  # the console script
 QUICK = f"from opwheel.cli import deep; deep._TIMEOUT_S = 8.0; {DOCTOR}"
 
 # name -> (macros of the library, what doctor says)

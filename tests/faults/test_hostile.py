@@ -46,7 +46,7 @@ BACKEND = """
 @hookimpl
 def opwheel_backend():
     return make(dict(
-        name={name!r}, device_type="npu", dispatch_key="PrivateUse1", abi=1, libraries=[str(HERE / "libkernels.so")],
+        name={name!r}, device_type="npu", dispatch_key="PrivateUse1", libraries=[str(HERE / "libkernels.so")],
         register=None, probe=None, operators=["add", "mul"], requires=["torch>=2.10", "pluggy"], priority=0))
 """
 PROBE = """
@@ -56,7 +56,7 @@ def opwheel_backend():
                    probe=lambda: make(dict(ok=False, reason="no device", fix="buy one")))
 """
 BACKEND_FIELDS = (
-    *("name", "device_type", "dispatch_key", "abi", "libraries", "register"),
+    *("name", "device_type", "dispatch_key", "libraries", "register"),
     *("probe", "operators", "requires", "priority"),
 )
 PROBE_FIELDS = ("ok", "reason", "fix")
@@ -211,7 +211,7 @@ def test_deleted_fields(hostile: Site, compiler: Compiler, run: Run) -> None:
             body=BACKEND.format(name=field))  # fmt: skip
         hostile.install(field, source=source, library=compiler.library("good", GOOD))
     report = run_beside(hostile, run)
-    for field in ("name", "device_type", "dispatch_key", "abi"):
+    for field in ("name", "device_type", "dispatch_key"):
         assert report["statuses"][field]["code"] == "OPWHEEL-E022"
 
 

@@ -73,7 +73,8 @@ def kit(folder, *options):
     }
     modules = [f"opwheel.testing.{name}" for name in KIT]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=no", "--pyargs", *modules]
-    return run(*command, "--backend", "mutant", *options, cwd=folder, env=environment, timeout=500)
+    command += ["--library", "muladd", "--backend", "mutant", *options]
+    return run(*command, cwd=folder, env=environment, timeout=500)
 
 
 def is_killed(folder, mutation):

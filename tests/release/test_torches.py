@@ -38,6 +38,6 @@ def test_conformance(torch_release: str, installed: Environment) -> None:
     version = installed.run("-c", "import torch; print(torch.__version__)").stdout
     assert version.startswith(torch_release)
     kit = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", "--pyargs", "opwheel.testing"]
-    result = installed.run(*kit, "--backend", "cpu", MULADD_REQUIRE="cpu")
+    result = installed.run(*kit, "--library", "muladd", "--backend", "cpu", MULADD_REQUIRE="cpu")
     assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-2000:]
     assert " passed" in result.stdout

@@ -68,7 +68,7 @@ class Environment:
         result = self.run(
             *("-m", "pytest", "--pyargs", "opwheel.testing", "--library", library, "--backend", backend),
             *("-q", "-p", "no:cacheprovider", "-W", "ignore::DeprecationWarning", *chosen),
-            **{"MULADD_REQUIRE": backend, **variables},
+            **{f"{library.upper()}_REQUIRE": backend, **variables},
         )
         assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-2000:]
         assert "passed" in result.stdout.splitlines()[-1]

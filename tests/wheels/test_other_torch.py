@@ -57,7 +57,7 @@ def test_conformance(other_python, tmp_path):
     assert not found.startswith(sys.modules["torch"].__version__)
     command = [str(other_python), "-m", "pytest", "-q", "-W", "ignore", "--pyargs", "opwheel.testing"]
     result = subprocess.run(
-        [*command, "--backend", "cpu", "-p", "no:cacheprovider"],
+        [*command, "--library", "muladd", "--backend", "cpu", "-p", "no:cacheprovider"],
         cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert result.returncode == 0, result.stdout[-5000:]

@@ -132,7 +132,7 @@ def test_what_new_backend_writes(build, toolkit, other_python, tmp_path):
     site, wheels = tmp_path / "site", sorted(build(tmp_path / "muladd-acme").glob("*.whl"))
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--target", str(site)]
     subprocess.run([*install, *map(str, wheels)], check=True)
-    kit = ["--pyargs", "opwheel.testing", "--backend", "acme", "-k", KERNEL_TESTS]
+    kit = ["--pyargs", "opwheel.testing", "--library", "muladd", "--backend", "acme", "-k", KERNEL_TESTS]
     only_this = {"PYTHONPATH": str(site), "MULADD_REQUIRE": "acme", "MULADD_BACKENDS": "acme"}
     result = subprocess.run(
         [str(other_python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", *kit],

@@ -1,7 +1,7 @@
 """Every kernel on tensors of every layout that hypothesis finds, against float64.
 
 test_simulated.py runs this file where the kernels are simulated on the CPU, suite.py on a GPU; pytest alone does not
-collect it: pytest -p opwheel.testing.conftest backends/cuda/tests/layouts.py --backend cuda
+collect it: pytest -p opwheel.testing.conftest backends/cuda/tests/layouts.py --library muladd --backend cuda
 """
 
 import math

@@ -65,7 +65,7 @@ def build(folder, edits):
     result = run(*command, f"-L{include.parent / 'lib'}", "-ltorch_cpu", "-lc10")
     assert result.returncode == 0, result.stderr[-3000:]
     assert "warning" not in result.stderr, result.stderr
-    (folder / "simulated_plugin.py").write_text(PLUGIN.format(abi=muladd.library.abi))
+    (folder / "simulated_plugin.py").write_text(PLUGIN)
     metadata = folder / "simulated-1.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: simulated\nVersion: 1\n")
@@ -85,7 +85,8 @@ def run_tests(folder, *arguments, **environment):
         "ASAN_OPTIONS": f"detect_leaks=0:detect_odr_violation=0:log_path={log}",
         "UBSAN_OPTIONS": f"print_stacktrace=1:log_path={log}",
     }
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--backend", "simulated"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--library", "muladd"]
+    command += ["--backend", "simulated"]
     result = run(*command, *arguments, cwd=folder, env=os.environ | environment)
     reports = "".join(path.read_text()[:3000] for path in folder.glob("sanitizers.*"))
     assert result.returncode == 0, result.stdout[-4000:] + reports

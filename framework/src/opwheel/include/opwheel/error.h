@@ -19,8 +19,8 @@ template <class... Parts>
   throw std::runtime_error(text);
 }
 
-// Codes stand in front of messages that muladd's Python side acts on. The words behind them are free: nothing reads
-// them. A call that failed with a code is not made again. muladd/dispatch/kernel_errors.py has the same codes.
+// Codes stand in front of messages that the Python side acts on. The words behind them are free: nothing reads
+// them. A call that failed with a code is not made again. opwheel/dispatch/kernel_errors.py has the same codes.
 namespace code {
 
 // There is no memory. The message ends as memory_wanted() says, so that Python can raise PyTorch's own error.
