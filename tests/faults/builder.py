@@ -67,14 +67,15 @@ class Site:
         entry_points: str | bytes | None = None,
         module: bool = True,
         extra: str = "",
+        abi: int | None = None,
         files: Mapping[str, str | bytes] | None = None,
         **fields: str,
     ) -> Path:
         """Install a backend's distribution ``muladd-<name>`` and return its package's folder.
 
         Everything can be replaced by something faulty: ``source`` is the module, ``library`` becomes libkernels.so,
-        ``metadata`` and ``entry_points`` are files of the dist-info, ``files`` are more of the package; further
-        keywords are fields of the Backend.
+        ``metadata`` and ``entry_points`` are files of the dist-info, ``files`` are more of the package, ``abi``
+        is the number that the library says it was built with; further keywords are fields of the Backend.
         """
         distribution = distribution or f"muladd-{name}"
         package = self.root / distribution.replace("-", "_")
@@ -90,7 +91,8 @@ class Site:
         if module:
             content_of[package / "__init__.py"] = module_source(name, extra, **fields) if source is None else source
         if library is not None:
-            content_of[package / "libkernels.so"] = library.read_bytes() if isinstance(library, Path) else library
+            content = library.read_bytes() if isinstance(library, Path) else library
+            content_of[package / "libkernels.so"] = content if abi is None else with_abi(content, abi)
         for file, content in (files or {}).items():
             content_of[Path(os.path.normpath(package / file))] = content
         record = ""

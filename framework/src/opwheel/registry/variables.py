@@ -1,4 +1,4 @@
-"""The environment variables of an operator library, and those that only look like one: MULADD_FALLBCK."""
+"""The environment variables of an operator library, and those that only look like one: WAVES_FALLBCK."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ KNOWN = (
 def unknown_variables(environment: Mapping[str, str], namespace: str, backends: Iterable[str]) -> Iterator[Finding]:
     """What is set, starts with the library's prefix and is read by nobody.
 
-    Left alone are the variables of backends (``MULADD_CPU_...``) and of libraries whose name starts with this one's
-    (``MULADD_EXTRA_...``).
+    Left alone are the variables of backends (``WAVES_CPU_...``) and of libraries whose name starts with this one's
+    (``WAVES_EXTRA_...``).
     """
     prefix = f"{namespace.upper()}_"
     owners = tuple(f"{backend.upper().replace('-', '_')}_" for backend in backends)
