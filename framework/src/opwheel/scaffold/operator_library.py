@@ -33,6 +33,7 @@ def new_library(name: str, *, output: Path | None = None) -> Project:
         "package": namespace,
         "namespace": namespace,
         "distribution": distribution,
+        "version": _VERSION,
         "framework": requirement("opwheel", __version__),
     }
     core = render(["shared", "compiled"], folder / "core", library)
