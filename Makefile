@@ -76,7 +76,7 @@ test-sycl: $(SYCL)/.installed
 
 # What it builds stays in .venv/deploy; the models are exported again when muladd or the examples change.
 test-deploy: $(VENV)/.installed $(VENV)/.runtime-executorch $(VENV)/.exported
-	MULADD_DEPLOY_FOLDER=$(VENV)/deploy $(BIN)/python -m pytest tests/deploy
+	TEST_DEPLOY_FOLDER=$(VENV)/deploy $(BIN)/python -m pytest tests/deploy
 
 # Fresh each time: Sphinx does not see that a docstring has changed.
 docs: $(VENV)/.docs
@@ -88,7 +88,7 @@ test-docs: docs
 
 # Of this, test-rest runs what takes seconds.
 test-third-party: $(VENV)/.installed
-	MULADD_WHOLE_KIT=1 $(BIN)/python -m pytest tests/third_party
+	TEST_WHOLE_KIT=1 $(BIN)/python -m pytest tests/third_party
 
 unit: $(VENV)/.installed
 	$(BIN)/python -m pytest tests/unit -q

@@ -15,6 +15,7 @@ def pytest_load_initial_conftests(parser: pytest.Parser, args: list[str]) -> Non
     group = parser.getgroup("opwheel", "conformance of an operator library's backend")
     group.addoption("--library", metavar="MODULE", help="the operator library")
     group.addoption("--backend", metavar="NAME", help="the backend to test, as in its entry point")
+    group.addoption("--operators", metavar="NAMES", help="test these alone, with their overloads: mul,muladd")
     group.addoption("--device", metavar="DEVICE", help="a torch device, if not the backend's device type")
     group.addoption("--huge", action="store_true", help="also run tests that need over 20 GB on the device")
     group.addoption("--matrix", metavar="FILE", help="write the coverage matrix as JSON")

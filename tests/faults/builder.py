@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import shlex
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 KERNELS = Path(__file__).parent / "kernels.cpp"
+INTRUDER = Path(__file__).parent / "intruder.cpp"
 
 _MODULE = """\
 from pathlib import Path
@@ -58,12 +60,14 @@ class Site:
         entry_points: str | bytes | None = None,
         module: bool = True,
         extra: str = "",
+        files: Mapping[str, str | bytes] | None = None,
         **fields: str,
     ) -> Path:
         """Install a backend's distribution ``muladd-<name>`` and return its package's folder.
 
         Everything can be replaced by something faulty: ``source`` is the module, ``library`` becomes libkernels.so,
-        ``metadata`` and ``entry_points`` are files of the dist-info; further keywords are fields of the Backend.
+        ``metadata`` and ``entry_points`` are files of the dist-info, ``files`` are more of the package; further
+        keywords are fields of the Backend.
         """
         distribution = distribution or f"muladd-{name}"
         package = self.root / distribution.replace("-", "_")
@@ -72,16 +76,18 @@ class Site:
             metadata = f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n"
         if entry_points is None:
             entry_points = f"[muladd.backends]\n{name} = {package.name}\n"
-        files = {
+        content_of = {
             info / "METADATA": metadata,
             info / "entry_points.txt": entry_points,
         }
         if module:
-            files[package / "__init__.py"] = module_source(name, extra, **fields) if source is None else source
+            content_of[package / "__init__.py"] = module_source(name, extra, **fields) if source is None else source
         if library is not None:
-            files[package / "libkernels.so"] = library.read_bytes() if isinstance(library, Path) else library
+            content_of[package / "libkernels.so"] = library.read_bytes() if isinstance(library, Path) else library
+        for file, content in (files or {}).items():
+            content_of[Path(os.path.normpath(package / file))] = content
         record = ""
-        for path, content in files.items():
+        for path, content in content_of.items():
             content = content.encode() if isinstance(content, str) else content
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
@@ -92,18 +98,20 @@ class Site:
 
 
 class Compiler:
-    """Compiles variants of kernels.cpp, each once."""
+    """Compiles variants of kernels.cpp, and other sources, each once."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._flags: list[str] = []
 
-    def library(self, name: str, macros: Mapping[str, str] | None = None, link: Iterable[str] = ()) -> Path:
-        """The shared library that kernels.cpp becomes with these macros."""
+    def library(
+        self, name: str, macros: Mapping[str, str] | None = None, link: Iterable[str] = (), source: Path = KERNELS
+    ) -> Path:
+        """The shared library that a source becomes with these macros."""
         output = self.folder / f"{name}.so"
         if not output.exists():
             defines = [f"-D{macro}={value}" for macro, value in (macros or {}).items()]
-            command = ["g++", *self.flags(), "-O0", *defines, "-shared", str(KERNELS), "-o", str(output), *link]
+            command = ["g++", *self.flags(), "-O0", *defines, "-shared", str(source), "-o", str(output), *link]
             subprocess.run([*command, *self.libraries()], check=True)
         return output
 

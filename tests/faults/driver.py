@@ -41,8 +41,7 @@ def _look(report: dict[str, Any], muladd: Any, request: dict[str, Any]) -> None:
         report["numbers"] = muladd.muladd(a, b, 0.5).tolist()
     statuses = muladd.backends()
     report["statuses"] = {
-        name: {**status.as_json(), "exception": status.exception and _error(status.exception)}
-        for name, status in statuses.items()
+        name: {**status.as_json(), "exception": _error(status.exception)} for name, status in statuses.items()
     }
     report["findings"] = [finding._asdict() for finding in muladd.library.findings]
     report["digest"] = muladd.library.digest()
@@ -83,12 +82,11 @@ def _doctor(*options: str) -> dict[str, Any]:
 def _error(error: BaseException | None) -> dict[str, Any] | None:
     if error is None:
         return None
-    try:
-        text = str(error)
-    except Exception:
-        text = ""
+    text, cause = "", None
+    with contextlib.suppress(BaseException):  # a hostile plugin's may do anything
+        text, cause = str.__str__(str(error)), _error(error.__cause__)
     classes = [kind.__name__ for kind in type(error).__mro__]
-    return {"type": classes[0], "classes": classes, "text": text, "cause": _error(error.__cause__)}
+    return {"type": classes[0], "classes": classes, "text": text, "cause": cause}
 
 
 if __name__ == "__main__":

@@ -188,6 +188,22 @@ FAULTS = [
         installed={"requires": "['muladd-acme>=1']", "version": "unknown"},
     ),
     Fault(
+        "marker not valid",
+        "OPWHEEL-E022",
+        "'torch; nonsense == 1' is not valid",
+        cause="InvalidRequirement",
+        installed={"requires": "['torch; nonsense == 1']"},
+        repaired={},
+    ),
+    Fault(
+        "marker without an order",
+        "OPWHEEL-E022",
+        "is not valid: UndefinedComparison",
+        cause="UndefinedComparison",
+        installed={"requires": "[\"torch; os_name ~= 'posix'\"]"},
+        repaired={},
+    ),
+    Fault(
         "requirement not valid",
         "OPWHEEL-E022",
         "'torch >> 2'",
@@ -227,7 +243,9 @@ FAULTS = [
         repaired={},
     ),
     Fault("syntax error", "OPWHEEL-E020", "SyntaxError", cause="SyntaxError", installed=source("def hook(:\n")),
-    Fault("module not UTF-8", "OPWHEEL-E020", "SyntaxError", cause="SyntaxError", installed=source(b"x = '\xff\xfe'\n")),
+    Fault(
+        "module not UTF-8", "OPWHEEL-E020", "SyntaxError", cause="SyntaxError", installed=source(b"x = '\xff\xfe'\n")
+    ),
     Fault("module with null bytes", "OPWHEEL-E020", "null bytes", cause=None, installed=source(b"\0\0")),
     Fault("module exits", "OPWHEEL-E020", "SystemExit: 3", cause="SystemExit", installed=source("raise SystemExit(3)")),
     Fault(
@@ -255,7 +273,11 @@ FAULTS = [
         installed=source("from opwheel.registry import hookimpl\n@hookimpl\ndef muladd_backends(): ..."),
     ),
     Fault(
-        "hook with an argument", "OPWHEEL-E021", "config", cause="PluginValidationError", installed=hook("...", "config")
+        "hook with an argument",
+        "OPWHEEL-E021",
+        "config",
+        cause="PluginValidationError",
+        installed=hook("...", "config"),
     ),
     Fault(
         "hook raises",
@@ -276,7 +298,7 @@ FAULTS = [
     Fault(
         "hook returns what cannot be shown",
         "OPWHEEL-E021",
-        "Mute that cannot be shown",
+        "returned <Mute object>, expected a Backend",
         installed=hook("class Mute:\n        def __repr__(self): raise KeyError\n    return Mute()"),
     ),
     Fault(

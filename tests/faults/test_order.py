@@ -43,7 +43,13 @@ out["orders"], out["digests"] = orders, sorted(digests)
 
 def test_every_order_of_five_plugins(tmp_path: Path, compiler: Compiler, run: Run) -> None:
     sites = [Site(tmp_path / f"plugin{number}") for number in range(5)]
-    fields = ({}, {"priority": "2"}, {"priority": "2"}, {"operators": "['add']"}, {"dispatch_key": "'XPU'"})
+    fields = (
+        {},
+        {"priority": "2"},
+        {"priority": "2"},
+        {"operators": "['add']"},
+        {"device_type": "'xpu'", "dispatch_key": "'XPU'"},
+    )
     for site, name, given in zip(sites, ("eta", "beta", "alpha", "delta", "zeta"), fields, strict=True):
         site.install(name, library=compiler.library("good", GOOD), **given)
     report = run(*(site.root for site in sites), then=PERMUTE)
@@ -174,7 +180,9 @@ def register(library):
         print("no kernel yet:", error)
     library.impl("add", lambda a, b: a)
 """
-    site.install("acme", extra=extra, register="register", operators="['add']", dispatch_key="'AutocastXPU'")
+    site.install(
+        "acme", extra=extra, register="register", operators="['add']", device_type="'xpu'", dispatch_key="'XPU'"
+    )
     for before in ("import muladd", "import muladd_acme"):
         report = run(site.root, before=before)
         assert report["statuses"]["acme"]["state"] == "loaded"

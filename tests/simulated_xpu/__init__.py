@@ -47,6 +47,7 @@ def _load():
     library.simulated_xpu_hold.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_double]
     library.simulated_xpu_release.argtypes = [ctypes.c_void_p]
     library.simulated_xpu_default_queue_for_every_stream.argtypes = [ctypes.c_bool]
+    library.simulated_xpu_no_queue.argtypes = [ctypes.c_bool]
     library.simulated_xpu_overwrite_freed.argtypes = [ctypes.c_bool]
     return library
 
@@ -87,6 +88,16 @@ def default_queue_for_every_stream():
         yield
     finally:
         _library.simulated_xpu_default_queue_for_every_stream(False)
+
+
+@contextlib.contextmanager
+def no_queue():
+    """Nobody gets a queue to launch a kernel on."""
+    _library.simulated_xpu_no_queue(True)
+    try:
+        yield
+    finally:
+        _library.simulated_xpu_no_queue(False)
 
 
 def close_memory():

@@ -14,6 +14,7 @@ c10::Stream stream(c10::DeviceIndex device, c10::StreamId id) {
 }
 
 bool gives_default_queue = false;
+bool gives_no_queue = false;
 
 sycl::queue& queue_of(const c10::Stream& stream) { return queue(stream.device_index(), stream.id()); }
 
@@ -52,6 +53,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
   // Who asks for the queue is about to launch on it.
   void* getStreamNativeHandle(const c10::Stream wanted) const override {
+    TORCH_CHECK(!gives_no_queue, "the simulated XPUs give no queue away");
     open_memory(wanted.device_index());
     return gives_default_queue ? &queue(wanted.device_index(), 0) : &queue_of(wanted);
   }
@@ -114,3 +116,4 @@ C10_REGISTER_GUARD_IMPL(XPU, Guard)
 }  // namespace c10::impl
 
 extern "C" void simulated_xpu_default_queue_for_every_stream(bool on) { simulated_xpu::gives_default_queue = on; }
+extern "C" void simulated_xpu_no_queue(bool on) { simulated_xpu::gives_no_queue = on; }

@@ -11,8 +11,8 @@ import venv
 from collections.abc import Sequence
 from pathlib import Path
 
-# Of the conformance kit what depends most on a backend's own code. MULADD_WHOLE_KIT=1 (make test-third-party) runs all.
-IS_WHOLE_KIT = os.environ.get("MULADD_WHOLE_KIT") == "1"
+# Of the conformance kit what depends most on a backend's own code. TEST_WHOLE_KIT=1 (make test-third-party) runs all.
+IS_WHOLE_KIT = os.environ.get("TEST_WHOLE_KIT") == "1"
 KERNEL_TESTS = "test_layouts or test_special or test_refuses"
 
 

@@ -1,19 +1,18 @@
 """``muladd bench``, as a user types it: on small cases, whose times nobody looks at."""
 
 import json
-import os
-import subprocess
-import sys
 import timeit
 from types import SimpleNamespace
 
 import muladd
 import pytest
 import torch
-from opwheel.bench import peers, sampling, triad
-from opwheel.bench.cases import Form, Group, select
+from muladd.benchmarks import SUITE
+from opwheel.bench import sampling, triad
 from opwheel.bench.runner import Runner
-from opwheel.cli import app
+from opwheel.bench.selection import select_cases, select_peers
+from opwheel.bench.suite import OVERHEAD, Form
+from opwheel.cli import make_app
 from typer.testing import CliRunner
 
 NOT_COMPILED = ("--skip", "compile", "--skip", "muladd in compile")
@@ -22,24 +21,24 @@ GIB = 2**30
 
 def bench(*arguments):
     """In this process: importing PyTorch takes longer than all of these runs."""
-    return CliRunner().invoke(app, ["bench", *map(str, arguments)])
+    return CliRunner().invoke(make_app("muladd"), ["bench", *map(str, arguments)])
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """Every group once, without the compiler's long work."""
     folder = tmp_path_factory.mktemp("bench")
-    files = ["--json", folder / "run.json", "--plot", folder / "run.png"]
-    command = [sys.executable, "-m", "muladd", "bench", "--quick", *NOT_COMPILED, *map(str, files)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stdout + result.stderr
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    result = bench("--quick", *NOT_COMPILED, "--json", folder / "run.json", "--plot", folder / "run.png")
+    torch.set_num_threads(threads)
+    assert result.exit_code == 0, result.stdout + result.stderr
     return SimpleNamespace(stdout=result.stdout, folder=folder, json=json.loads((folder / "run.json").read_text()))
 
 
 @pytest.mark.slow
 def test_every_group_with_every_peer(run):
-    assert {row["group"] for row in run.json["rows"]} == {group.value for group in Group}
+    assert {row["group"] for row in run.json["rows"]} == set(SUITE.groups)
     taken = {name for row in run.json["rows"] for name in row["peers"]}
     assert taken == {"muladd", "torch.ops", "eager", "addcmul", "custom_op", "triad"}
     assert {row["dtype"] for row in run.json["rows"]} == {"float32", "float64", "bfloat16", "float16"}
@@ -54,8 +53,8 @@ def test_every_group_with_every_peer(run):
 
 @pytest.mark.slow
 def test_tables(run):
-    for group in Group:
-        assert f"\n{group.value} " in f"\n{run.stdout}"
+    for group in SUITE.groups:
+        assert f"\n{group} " in f"\n{run.stdout}"
     assert "channels-last" in run.stdout
     assert "[B,T,D]*[B,1,D]" in run.stdout
 
@@ -153,7 +152,7 @@ def test_a_peer_that_fails_is_left_out_with_its_reason(monkeypatch):
         (("--skip", "nobody"), ["no peer 'nobody'", "addcmul"]),
         (("--json", "/nowhere/run.json"), ["/nowhere/run.json cannot be written"]),
         (("--plot", "run.text"), ["must end in one of", "png"]),
-        (("--compare", "/nowhere/run.json"), ["was not written by muladd bench --json"]),
+        (("--compare", "/nowhere/run.json"), ["was not written by bench --json"]),
         (("--only", "nothing"), ["nothing", "overhead"]),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
@@ -177,29 +176,29 @@ def test_compare_with_another_file(tmp_path, text):
 def test_cases_fit_into_memory():
     """Up to a large fraction of it, and no further."""
     for memory in (GIB, 20 * GIB, 100 * GIB):
-        cases = select(device="cpu", quick=False, groups=[], memory=memory)
+        cases = select_cases(SUITE, device="cpu", quick=False, groups=[], memory=memory)
         assert len(set(cases)) == len(cases)
-        largest = max(case.working_set for case in cases)
+        largest = max(map(SUITE.working_set, cases))
         assert 0.3 * memory < largest <= 0.6 * memory
-        assert {case.group for case in cases} == set(Group)
-    assert select(device="cpu", quick=False, groups=[Group.OVERHEAD], memory=GIB) == [
-        case for case in cases if case.group is Group.OVERHEAD
+        assert {case.group for case in cases} == set(SUITE.groups)
+    assert select_cases(SUITE, device="cpu", quick=False, groups=[OVERHEAD], memory=GIB) == [
+        case for case in cases if case.group == OVERHEAD
     ]
 
 
 def test_cases_of_an_accelerator_do_not_fit_into_its_caches():
-    cases = select(device="cuda", quick=False, groups=[], memory=100 * GIB)
+    cases = select_cases(SUITE, device="cuda", quick=False, groups=[], memory=100 * GIB)
     assert len(set(cases)) == len(cases)
-    largest = {group: max(case.elements for case in cases if case.group is group) for group in Group}
-    assert all(elements >= 2**28 for group, elements in largest.items() if group is not Group.OVERHEAD)
-    assert set(select(device="cpu", quick=False, groups=[], memory=100 * GIB)) < set(cases)
+    largest = {group: max(case.elements for case in cases if case.group == group) for group in SUITE.groups}
+    assert all(elements >= 2**28 for group, elements in largest.items() if group != OVERHEAD)
+    assert set(select_cases(SUITE, device="cpu", quick=False, groups=[], memory=100 * GIB)) < set(cases)
 
 
 def test_limit_of_a_device():
-    assert peers.select("cpu", [])[-1].name == "triad"
-    assert peers.select("cuda", [])[-1].name == "copy"
-    assert "eager" not in {peer.name for peer in peers.select("cuda", ["eager"])}
-    assert all(Form.OUT in peer.statements for peer in peers.select("cuda", []) if peer.name in peers.LIMITS)
+    assert select_peers(SUITE, "cpu")[-1].name == "triad"
+    assert select_peers(SUITE, "cuda")[-1].name == "copy"
+    assert "eager" not in {peer.name for peer in select_peers(SUITE, "cuda", ["eager"])}
+    assert all(Form.OUT in peer.statements for peer in select_peers(SUITE, "cuda") if peer.name in SUITE.limits)
 
 
 def test_device_without_timing_events(monkeypatch):

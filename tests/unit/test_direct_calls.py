@@ -8,6 +8,7 @@ from pathlib import Path
 import muladd
 import pytest
 import torch
+from opwheel.testing.memory import FUNCTIONAL
 from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.overrides import TorchFunctionMode
@@ -243,7 +244,7 @@ UNUSUAL = {
     "other shape": lambda x: torch.ones(2),
     "meta": lambda x: x.to("meta"),
     "zero": lambda x: torch._efficientzerotensor(x.shape),
-    "functional": torch._to_functional_tensor,
+    **FUNCTIONAL,
     "no tensor": lambda x: x.tolist(),
 }
 

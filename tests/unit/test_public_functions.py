@@ -1,9 +1,14 @@
 """muladd.muladd and its siblings: which operator they pick and what they refuse."""
 
+from contextlib import nullcontext
+from fractions import Fraction
+
 import muladd
 import numpy as np
 import pytest
 import torch
+from opwheel.testing.memory import FOREIGN, FREED
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 
@@ -53,19 +58,81 @@ def test_anything_else_is_refused(a, c):
         muladd.muladd_(a, a, c)
 
 
-def test_a_tensor_whose_memory_was_given_back_is_refused(a):
-    gone = a.clone()
-    gone.untyped_storage().resize_(0)
-    for call in (lambda: muladd.mul(a, gone), lambda: muladd.mul(gone, a), lambda: muladd.mul(a, a, out=gone)):
+@pytest.mark.parametrize("kind", FREED)
+def test_a_tensor_whose_memory_was_given_back_is_refused(a, kind):
+    """Where the storage has an offset its address is not null, but a few bytes behind that."""
+    gone = FREED[kind](a)
+    calls = (
+        lambda: muladd.mul(a, gone),
+        lambda: muladd.mul(gone, a),
+        lambda: muladd.mul(gone, a, out=torch.empty(0)),
+        lambda: muladd.mul(a, a, out=gone),
+        lambda: muladd.muladd_(gone, a, 1.0),
+        lambda: muladd.muladd_(a, gone, 1.0),
+    )
+    for call in calls:
         with pytest.raises(RuntimeError, match="has no memory"):
             call()
+    assert muladd.mul(gone, torch.empty(2, 0, 1)).shape == (2, 0, 3)  # nothing of it is read
 
 
-def test_an_out_that_cannot_grow_is_refused_once(a):
-    """The failed resize leaves its new sizes: a second attempt would write where there is no memory."""
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_an_out_that_cannot_grow_is_refused_and_stays_as_it_was(a, kind):
     for call in (muladd.mul, torch.ops.muladd.mul.out):
-        with pytest.raises(RuntimeError, match=r"'out' could not be resized to 3 elements of torch\.float32 on cpu"):
-            call(a, a, out=torch.from_numpy(np.empty(0, dtype=np.float32)))
+        out = FOREIGN[kind](torch.empty(0))
+        before = out.shape, out.stride(), out.storage_offset()
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="Trying to resize storage that is not resizable"):
+                call(a, a, out=out)
+            assert (out.shape, out.stride(), out.storage_offset()) == before
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_an_out_grows_within_memory_of_somebody_else(a, kind):
+    memory = FOREIGN[kind](torch.zeros(5))
+    out = memory[1:1]
+    assert muladd.mul(a, a, out=out) is out
+    assert torch.equal(memory, torch.tensor([0.0, 1.0, 4.0, 9.0, 0.0]))
+
+
+def test_an_out_that_grows_into_an_input_is_refused_and_stays_as_it_was(a):
+    memory = torch.cat([a, a])
+    out = memory[1:1]
+    with pytest.raises(RuntimeError, match="share memory"):
+        muladd.mul(memory[:3], a, out=out)
+    assert out.shape == (0,)
+    assert torch.equal(memory, torch.cat([a, a]))
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta", "fake"])
+@pytest.mark.parametrize("rows", [2**32, 2**31])  # too many elements, and too many bytes alone
+def test_more_elements_than_pytorch_counts_are_refused(rows, device):
+    words = f"Storage size calculation overflowed with sizes=.{rows}, {rows}"
+    with FakeTensorMode() if device == "fake" else nullcontext():
+        one = torch.ones(1, device="meta" if device == "meta" else "cpu")
+        x, y = one.expand(rows, 1), one.expand(1, rows)
+        with pytest.raises(RuntimeError, match=words):
+            muladd.mul(x, y)
+        out = torch.empty_like(one[:0])
+        with pytest.raises(RuntimeError, match=words):
+            muladd.mul(x, y, out=out)
+        assert (out.shape, out.stride()) == ((0,), (1,))
+
+
+@pytest.mark.parametrize("shape", [(2**32, 2**32, 0), (0, 2**32, 2**32), (2**40, 0, 2**40), (0, 2**31, 2**31)], ids=str)
+def test_empty_results_of_huge_shapes_are_refused_where_pytorch_refuses(shape):
+    """Of an empty tensor PyTorch counts strides, and elements until it comes to the empty dimension."""
+    one, (planes, rows, columns) = torch.ones(1), shape
+    args = one.expand(planes, 1, 1), one.expand(rows, 1), one.expand(columns)
+
+    def outcome(function):
+        try:
+            result = function(*args)
+        except RuntimeError:
+            return "refused"
+        return result.shape, result.stride()
+
+    assert outcome(muladd.fma) == outcome(torch.addcmul)
 
 
 def test_in_place_wants_a_number(a):
@@ -127,3 +194,31 @@ def test_version_is_the_distribution_s():
 def test_the_cpu_backend_was_built_for_this_abi():
     assert muladd.backends()["cpu"].state == "loaded"
     assert muladd.library.abi == 1
+
+
+@pytest.mark.parametrize("c", [10**400, -(10**400), Fraction(10) ** 400], ids=["large", "negative", "fraction"])
+def test_a_number_beyond_every_float_is_refused(a, c):
+    for call in (lambda: muladd.muladd(a, a, c), lambda: muladd.muladd_(a, a, c), lambda: muladd.scale(a, c)):
+        with pytest.raises(OverflowError, match=r"(c|factor) is of type (int|Fraction) and beyond every float"):
+            call()
+
+
+def test_none_is_refused_by_name(a):
+    for name, call in (
+        ("a", lambda: muladd.muladd(None, a, 1.0)),
+        ("b", lambda: muladd.muladd(a, None, 1.0)),
+        ("b", lambda: muladd.muladd(a, None, 1.0, out=a)),
+        ("c", lambda: muladd.fma(a, a, None)),
+        ("a", lambda: muladd.muladd_(None, a, 1.0)),
+        ("b", lambda: muladd.muladd_(a, None, 1.0)),
+        ("x", lambda: muladd.scale(None, 1.0)),
+    ):
+        with pytest.raises(TypeError, match=f"argument '{name}' is None, expected a torch.Tensor"):
+            call()
+
+
+def test_a_compiled_program_is_given_its_number(a):
+    """Also one that is symbolic there."""
+    call = torch.compile(lambda x, c: muladd.muladd(x, x, c), backend="eager", fullgraph=True, dynamic=True)
+    for c in (2, 3, 2.5):
+        assert torch.equal(call(a, c), a * a + c)

@@ -1,5 +1,6 @@
 """The C++ SDK: every header stands alone, and a kernel that does not fit its schema does not compile."""
 
+import re
 import shlex
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 import muladd
 import opwheel
 import pytest
+from opwheel.dispatch import kernel_errors
 
 SDK = Path(opwheel.get_include(), "opwheel")
 # Code for devices needs their compilers; what is in convert.h belongs to one instruction set.
@@ -103,6 +105,29 @@ OPWHEEL_CPU_BACKEND(waves, WAVES_OPERATORS)
 )
 def test_a_functor_that_does_not_fit_its_schema_does_not_compile(compile_source, inputs, schema, message):
     assert message in compile_source(WRONG_FUNCTOR.format(inputs=inputs, schema=schema))
+
+
+def test_the_codes_of_kernels_errors_are_python_s():
+    """What the header says, read as what it is: a call to each way to fail, and the code in front of what comes out."""
+    text = Path(opwheel.get_include(), "opwheel", "error.h").read_text()
+    in_header = dict(re.findall(r'string_view (\w+) = "(\[OPWHEEL:\w+\])"', text))
+    assert in_header == {"out_of_memory": kernel_errors.OUT_OF_MEMORY, "launch": kernel_errors.LAUNCH}
+    assert all(kernel_errors.has_code(RuntimeError(f"{code} mul: anything")) for code in in_header.values())
+    assert not kernel_errors.has_code(RuntimeError("mul: anything about [OPWHEEL:OOM]"))
+
+
+def test_out_of_memory_says_in_python_s_form_how_much_was_wanted(tmp_path):
+    source, program = tmp_path / "wanted.cpp", tmp_path / "wanted"
+    source.write_text(
+        '#include <cstdio>\n#include "opwheel/error.h"\nint main() {\n'
+        '  try {\n    opwheel::fail(opwheel::code::out_of_memory, " any words ", opwheel::memory_wanted(96, "npu:1"));\n'
+        "  } catch (const std::exception& error) {\n    std::puts(error.what());\n  }\n}\n"
+    )
+    command = ["g++", "-std=c++20", f"-I{opwheel.get_include()}", str(source), "-o", str(program)]
+    subprocess.run(command, check=True)
+    message = subprocess.run([program], capture_output=True, text=True, check=True).stdout.strip()
+    assert kernel_errors.memory_wanted(RuntimeError(message)) == (96, "npu", ":1")
+    assert kernel_errors.memory_wanted(RuntimeError(message.replace("OOM", "LAUNCH"))) is None
 
 
 def test_python_sees_the_list():

@@ -4,7 +4,7 @@ import warnings
 
 import muladd  # noqa: F401
 import torch
-from muladd import _torch_private as private
+from opwheel import _torch_private as private
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 
@@ -28,6 +28,20 @@ def test_keysets_after_a_key():
     assert keys.has(torch._C.DispatchKey.AutogradCPU)
     assert not (keys & private.after_autograd_keys).has(torch._C.DispatchKey.AutogradCPU)
     assert not (keys & private.after_version_bump_keys).has(torch._C.DispatchKey.ADInplaceOrView)
+
+
+def test_has_memory():
+    """Without it a kernel in Python reads behind a null pointer."""
+    freed = torch.ones(5)[2:]
+    freed.untyped_storage().resize_(0)
+    assert not private.has_memory(freed)
+    assert not private.has_memory(torch._to_functional_tensor(torch.ones(5)[2:]))
+    assert private.has_memory(torch.ones(5)[2:])
+
+
+def test_privateuse1_name():
+    """Without it out of memory on a device of a package is another error than PyTorch's."""
+    assert private.privateuse1_name() == "privateuseone"
 
 
 def test_functorch_is_active():
@@ -113,6 +127,19 @@ def test_base_of():
     base = torch.ones(4)
     assert private.base_of(base[1:]) is base
     assert private.base_of(base) is None
+
+
+def test_memory_of_tensors():
+    """Without them gradients of in-place calls would be taken from what was just overwritten."""
+    x = torch.ones(4)
+    assert private.has_storage(x)
+    assert private.address(x) == x.data_ptr()
+    assert private.is_alias(x[:1], x[1:].detach())
+    assert not private.is_alias(x, x.clone())
+    assert private.address(torch.ones(4, device="meta")) == 0
+    seen = []
+    torch.func.grad(lambda y: (seen.append(private.has_storage(y)), y.sum())[1])(x)
+    assert seen == [False]
 
 
 def test_parse_schema():

@@ -108,5 +108,8 @@ def copy_with(operators: list[NewOperator], folder: Path) -> Path:
 
 
 def _append_rows(header: Path, rows: list[str]) -> None:
-    lines = header.read_text().rstrip("\n").splitlines()
-    header.write_text("\n".join([*lines[:-1], lines[-1] + " \\", *(f"  {row} \\" for row in rows[:-1]), f"  {rows[-1]}"]) + "\n")
+    """At the end of the list, which is a macro: every line but the last ends with a backslash."""
+    lines = [line.rstrip(" \\") for line in header.read_text().rstrip("\n").splitlines()]
+    start = next(number for number, line in enumerate(lines) if line.startswith("#define "))
+    listing = [*lines[start:], *(f"  {row}" for row in rows)]
+    header.write_text("\n".join([*lines[:start], " \\\n".join(listing)]) + "\n")

@@ -1,4 +1,4 @@
-"""One more operator on every backend is a row in the list, a functor and a declaration: nothing else names operators."""
+"""One more operator on every backend is a row, a functor and a declaration: nothing else names operators."""
 
 import importlib.util
 import os
@@ -45,15 +45,15 @@ def build(site, *projects, **variables):
 
 def check(python, site, operators, backend, *options, **variables):
     """Run the kit for the new operators, each with more than a few tests."""
-    chosen = " or ".join(operator.name for operator in operators)
-    kit = ["--pyargs", "opwheel.testing", "--library", "muladd", "--backend", backend, "-k", chosen]
+    names = ",".join(operator.name for operator in operators)
+    kit = ["--pyargs", "opwheel.testing", "--library", "muladd", "--backend", backend, "--operators", names]
     path = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
     output = run(
         *(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", *kit, *options),
         **{"PYTHONPATH": path, "MULADD_BACKENDS": backend, "MULADD_REQUIRE": backend, **variables},
     )
     assert int(re.search(r"(\d+) passed", output)[1]) > 100
-    assert all(operator.name in output for operator in operators)
+    assert all(re.search(rf"^ *{operator.name}( +ok| +--)+$", output, re.MULTILINE) for operator in operators)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("muladd_cpu") is None, reason="muladd-cpu is not in this environment")

@@ -90,7 +90,7 @@ def test_streams_graphs_devices_and_errors(passes):
 
 
 def test_layouts(passes):
-    assert passes("layouts", MULADD_EXAMPLES="40")["passed"] > 100
+    assert passes("layouts", TEST_EXAMPLES="40")["passed"] > 100
 
 
 def test_conformance(passes):

@@ -218,6 +218,7 @@ def test_an_error_of_an_earlier_kernel_is_reported_by_the_launch():
         "    print('caught:', error)\n"
     )
     assert "caught:" in result.stdout, result.stderr[-3000:]
+    assert "[OPWHEEL:LAUNCH] mul.out: " in result.stdout
     assert "CUDA" in result.stdout or "cuda" in result.stdout
 
 

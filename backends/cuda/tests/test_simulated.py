@@ -129,7 +129,7 @@ def test_layouts(built):
 
 def test_layouts_in_small_slabs(built):
     """What is split into several launches because 32 bits do not reach it, at a size that a test can afford."""
-    assert run_tests(built("small slabs"), *LAYOUTS, MULADD_EXAMPLES="60") > 100
+    assert run_tests(built("small slabs"), *LAYOUTS, TEST_EXAMPLES="60") > 100
 
 
 def test_the_sanitizers_are_at_work(built):

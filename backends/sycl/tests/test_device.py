@@ -142,6 +142,28 @@ def test_two_devices_in_one_call_are_refused(ops, name):
         assert "xpu:1" in str(caught.value)
 
 
+def test_a_launch_that_fails_says_so(simulator, ops):
+    import muladd
+
+    x = torch.ones(100, device="xpu")
+    for call in (ops.muladd_, muladd.muladd_):
+        with (
+            simulator.no_queue(),
+            pytest.raises(RuntimeError, match=r"^.OPWHEEL:LAUNCH. muladd_: .* no SYCL"),
+        ):
+            call(x, x, 1.0)
+    assert torch.equal(x.cpu(), torch.ones(100))
+
+
+def test_out_of_memory_is_the_device_s_own_error(ops):
+    import muladd
+
+    huge = torch.ones(1, device="xpu").expand(2**40)
+    for call in (ops.mul, muladd.mul):
+        with pytest.raises(RuntimeError, match=r"^simulated XPU 0: out of memory"):
+            call(huge, huge)
+
+
 DISGUISED = """
     elsewhere, x = torch.ones(1000, device="xpu:1"), torch.ones(1000, device="xpu:0")
     disguised = torch.empty(0, device="xpu:0").set_(elsewhere.untyped_storage(), 0, (1000,), (1,))

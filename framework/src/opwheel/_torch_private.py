@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import _ctypes
 import ctypes
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch.autograd import forward_ad
@@ -25,6 +27,9 @@ dispatch_modes = torch._C._len_torch_dispatch_stack
 function_modes = torch._C._len_torch_function_stack
 tracing_state = torch._C._get_tracing_state
 is_profiling = torch._C._autograd._profiler_enabled
+has_storage = torch._C._has_storage  # tensors of torch.func have none
+address = torch._C._data_address  # type: ignore[attr-defined]  # 0 for fake tensors, for which data_ptr() raises
+is_alias = torch._C._is_alias_of  # type: ignore[attr-defined]  # whether two tensors have one storage
 
 
 def forward_ad_is_active() -> bool:
@@ -66,10 +71,20 @@ def view_may_be_modified(view: torch.Tensor) -> bool:
     return bool(torch._C._autograd._get_creation_meta(view) == torch._C._autograd.CreationMeta.DEFAULT)
 
 
+def has_memory(tensor: torch.Tensor) -> bool:
+    """Whether its storage has an address. Asking in another way copies memory that is shared until somebody writes."""
+    return bool(torch._C._data_address(tensor))  # type: ignore[attr-defined]
+
+
+def privateuse1_name() -> str:
+    """The name of the device that a package has added to PyTorch; ``privateuseone`` where it gave none."""
+    return torch._C._get_privateuse1_backend_name()
+
+
 def register_fake(library: torch.library.Library, operator: str, kernel: Callable[..., Any]) -> None:
     """``torch.library.register_fake`` without its look-up of the calling source line, which delays the import."""
     entry = torch._library.simple_registry.singleton.find(operator)
-    entry.fake_impl.register(kernel, "opwheel.dispatch.fake", library)
+    library._registration_handles.append(entry.fake_impl.register(kernel, "opwheel.dispatch.fake", library))
 
 
 def replace_functional(target: torch.Tensor, value: torch.Tensor) -> None:
@@ -116,6 +131,89 @@ def is_namespace_defined(namespace: str) -> bool:
 def operators_of(namespace: str) -> list[str]:
     """Names that have a schema or a kernel in this process, with the namespace."""
     return [name for name in torch._C._dispatch_get_all_op_names() if name.startswith(f"{namespace}::")]
+
+
+def operators_defined_in_python(namespace: str) -> list[str]:
+    """Those of :func:`operators_of` that torch.library has defined, and some that are gone. Takes microseconds."""
+    return [name for name in torch.library._defs if name.startswith(f"{namespace}::")]
+
+
+def dispatch_keys() -> dict[str, Any]:
+    """Every dispatch key under which a call can look for a kernel, by name; aliases are not among them."""
+    names = str(torch._C._dispatch_keyset_full()).removeprefix("DispatchKeySet(").removesuffix(")").split(", ")
+    return {name: key for name in names if (key := _dispatch_key(name)) is not None}
+
+
+def _dispatch_key(name: str) -> Any | None:
+    # The enumeration lacks some keys, the parser others.
+    if name in torch._C.DispatchKey.__members__:
+        return torch._C.DispatchKey.__members__[name]
+    try:
+        return torch._C._dispatch_key_parse(name)
+    except RuntimeError:
+        return None
+
+
+has_fallback: Callable[[Any], bool] = torch._C._dispatch_has_backend_fallback
+
+
+def uses_fallback(operator: str, dispatch_key: str) -> bool:
+    """Whether a call that arrives at the key runs the fallback for all operators, not a kernel of this one."""
+    lines = torch._C._dispatch_dump_table(operator).splitlines()
+    return any(line.startswith(f"{dispatch_key}: ") and line.endswith("[backend fallback]") for line in lines)
+
+
+def dispatch_key_of(device_type: str) -> str | None:
+    """The key at which kernels for the plain tensors of a device are; None if PyTorch knows no such device."""
+    try:
+        torch.device(device_type)
+    except RuntimeError:
+        # The spare device gets its name at run time, perhaps only when it is used.
+        is_spare = torch._C._get_privateuse1_backend_name() == "privateuseone" and device_type.isidentifier()
+        return "PrivateUse1" if is_spare else None
+    try:
+        return str(torch._C._dispatch_key_for_device(device_type))
+    except RuntimeError:
+        return None
+
+
+def register_kernel(operator: str, dispatch_key: str, kernel: Callable[..., Any]) -> Any:
+    """Register a kernel on top of whatever is there, for as long as the returned object lives."""
+    namespace, _, name = operator.partition("::")
+    library = torch._C._dispatch_library("IMPL", namespace, "", __file__)
+    library.impl(name, dispatch_key, kernel)
+    return library
+
+
+# What torch.library.Library objects a search for those of others must not find.
+_ours: WeakSet[torch.library.Library] = WeakSet()
+
+
+def keep_as_ours(library: torch.library.Library) -> None:
+    """Let :func:`libraries_of_others` leave out ``library``."""
+    _ours.add(library)
+
+
+def libraries_of_others() -> Iterator[torch.library.Library]:
+    """Every ``torch.library.Library`` in this process that is not ours, the newest first. Takes a tenth of a second."""
+    gc.collect()
+    for thing in reversed(gc.get_objects()):
+        if issubclass(type(thing), torch.library.Library) and thing not in _ours:
+            yield thing
+
+
+def registered_through(library: torch.library.Library) -> set[tuple[str, str]]:
+    """What was registered: operators with their namespace, and dispatch keys; the key "" is a definition.
+
+    A library of fallbacks keeps no list: ``("_::*", key)`` is the key it was made for, "" if for none in particular.
+    """
+    if library.ns == "_":
+        return {("_::*", library.dispatch_key)}
+    kernels = (name.removeprefix(f"{library.ns}/").rpartition("/") for name in library._op_impls)
+    return {(name, "") for name in library._op_defs} | {
+        (f"{library.ns}::{operator}", "CompositeImplicitAutograd" if key in ("", "Undefined") else key)
+        for operator, _, key in kernels
+    }
 
 
 def destroy_library(library: torch.library.Library) -> None:

@@ -53,7 +53,7 @@ class Machine(NamedTuple):
 
 
 def look() -> Machine:
-    """Ask PyTorch and the driver. No CUDA context is made, and with NVML, or without a driver, a later fork can use CUDA."""
+    """Ask PyTorch and the driver. No CUDA context is made; with NVML, or without a driver, later forks can use CUDA."""
     import torch
 
     about = torch.__version__, torch.version.cuda, torch.version.hip

@@ -109,7 +109,9 @@ def flatten(source: Path, include: Sequence[Path]) -> str:
             return ""
         found = next((folder / name for folder in (by.parent, *include) if (folder / name).is_file()), None)
         if found is None:
-            raise ToolchainError(f"{by} includes {name!r}, which is neither beside it nor in {', '.join(map(str, include))}.")
+            raise ToolchainError(
+                f"{by} includes {name!r}, which is neither beside it nor in {', '.join(map(str, include))}."
+            )
         return "" if found in seen else text_of(found)
 
     if not source.is_file():

@@ -5,6 +5,8 @@ Exit codes: 0 all is well, 1 a finding, 2 wrong usage. Nothing here imports a li
 
 from __future__ import annotations
 
+import io
+import sys
 from typing import Annotated
 
 import typer
@@ -27,9 +29,11 @@ def make_app(library: str | None = None) -> typer.Typer:
     """The commands of a library, given its module; without one, those of the script ``opwheel``."""
     target = Target(library)
     app = typer.Typer(
+        name=library or "opwheel",
         help=f"Look into the operator library {library}." if library else "Make operator libraries and look into them.",
         context_settings={"help_option_names": ["-h", "--help"], "obj": target},
         rich_markup_mode=None,
+        pretty_exceptions_enable=False,
     )
     app.callback(invoke_without_command=True)(_options if library else _options_with_library)
     for command in _OF_A_LIBRARY if library else (*_OF_A_LIBRARY, new_library):
@@ -39,6 +43,8 @@ def make_app(library: str | None = None) -> typer.Typer:
 
 def main(library: str | None = None) -> None:
     """Run the command line of a library, given its module, or of ``opwheel``."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # not every terminal has all characters
     make_app(library)(prog_name=library or "opwheel")
 
 

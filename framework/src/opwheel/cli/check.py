@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..registry import BackendUnavailableError
+
 if TYPE_CHECKING:
     from .. import Library
 
@@ -24,12 +26,17 @@ def check(
     Does it compute what the operators promise, under all of PyTorch?
     """
     library: Library = context.obj.open()
-    if backend not in library.backends():
-        installed = ", ".join(library.backends()) or "none"
-        raise typer.BadParameter(f"no backend {backend!r} is installed; installed are: {installed}")
+    known = sorted({*library.backends(), *library.policy.backends})
+    if backend not in known:
+        raise typer.BadParameter(f"there is no backend {backend!r}; known are: {', '.join(known)}")
+    try:
+        library.require(backend)
+    except BackendUnavailableError as error:
+        print(f"{library.namespace}:", *str(error).split())  # on one line, whatever a plugin says
+        raise typer.Exit(1) from None
     if not all(importlib.util.find_spec(name) for name in ("pytest", "hypothesis")):
         raise typer.BadParameter("the conformance kit needs more packages: pip install 'opwheel[testing]'")
-    # A backend that is not loaded fails the check rather than being skipped.
+    # One that does not load in that process fails the check rather than being skipped.
     environment = {**os.environ, f"{library.prefix}_REQUIRE": backend}
     command = [sys.executable, "-m", "pytest", "--pyargs", "opwheel.testing"]
     command += ["--library", library.package, "--backend", backend, *(pytest_options or [])]

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from .. import Library
     from ..registry import Choice
 
+from .printable import printable
+
 
 def explain(
     context: typer.Context,
@@ -28,7 +30,7 @@ def explain(
     if operator is not None and operator not in library.operators:
         raise typer.BadParameter(f"there is no operator {operator!r}; there are {', '.join(library.operators)}")
     devices = _devices(library) if device is None else [device]
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
     served = False
     for device_type in devices:
         by_answer: dict[str, list[str]] = {}
@@ -37,9 +39,9 @@ def explain(
             served |= choice.winner is not None
             by_answer.setdefault(_answer(library, choice), []).append(name)
         for answer, names in by_answer.items():
-            console.print(f"{device_type}: {', '.join(names)}", markup=False)
-            console.print(answer, markup=False)
-    console.print(f"digest {library.digest()}", markup=False)
+            console.print(f"{device_type}: {', '.join(names)}")
+            console.print(printable(answer))
+    console.print(f"digest {library.digest()}")
     raise typer.Exit(0 if served else 1)
 
 
@@ -56,5 +58,6 @@ def _answer(library: Library, choice: Choice) -> str:
     else:
         origin = f"{winner.distribution} {winner.version}"
         lines = [f"  {winner.name} ({origin}) at {choice.dispatch_key}, from {winner.library or 'Python'}"]
+    lines += [f"  {why}" for why in choice.blocked.values()]
     lines += [f"  not {other.name} ({other.distribution}): {other.state}, {other.reason}" for other in choice.others]
     return "\n".join(lines)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..registry import LockError
+from ..registry import Finding, LockError
 
 if TYPE_CHECKING:
     from .. import Library
@@ -22,28 +22,31 @@ def lock(
 
     Where <LIBRARY>_LOCK names the file, importing the library fails on any difference.
     """
-    # Not at the top: nothing else needs it.
-    from ..registry.lock import differences, read_lock
-
     # What is locked already need not be what is installed.
     library: Library = context.obj.open(check_lock=False)
     file = file or Path(f"{library.namespace}.lock")
     try:
-        snapshot = library.snapshot()
-        found = list(differences(read_lock(file, library.namespace), snapshot)) if check else []
-        if not check:
-            file.write_text(snapshot.as_text(library.namespace))
+        found = _compare(library, file) if check else _write(library, file)
     except LockError as error:
         print(f"{library.namespace}: {error}")
         raise typer.Exit(1) from None
-    except OSError as error:
-        raise typer.BadParameter(f"{file} cannot be written: {error.strerror}") from None
-    print(f"{file}: {_summary(found) if check else _contents(snapshot.distributions, snapshot.winners)}")
     raise typer.Exit(1 if found else 0)
 
 
-def _summary(found: list[str]) -> str:
-    return "".join(f"\n  {difference}" for difference in found) or "no difference"
+def _compare(library: Library, file: Path) -> list[Finding]:
+    found = library.compare(str(file))
+    print(f"{file}: no difference" if not found else "\n  ".join([f"{file}:", *(finding.message for finding in found)]))
+    return found
+
+
+def _write(library: Library, file: Path) -> list[Finding]:
+    snapshot = library.snapshot()
+    try:
+        file.write_text(snapshot.as_text(library.namespace))
+    except OSError as error:
+        raise typer.BadParameter(f"{file} cannot be written: {error.strerror}") from None
+    print(f"{file}: {_contents(snapshot.distributions, snapshot.winners)}")
+    return []
 
 
 def _contents(distributions: dict[str, dict[str, str]], winners: dict[str, dict[str, str]]) -> str:

@@ -42,7 +42,7 @@ def new_backend(
     _next_steps(
         project,
         ("pip install --no-build-isolation .", "builds and installs it; torch, setuptools and ninja must be there"),
-        (f"opwheel --library {target.module} doctor", f"shows {name}"),
+        (f"{target.module} doctor", f"shows {name}"),
         ("pytest", "runs the conformance kit, some minutes"),
     )
 

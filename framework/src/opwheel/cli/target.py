@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ..registry import RegistryError
+from ..registry import RegistryError, set_aside
 
 if TYPE_CHECKING:
     from .. import Library
@@ -36,15 +36,17 @@ class Target:
 
         if self.module is None:
             raise typer.BadParameter("which library? opwheel --library MODULE COMMAND", param_hint="--library")
-        # The environment, because this must be known while the library is imported.
+        # This must be known while the library is imported.
         prefix = self.module.rpartition(".")[2].upper()
         if not load_backends:
-            os.environ[f"{prefix}_AUTOLOAD"] = "0"
+            set_aside.backends(prefix)
         if not check_lock:
-            os.environ.pop(f"{prefix}_LOCK", None)
+            set_aside.lock(prefix)
         try:
             library = getattr(importlib.import_module(self.module), "library", None)
         except RegistryError as error:
+            if os.environ.get(f"{prefix}_TRACE") == "1":
+                raise
             typer.echo(f"{self.module}: {error}", err=True)
             raise typer.Exit(1) from None
         except ModuleNotFoundError as error:

@@ -9,7 +9,8 @@ module                        dispatch key
 :mod:`.adinplaceorview`       ADInplaceOrView (version counters of in-place and out variants)
 :mod:`.functionalization`     Functionalize (in-place and out variants under torch.compile)
 :mod:`.fake`                  Meta and FakeTensor
-:mod:`.fallback`              CompositeExplicitAutogradNonFunctional: no backend has a kernel
+:mod:`.fallback`              CompositeExplicitAutogradNonFunctional: no backend has a kernel;
+                              CompositeImplicitAutogradNestedTensor: nested tensors are refused
 ============================  ==================================================================================
 
 All of it follows from an :class:`Operator` declaration, and so do the public functions (:mod:`.functions`), which go
@@ -23,7 +24,7 @@ from .declaration import JointGradient, Operator
 from .elementwise import decomposition_table
 from .functions import functions_of
 from .opening import Library, open_library
-from .registration import register
+from .registration import overloads_of, register
 
 if TYPE_CHECKING:
     from .python_kernels import implement, in_compute_dtype
@@ -48,6 +49,7 @@ __all__ = [
     "implement",
     "in_compute_dtype",
     "open_library",
+    "overloads_of",
     "register",
     "register_python",
 ]

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from .. import _torch_private as private
+from .elementwise import check_tensors
 from .overload import Overload
 
 
@@ -15,6 +16,7 @@ def mutation_kernel(overload: Overload) -> Callable[..., Any]:
     """The kernel for an in-place or out variant; it is called with the dispatch key set in front."""
 
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        check_tensors(overload, args, kwargs)
         target = overload.mutated(args, kwargs)
         if target.is_inference() and not torch.is_inference_mode_enabled():
             raise RuntimeError(

@@ -11,7 +11,7 @@ from torch import Tensor
 
 def is_tensor(value: object) -> TypeGuard[Tensor]:
     """Whether it is a tensor, or an object that takes part in PyTorch's functions as one."""
-    return isinstance(value, Tensor) or (hasattr(value, "__torch_function__") and not isinstance(value, Real))
+    return isinstance(value, Tensor) or (not isinstance(value, Real) and hasattr(value, "__torch_function__"))
 
 
 def number(value: object, argument: str, expected: str = "a number or a torch.Tensor") -> float:
@@ -24,9 +24,16 @@ def number(value: object, argument: str, expected: str = "a number or a torch.Te
 
     Raises:
         TypeError: it is none.
+        OverflowError: it is beyond every float.
     """
-    if isinstance(value, (float, int, torch.SymFloat, torch.SymInt)):
+    if isinstance(value, (float, torch.SymFloat, torch.SymInt)):
         return value  # type: ignore[return-value]  # as numbers of a graph they are one
-    if isinstance(value, Real):
-        return float(value)
+    if isinstance(value, (int, Real)):
+        try:
+            return float(value)
+        except OverflowError:
+            raise OverflowError(
+                f"{argument} is of type {type(value).__name__} and beyond every float (1.8e308); pass float('inf') "
+                "where infinity is meant"
+            ) from None
     raise TypeError(f"{argument} is a {type(value).__name__}, expected {expected}")

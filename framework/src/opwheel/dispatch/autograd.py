@@ -21,16 +21,17 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from .. import _torch_private as private
-from .elementwise import check_inputs, check_output, decompose, overwrite
+from .elementwise import check_inputs, check_output, check_tensors, decompose, overwrite
 from .gradients import GradientPlan, Gradients
-from .memory import repeat_allocation
+from .kernel_errors import repeat_allocation
+from .overlap import may_share_memory
 from .overload import Overload
 
 
 def autograd_kernel(overload: Overload) -> Callable[..., Any]:
     """The kernel for one overload; it is called with the dispatch key set in front."""
     gradients = Gradients(overload)
-    derivative = cache(lambda: _autograd_function(overload, gradients))  # not before somebody differentiates
+    derivative = cache(lambda: _autograd_function(overload))  # not before somebody differentiates
 
     redispatch: Callable[..., Any] | None = None
     positions: list[int] = []
@@ -52,25 +53,29 @@ def autograd_kernel(overload: Overload) -> Callable[..., Any]:
         except RuntimeError as error:
             repeat_allocation(error)
             raise
+        except AttributeError:
+            check_tensors(overload, args)
+            raise
 
     def differentiable(keyset: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        check_tensors(overload, args, kwargs)
         tensors = [*overload.tensors(args), *kwargs.values()]
         if private.functorch_is_active() or (private.forward_ad_is_active() and _has_tangent(tensors)):
-            return _decomposed(overload, args, kwargs)
+            return _decomposed(overload, args)
         if torch.is_grad_enabled() and private.any_requires_grad(*tensors):
             if overload.is_out:
                 raise RuntimeError(
                     f"{overload.name}: functions with out= do not support automatic differentiation, but one of the "
                     "arguments requires grad. Leave out= away, or call it under torch.no_grad()"
                 )
-            original = None
+            needed = tuple(isinstance(value, Tensor) and value.requires_grad for value in args)
+            plan = gradients.plan(needed)
+            kept = tuple(args[i] for i in plan.tensors)
             if overload.is_in_place:
                 _check_may_be_overwritten(overload, args[0])
-                needed = tuple(isinstance(value, Tensor) and value.requires_grad for value in args)
-                # A formula may need what is overwritten, and double backward must find the way through it.
-                if 0 in gradients.plan(needed).tensors:
-                    original = args[0].clone()
-            return derivative().apply(keyset, *args, original)
+                kept = _as_before_writing(args[0], kept)
+                _check_may_be_kept(overload, plan, kept)
+            return derivative().apply(keyset, plan, kept, *args)
         return _below_autograd(overload, keyset, args, kwargs)
 
     return kernel
@@ -85,7 +90,7 @@ def _has_tangent(tensors: list[Tensor]) -> bool:
     return any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors)
 
 
-def _decomposed(overload: Overload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _decomposed(overload: Overload, args: tuple[Any, ...]) -> Any:
     if overload.is_out:
         raise RuntimeError(
             f"{overload.name}: out= cannot be used under torch.func transforms or forward-mode differentiation; use "
@@ -94,31 +99,50 @@ def _decomposed(overload: Overload, args: tuple[Any, ...], kwargs: dict[str, Any
     check_inputs(overload, args)
     if not overload.is_in_place:
         return decompose(overload, args)
-    target = overload.mutated(args, kwargs)
-    result = decompose(overload, (target.clone(), *args[1:]))
+    target = args[0]
+    result = decompose(overload, _as_before_writing(target, args))
     check_output(overload, target, result.shape, result.dtype, result.device)
-    return overwrite(target, result)
+    if torch.is_grad_enabled() and result.requires_grad:
+        _check_may_be_overwritten(overload, target)
+    return overwrite(overload, target, result)
+
+
+def _as_before_writing(target: Tensor, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The values with a copy for each tensor that would change when ``target`` is overwritten.
+
+    A formula needs them as they were. The copies are differentiable, for second derivatives.
+    """
+    copies = {id(v): v.clone() for v in values if isinstance(v, Tensor) and may_share_memory(target, v)}
+    return tuple(copies.get(id(value), value) for value in values)
 
 
 def _check_may_be_overwritten(overload: Overload, target: Tensor) -> None:
     """PyTorch finds these out after the kernel has written; by then the data is gone."""
-    if not target.requires_grad:
-        return
     base = private.base_of(target)
-    if target.is_leaf or (base is not None and base.is_leaf and base.requires_grad):
-        what = "a leaf variable" if base is None else "a view of a leaf variable"
+    if target.requires_grad and (target.is_leaf or (base is not None and base.is_leaf)):
+        what = "a leaf variable" if target.is_leaf else "a view of a leaf variable"
         raise RuntimeError(
             f"{overload.name}: {what} that requires grad is being used in an in-place operation; use the functional "
             "variant, or torch.no_grad()"
         )
     if base is not None and not private.view_may_be_modified(target):
         raise RuntimeError(
-            f"{overload.name}: '{overload.arguments[0]}' is a view that does not allow in-place modification (one of "
-            "several views from one call, or made under no_grad); clone it first"
+            f"{overload.name}: '{overload.target}' is a view that does not allow in-place modification (one of "
+            "several views from one call, or made under no_grad or in inference mode); clone it first"
         )
 
 
-def _autograd_function(overload: Overload, gradients: Gradients) -> type[torch.autograd.Function]:
+def _check_may_be_kept(overload: Overload, plan: GradientPlan, kept: tuple[Tensor, ...]) -> None:
+    """PyTorch would find this out after the kernel has written."""
+    for i, value in zip(plan.tensors, kept, strict=True):
+        if value.is_inference():
+            raise RuntimeError(
+                f"{overload.name}: '{overload.arguments[i]}' is an inference tensor, which cannot be kept for a "
+                "gradient; clone it outside of torch.inference_mode()"
+            )
+
+
+def _autograd_function(overload: Overload) -> type[torch.autograd.Function]:
     count = len(overload.arguments)
     several = len(overload.schema.returns) > 1
     is_in_place = overload.is_in_place
@@ -126,16 +150,19 @@ def _autograd_function(overload: Overload, gradients: Gradients) -> type[torch.a
 
     class Derivative(torch.autograd.Function):
         @staticmethod
-        def forward(ctx: Any, keyset: Any, *inputs: Any) -> Any:
+        def forward(ctx: Any, keyset: Any, plan: GradientPlan, kept: tuple[Tensor, ...], *args: Any) -> Any:
             # The overwritten tensor must be the first one: autograd takes the first gradient for it (CopySlices).
-            *args, original = inputs
-            plan = ctx.plan = gradients.plan(ctx.needs_input_grad[1:-1])
-            result = redispatch(keyset & private.after_autograd_keys, *args)
+            ctx.plan = plan
             if is_in_place:
+                # Under torch.compile a write that happens without grad mode, which is off here, is one of which a
+                # program's gradients are not to know.
+                with private.below_autograd(), torch.enable_grad():
+                    redispatch(keyset & private.after_autograd_keys, *args)
                 result = args[0]
                 ctx.mark_dirty(result)
-                args[0] = original
-            ctx.save_for_backward(*(args[i] for i in plan.tensors))
+            else:
+                result = redispatch(keyset & private.after_autograd_keys, *args)
+            ctx.save_for_backward(*kept)
             ctx.numbers = [args[i] for i in plan.numbers]
             if not several:
                 ctx.set_materialize_grads(False)
@@ -144,10 +171,10 @@ def _autograd_function(overload: Overload, gradients: Gradients) -> type[torch.a
         @staticmethod
         def backward(ctx: Any, *grads: Tensor | None) -> Any:
             if grads[0] is None:
-                return (None,) * (count + 2)
+                return (None,) * (count + 3)
             plan: GradientPlan = ctx.plan
             # The engine sums each gradient to its input's shape and casts it to its dtype.
-            return (None, *plan.gradients((*grads, *ctx.saved_tensors, *ctx.numbers), count), None)
+            return (None, None, None, *plan.gradients((*grads, *ctx.saved_tensors, *ctx.numbers), count))
 
     Derivative.__name__ = Derivative.__qualname__ = f"{overload.name.replace('.', '_')}_derivative"
     return Derivative

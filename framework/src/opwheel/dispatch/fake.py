@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from .elementwise import check_inputs, check_output, has_shape, output_strides, result_dtype
+from .elementwise import check_output, has_shape, infer, output_strides, resize_output
+from .overlap import check_elements_apart
 from .overload import Overload
 
 
@@ -17,23 +17,20 @@ def fake_kernel(overload: Overload) -> Callable[..., Any]:
     result_count = len(overload.schema.returns)
 
     def functional(*args: Any) -> Any:
-        check_inputs(overload, args)
+        shape, dtype = infer(overload, args)
         tensors = overload.tensors(args)
-        shape = torch.broadcast_shapes(*(tensor.shape for tensor in tensors))
         strides = output_strides(tensors, shape)
-        results = tuple(
-            tensors[0].new_empty_strided(shape, strides, dtype=result_dtype(tensors)) for _ in range(result_count)
-        )
+        results = tuple(tensors[0].new_empty_strided(shape, strides, dtype=dtype) for _ in range(result_count))
         return results if result_count > 1 else results[0]
 
     def mutating(*args: Any, **kwargs: Any) -> Tensor:
-        check_inputs(overload, args)
+        shape, dtype = infer(overload, args)
         tensors = overload.tensors(args)
-        shape = torch.broadcast_shapes(*(tensor.shape for tensor in tensors))
         target = overload.mutated(args, kwargs)
-        check_output(overload, target, shape, result_dtype(tensors), tensors[0].device)
+        check_output(overload, target, shape, dtype, tensors[0].device)
+        check_elements_apart(overload, target)
         if not has_shape(target, shape):
-            target.resize_(shape).as_strided_(shape, output_strides(tensors, shape))
+            resize_output(target, shape, output_strides(tensors, shape))
         return target
 
     return mutating if overload.mutates else functional

@@ -1,4 +1,4 @@
-"""The kernel that runs where no backend has registered one: the reference, or an error that says what to install."""
+"""The kernels that run where no backend has one: the reference, or an error that says what to install or convert."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from ..registry import NoKernelError
 from ..registry.policy import Policy
-from .elementwise import check_inputs, check_output, decompose, has_shape
+from .elementwise import check_inputs, check_output, check_tensors, decompose, has_shape, resize_output
 from .overload import Overload
 
 _warned: set[tuple[str, str]] = set()
@@ -40,6 +40,7 @@ def default_kernel(overload: Overload, library: LibraryLike) -> Callable[..., An
     """The kernel for one overload; ``library`` knows which backends there are."""
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
+        check_tensors(overload, args, kwargs)
         tensors = overload.tensors(args)
         device_type = max((tensor.device.type for tensor in tensors), key=lambda device: device != "cpu")
         layout = next((str(t.layout) for t in tensors if str(t.layout) != "torch.strided"), "strided")
@@ -55,8 +56,17 @@ def default_kernel(overload: Overload, library: LibraryLike) -> Callable[..., An
         target = overload.mutated(args, kwargs)
         check_output(overload, target, result.shape, result.dtype, result.device)
         if not has_shape(target, result.shape):
-            target.resize_(result.shape).as_strided_(result.shape, result.stride())
+            resize_output(target, result.shape, result.stride())
         return target.copy_(result)
+
+    return kernel
+
+
+def nested_kernel(overload: Overload) -> Callable[..., None]:
+    """The kernel for nested tensors, for which there are no backends: an error that names the argument."""
+
+    def kernel(*args: Any, **kwargs: Any) -> None:
+        check_tensors(overload, args, kwargs)
 
     return kernel
 

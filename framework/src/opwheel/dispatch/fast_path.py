@@ -31,15 +31,12 @@ from .._torch_private import (
     is_profiling,
     tracing_state,
 )
-from .memory import repeat_allocation
+from .kernel_errors import has_code, repeat_allocation
 
 # With the key that resolves tensors whose negation is a bit of theirs, such as a conjugate's imaginary part.
 _CPU = private.keyset("CPU", "Negative")
 _CUDA = private.keyset("CUDA", "Negative")
 _XPU = private.keyset("XPU", "Negative")
-
-# After these a second attempt would see what the first one left: sizes without memory, a part of a result.
-_BEGUN = ("could not be resized", "could not be launched")
 
 
 class Kernels(dict[str, Callable[..., Any]]):
@@ -89,10 +86,10 @@ def explained_below(error: RuntimeError) -> None:
     """Let the operator itself repeat what a kernel refused, in its words; anything else is raised.
 
     Raises:
-        RuntimeError: the error, where it has a class that says more, or where the call had begun to change something.
+        RuntimeError: the error, where it has a class that says more, or a code: the call may have written.
     """
     repeat_allocation(error)
-    if type(error) is not RuntimeError or any(words in str(error) for words in _BEGUN):
+    if type(error) is not RuntimeError or has_code(error):
         raise error
 
 

@@ -18,11 +18,12 @@ def register(overloads: Iterable[Overload]) -> None:
 
     @after_import("torch.utils.flop_counter")
     def _register_formulas() -> None:
-        from torch.utils.flop_counter import register_flop_formula
+        from torch.utils.flop_counter import flop_registry, register_flop_formula
 
         for name, overload in by_name.items():
             packet = getattr(getattr(torch.ops, overload.namespace), name)
-            register_flop_formula(packet, get_raw=True)(_formula(overload))
+            if packet not in flop_registry:  # by an earlier attempt to import the library, which failed afterwards
+                register_flop_formula(packet, get_raw=True)(_formula(overload))
 
 
 def _formula(overload: Overload) -> Callable[..., int]:

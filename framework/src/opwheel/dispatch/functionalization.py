@@ -12,6 +12,7 @@ from typing import Any
 
 from .. import _torch_private as private
 from .elementwise import check_output
+from .overlap import check_elements_apart
 from .overload import Overload
 
 
@@ -22,6 +23,7 @@ def functionalization_kernel(overload: Overload, functional: Overload) -> Callab
         result = functional.op(*args)
         target = overload.mutated(args, kwargs)
         check_output(overload, target, result.shape, result.dtype, result.device)
+        check_elements_apart(overload, target)
         if target.shape != result.shape:
             target.resize_(result.shape)
         # What PyTorch's own in-place operators do here. A copy_ would stay in the graph, and has no derivative there.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ..registry import set_aside
 from ..registry.library import OperatorLibrary
 from .declaration import Operator
 from .elementwise import decomposition_table
@@ -69,6 +70,7 @@ def open_library(package: str, operators: Iterable[Operator], *, distribution: s
         RegistryError: only with ``<PACKAGE>_STRICT=1``: a backend failed.
         LockError: what is installed, or what it would load, differs from the lock file.
     """
+    set_aside.for_module_command(package)
     operators = tuple(operators)
     library = Library(package, operators, distribution, version)
 

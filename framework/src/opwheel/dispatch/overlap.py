@@ -7,6 +7,9 @@ import math
 
 from torch import Tensor
 
+from .. import _torch_private as private
+from .overload import Overload
+
 
 class Overlap(enum.Enum):
     """How an output lies to an input in memory."""
@@ -20,8 +23,12 @@ class Overlap(enum.Enum):
 def may_overlap_itself(tensor: Tensor) -> bool:
     """Whether some element is reached by two different indices.
 
-    Exact but for tensors of which three and more dimensions reach into each other, which count as overlapping.
+    Exact but for tensors of which three and more dimensions reach into each other, which count as overlapping, and for
+    symbolic sizes, of which it asks nothing: there only expanded dimensions are found.
     """
+    if not all(isinstance(step, int) for step in (*tensor.shape, *tensor.stride())):
+        steps = zip(tensor.stride(), tensor.shape, strict=True)
+        return any(isinstance(stride, int) and stride == 0 and size != 1 for stride, size in steps)
     if tensor.numel() == 0:
         return False
     dims = sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1)
@@ -36,6 +43,19 @@ def may_overlap_itself(tensor: Tensor) -> bool:
     # m steps of one are n steps of the other for the first time at their least common multiple.
     divisor = math.gcd(stride, other_stride)
     return divisor == 0 or bool(other_stride // divisor < size and stride // divisor < other_size)
+
+
+def check_elements_apart(overload: Overload, target: Tensor) -> None:
+    """Refuse to write where one element would overwrite another.
+
+    Raises:
+        RuntimeError: several elements of ``target`` share one place in memory.
+    """
+    if may_overlap_itself(target):
+        raise RuntimeError(
+            f"{overload.name}: several elements of '{overload.target}' share one place in memory (an expanded or "
+            "overlapping view); pass a tensor of its own, for instance its .clone()"
+        )
 
 
 def is_dense(tensor: Tensor) -> bool:
@@ -63,6 +83,30 @@ def overlap(output: Tensor, given: Tensor) -> Overlap:
     if _interleaved(output, given):
         return Overlap.NONE
     return Overlap.PARTIAL if is_dense(output) and is_dense(given) else Overlap.UNKNOWN
+
+
+def may_share_memory(target: Tensor, given: Tensor) -> bool:
+    """Whether ``given`` or its history may change when ``target`` is overwritten; also where that cannot be told.
+
+    Other parts of one storage count: after a write to one view PyTorch refuses to look at some others. Different
+    storages over the same memory come from other libraries. Tensors of ``torch.func`` have none.
+    """
+    return any(_may_share(part, other) for part in _parts(target) for other in _parts(given))
+
+
+def _may_share(target: Tensor, given: Tensor) -> bool:
+    if not (private.has_storage(target) and private.has_storage(given)) or private.is_alias(target, given):
+        return True
+    has_memory = private.address(target) and private.address(given)  # fake tensors have not
+    return bool(has_memory) and overlap(target, given) is not Overlap.NONE
+
+
+def _parts(tensor: Tensor) -> list[Tensor]:
+    """The tensors with memory that a subclass such as DTensor consists of, or the tensor itself."""
+    if type(tensor) is Tensor or not hasattr(tensor, "__tensor_flatten__"):
+        return [tensor]
+    names, _ = tensor.__tensor_flatten__()
+    return [part for name in names for part in _parts(getattr(tensor, name))]
 
 
 def _walk(tensor: Tensor) -> tuple[object, ...]:

@@ -72,6 +72,11 @@ class Overload:
         """Whether some argument is overwritten and handed back."""
         return self.is_out or self.is_in_place
 
+    @property
+    def target(self) -> str:
+        """Name of the argument that is overwritten."""
+        return "out" if self.is_out else self.arguments[0]
+
     def tensors(self, args: tuple[Any, ...]) -> list[Tensor]:
         """The input tensors among the positional arguments."""
         return [value for name, value in zip(self.arguments, args, strict=True) if name in self.tensor_arguments]

@@ -1,15 +1,18 @@
-"""Kernels in Python for a backend: checks, shapes and allocation around them, as elementwise_kernels.h has for C++."""
+"""Kernels in Python for a backend: checks, shapes and allocation around them, as the C++ SDK has for those in C++."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .elementwise import check_inputs, check_output, compute_dtype, has_shape, output_strides, result_dtype
-from .overlap import Overlap, may_overlap_itself, overlap
+from .. import _torch_private as private
+from .elementwise import check_output, compute_dtype, grown, has_shape, infer, output_strides
+from .kernel_errors import LAUNCH, has_code
+from .overlap import Overlap, check_elements_apart, overlap
 from .overload import Overload
 
 MAX_DIMS = 64  # as in opwheel/layout.h
@@ -67,19 +70,25 @@ def _functional(overload: Overload, device_type: str, launch: Launch) -> Callabl
 
 def _mutating(overload: Overload, device_type: str, launch: Launch) -> Callable[..., Tensor]:
     def kernel(*args: Any, **kwargs: Any) -> Tensor:
-        # 1. Check inputs and output; nothing has been written when one of these raises.
+        # 1. Check inputs and output; no tensor has changed when one of these raises.
         shape, dtype = _check(overload, args, device_type)
         tensors, target = overload.tensors(args), overload.mutated(args, kwargs)
         check_output(overload, target, shape, dtype, tensors[0].device)
-        if not has_shape(target, shape):
-            target.resize_(shape).as_strided_(shape, output_strides(tensors, shape))
-        if not _needs_staging(overload, target, args):
+        result = target if has_shape(target, shape) else grown(target, shape, output_strides(tensors, shape))
+        _check_memory(overload, overload.target, result)
+        # What cannot be written in place is computed elsewhere first.
+        staged = torch.empty_like(result) if _needs_staging(overload, result, args) else None
+        if staged is not None:
+            _run(overload, launch, (staged,), args, shape)
+        # 2. Write.
+        if result is not target:
+            target.as_strided_(shape, result.stride())
+        if staged is None:
             _run(overload, launch, (target,), args, shape)
-            return target
-        # 2. What cannot be written in place is computed elsewhere first.
-        result = torch.empty_like(target)
-        _run(overload, launch, (result,), args, shape)
-        return target.copy_(result)
+        else:
+            with _writing(overload):
+                target.copy_(staged)
+        return target
 
     return kernel
 
@@ -89,7 +98,23 @@ def _run(
 ) -> None:
     if outputs[0].numel() > 0:
         name = overload.operator.name
-        launch(name, outputs, tuple(v.expand(shape) if isinstance(v, Tensor) else v for v in args))
+        with _writing(overload):
+            launch(name, outputs, tuple(v.expand(shape) if isinstance(v, Tensor) else v for v in args))
+
+
+@contextmanager
+def _writing(overload: Overload) -> Iterator[None]:
+    """What fails in it may have written a part of the result: the code says so, whatever the words.
+
+    Raises:
+        RuntimeError: with the code. Errors of other classes pass: a call is made again only after a plain one.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if type(error) is not RuntimeError or has_code(error):
+            raise
+        raise RuntimeError(f"{LAUNCH} {overload.name}: {error}") from error
 
 
 def _check(overload: Overload, args: tuple[Any, ...], device_type: str) -> tuple[torch.Size, torch.dtype]:
@@ -98,7 +123,7 @@ def _check(overload: Overload, args: tuple[Any, ...], device_type: str) -> tuple
     Raises:
         RuntimeError: what no backend computes, or tensors that are not on this backend's device.
     """
-    check_inputs(overload, args)
+    shape, dtype = infer(overload, args)
     tensors = overload.tensors(args)
     if tensors[0].device.type != device_type:
         raise RuntimeError(
@@ -107,17 +132,18 @@ def _check(overload: Overload, args: tuple[Any, ...], device_type: str) -> tuple
         )
     if max(tensor.dim() for tensor in tensors) > MAX_DIMS:
         raise RuntimeError(f"{overload.name}: tensors of more than {MAX_DIMS} dimensions are not supported")
-    try:
-        shape = torch.broadcast_shapes(*(tensor.shape for tensor in tensors))
-    except RuntimeError as error:
-        shapes = ", ".join(
-            f"{name} {tuple(t.shape)}" for name, t in zip(overload.tensor_arguments, tensors, strict=True)
-        )
+    if shape.numel() > 0:
+        for name, tensor in zip(overload.tensor_arguments, tensors, strict=True):
+            _check_memory(overload, name, tensor)
+    return shape, dtype
+
+
+def _check_memory(overload: Overload, name: str, tensor: Tensor) -> None:
+    if tensor.numel() > 0 and not private.has_memory(tensor):
         raise RuntimeError(
-            f"{overload.name}: the shapes of its arguments cannot be broadcast together: {shapes}; dimensions, counted "
-            "from the last, must be equal or 1"
-        ) from error
-    return shape, result_dtype(tensors)
+            f"{overload.name}: argument '{name}' has no memory: its storage was resized to nothing, or it is not a "
+            "tensor that a kernel can be given"
+        )
 
 
 def _needs_staging(overload: Overload, target: Tensor, args: tuple[Any, ...]) -> bool:
@@ -126,12 +152,7 @@ def _needs_staging(overload: Overload, target: Tensor, args: tuple[Any, ...]) ->
     Raises:
         RuntimeError: where PyTorch refuses, too.
     """
-    name = "out" if overload.is_out else overload.arguments[0]
-    if may_overlap_itself(target):
-        raise RuntimeError(
-            f"{overload.name}: several elements of '{name}' share one place in memory (an expanded or overlapping "
-            "view); pass a tensor of its own, for instance its .clone()"
-        )
+    check_elements_apart(overload, target)
     found = [
         (other, overlap(target, tensor))
         for other, tensor in zip(overload.arguments, args, strict=True)
@@ -140,7 +161,7 @@ def _needs_staging(overload: Overload, target: Tensor, args: tuple[Any, ...]) ->
     for other, kind in found:
         if kind is Overlap.PARTIAL:
             raise RuntimeError(
-                f"{overload.name}: '{name}' and '{other}' share memory without being the same elements; clone one of "
-                "them first"
+                f"{overload.name}: '{overload.target}' and '{other}' share memory without being the same elements; "
+                "clone one of them first"
             )
     return any(kind is Overlap.UNKNOWN for _, kind in found)

@@ -12,7 +12,7 @@ from torch import Tensor
 from ..registry import NoKernelError
 from ..registry.policy import Policy
 from .declaration import Operator
-from .elementwise import check_inputs, compute_dtype, has_shape, output_strides, prepare, result_dtype
+from .elementwise import compute_dtype, has_shape, infer, output_strides, prepare
 from .fallback import default_kernel
 from .functions import Functions, make_functions
 from .overload import Overload
@@ -85,9 +85,8 @@ class _PythonLibrary(NamedTuple):
 
 def _kernel(overload: Overload, function: Callable[..., Any]) -> Callable[..., Any]:
     def kernel(*args: Any) -> Any:
-        check_inputs(overload, args)
+        shape, dtype = infer(overload, args)
         tensors = overload.tensors(args)
-        shape, dtype = torch.broadcast_shapes(*(tensor.shape for tensor in tensors)), result_dtype(tensors)
         prepared = prepare(args, compute_dtype(dtype))
         answer = function(*(value.contiguous() if isinstance(value, Tensor) else value for value in prepared))
         results = answer if isinstance(answer, tuple) else (answer,)

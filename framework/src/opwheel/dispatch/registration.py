@@ -16,12 +16,15 @@ from .fallback import LibraryLike
 from .functionalization import functionalization_kernel
 from .overload import Overload
 
-# Registrations last as long as these objects.
-_libraries: list[torch.library.Library] = []
+# Registrations last as long as these objects. By namespace and schemas.
+_libraries: dict[tuple[str, tuple[str, ...]], torch.library.Library] = {}
+_overloads: dict[str, dict[str, Overload]] = {}  # by namespace and name
 
 
 def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, Overload]:
     """Register fake, autograd, vmap, autocast and default kernels for every schema of ``library``.
+
+    They replace those of an earlier attempt to import the library that failed afterwards.
 
     Returns:
         The overloads by name.
@@ -42,8 +45,12 @@ def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, O
     if missing:
         raise ValueError(f"{library.namespace}: {sorted(missing)} are declared, but the catalogue does not have them")
 
-    target = torch.library.Library(library.namespace, "IMPL")
-    _libraries.append(target)
+    _overloads[library.namespace] = overloads
+    attempt = library.namespace, library.schemas
+    if attempt in _libraries:
+        private.destroy_library(_libraries.pop(attempt))
+    target = _libraries[attempt] = torch.library.Library(library.namespace, "IMPL")
+    private.keep_as_ours(target)
     for overload in overloads.values():
         _register_overload(overload, overloads, target, library)
     flops.register(overloads.values())
@@ -57,6 +64,14 @@ def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, O
     return overloads
 
 
+def overloads_of(target: torch.library.Library) -> dict[str, Overload]:
+    """The overloads, by name, of the operator library that a backend's ``register`` function was called for.
+
+    The library's own module is no help there: its import, which loads the backends, is not complete.
+    """
+    return _overloads[target.ns]
+
+
 def _register_overload(
     overload: Overload, overloads: dict[str, Overload], target: torch.library.Library, library: LibraryLike
 ) -> None:
@@ -64,6 +79,7 @@ def _register_overload(
     private.register_fake(target, name, fake.fake_kernel(overload))
     target.impl(overload.name, autograd_kernel(overload), "Autograd", with_keyset=True)
     target.impl(overload.name, fallback.default_kernel(overload, library), "CompositeExplicitAutogradNonFunctional")
+    target.impl(overload.name, fallback.nested_kernel(overload), "CompositeImplicitAutogradNestedTensor")
     if overload.mutates:
         functional = overloads[overload.name.removesuffix(".out").removesuffix("_")]
         target.impl(overload.name, mutation_kernel(overload), "ADInplaceOrView", with_keyset=True)

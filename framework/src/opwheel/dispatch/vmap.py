@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .elementwise import overwrite
+from .elementwise import check_output, compute_dtype, overwrite
 from .overload import Overload
 
 
@@ -36,9 +36,11 @@ def in_place_rule(overload: Overload, functional: Overload) -> Callable[..., Any
                 f"vmap: {overload.name} would have to write a batch of results into '{overload.arguments[0]}', which "
                 "has no batch dimension; use the functional variant, or pass a batched tensor"
             )
+        target = args[0].movedim(in_dims[0], 0)
         # A copy goes in: a gradient may need what is overwritten below.
         result = functional.op(*_aligned((args[0].clone(), *args[1:]), in_dims))
-        overwrite(args[0].movedim(in_dims[0], 0), result)
+        check_output(overload, target, result.shape, _example_dtype(args, in_dims), result.device)
+        overwrite(overload, target, result)
         return args[0], in_dims[0]
 
     return rule
@@ -68,20 +70,24 @@ def _rank(value: Tensor, dim: int | None) -> int:
 def _aligned(args: tuple[Any, ...], in_dims: tuple[int | None, ...]) -> list[Any]:
     """Batch dimensions first, and room for broadcasting between them and each input's own dimensions.
 
-    A batch of numbers in float64 becomes float32 where the examples are computed in that; whatever else it promotes,
-    the result is rounded once to what an example's would be.
+    A batch of numbers has a dimension, and therefore counts for the dtype where its numbers would not, and counts more
+    than a number without a batch. Where all examples are numbers it becomes what they promote to. Elsewhere float64
+    becomes float32 where the examples are computed in that; whatever else it promotes, the result is rounded once to
+    what an example's would be.
     """
     pairs = list(zip(args, in_dims, strict=True))
     rank = max(_rank(value, dim) for value, dim in pairs if isinstance(value, Tensor))
-    is_double = _example_dtype(args, in_dims) is torch.float64
+    dtype = _example_dtype(args, in_dims)
     aligned = []
     for value, dim in pairs:
         if dim is None:
             aligned.append(value)
             continue
         front = value.movedim(dim, 0)
-        if front.dtype is torch.float64 and not is_double:
-            front = front.to(torch.float32)
+        if rank == 0:
+            front = front.to(dtype)
+        elif front.dtype is torch.float64:
+            front = front.to(compute_dtype(dtype))
         room = (1,) * (rank - (front.dim() - 1))
         aligned.append(front.reshape(front.shape[:1] + room + front.shape[1:]))
     return aligned

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import Field, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .errors import InvalidBackendError
 from .status import describe_value
+from .values import (
+    collection_of,
+    optional,
+    sequence_of,
+    take_bool,
+    take_fields,
+    take_function,
+    take_integer,
+    take_name,
+    take_path,
+    take_text,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -32,12 +44,7 @@ class Probe:
     fix: str = ""
 
     def __post_init__(self) -> None:
-        for name, kind in (("ok", bool), ("reason", str), ("fix", str)):
-            value = getattr(self, name)
-            if not isinstance(value, kind):
-                raise InvalidBackendError(
-                    "OPWHEEL-E041", f"Probe: field {name} is {describe_value(value)}, expected {kind.__name__}"
-                )
+        take_fields(self, _PROBE_FIELDS, "OPWHEEL-E041", "Probe")
 
 
 @dataclass(eq=False)
@@ -72,61 +79,24 @@ class Backend:
     priority: int = 0
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if not _CHECKS[field.name](value):
-                raise self._invalid(f"field {field.name} is {describe_value(value)}, expected {_expected(field)}")
-        if bool(self.libraries) == (self.register is not None):
-            raise self._invalid("give either libraries or register, exactly one of them")
-        self.libraries = tuple(Path(path) for path in self.libraries)
-        self.operators = None if self.operators is None else frozenset(self.operators)
-        self.requires = tuple(self.requires)
-
-    def _invalid(self, problem: str) -> InvalidBackendError:
-        return InvalidBackendError("OPWHEEL-E022", f"Backend(name={describe_value(self.name)}): {problem}")
+        title = f"Backend(name={describe_value(self.name)})"
+        taken = take_fields(self, _BACKEND_FIELDS, "OPWHEEL-E022", title)
+        if bool(taken["libraries"]) == (taken["register"] is not None):
+            raise InvalidBackendError(
+                "OPWHEEL-E022", f"{title}: give either libraries or register, exactly one of them"
+            )
 
 
-def _expected(field: Field[Any]) -> str:
-    return "a sequence of absolute paths" if field.name == "libraries" else str(field.type)
+_PROBE_FIELDS = {"ok": take_bool, "reason": take_text, "fix": take_text}
 
-
-def is_text(value: Any) -> bool:
-    """Whether it is a text that is not empty."""
-    return isinstance(value, str) and value != ""
-
-
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_iterable_of_text(value: Any) -> bool:
-    return isinstance(value, (list, tuple, set, frozenset)) and all(isinstance(item, str) for item in value)
-
-
-def is_sequence_of_text(value: Any) -> bool:
-    """Whether it is a list or tuple of texts."""
-    return isinstance(value, (list, tuple)) and _is_iterable_of_text(value)
-
-
-def _is_sequence_of_absolute_paths(value: Any) -> bool:
-    # A relative path would mean another file in another working directory.
-    return isinstance(value, (list, tuple)) and all(
-        isinstance(item, (str, Path)) and Path(item).is_absolute() for item in value
-    )
-
-
-def _is_optional(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: value is None or check(value)
-
-
-_CHECKS: dict[str, Callable[[Any], bool]] = {
-    "name": is_text,
-    "device_type": is_text,
-    "dispatch_key": is_text,
-    "libraries": _is_sequence_of_absolute_paths,
-    "register": _is_optional(callable),
-    "probe": _is_optional(callable),
-    "operators": _is_optional(_is_iterable_of_text),
-    "requires": is_sequence_of_text,
-    "priority": _is_integer,
+_BACKEND_FIELDS = {
+    "name": take_name,
+    "device_type": take_name,
+    "dispatch_key": take_name,
+    "libraries": sequence_of(take_path, "absolute paths"),
+    "register": optional(take_function),
+    "probe": optional(take_function),
+    "operators": optional(collection_of(take_name, "names of operators")),
+    "requires": sequence_of(take_text, "texts"),
+    "priority": take_integer,
 }

@@ -2,8 +2,12 @@
 
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import metadata
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import FrameType, ModuleType
 from typing import NamedTuple
 
 import pluggy
@@ -12,6 +16,7 @@ from .backend import Backend
 from .errors import InvalidBackendError
 from .hooks import PROJECT, BackendHooks
 from .status import Finding, describe_exception, describe_value
+from .values import NAME, is_a, is_name, take_record
 
 
 class FoundPlugin(NamedTuple):
@@ -25,17 +30,42 @@ class FoundPlugin(NamedTuple):
 
     @property
     def is_being_imported(self) -> bool:
-        """Whether the import of its module, or of a package around it, is what led here: its hook is not there yet."""
+        """Whether the import of its module, or of a package around it, is under way: its hook is not there yet."""
+        return bool(self._initializing())
+
+    @property
+    def is_imported_by_this_thread(self) -> bool:
+        """Whether that import is what led here: it cannot end before this call has returned."""
+        modules = self._initializing()
+        frame: FrameType | None = sys._getframe()
+        while frame is not None:
+            if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") in modules:
+                return True
+            frame = frame.f_back
+        return False
+
+    @property
+    def files(self) -> str:
+        """Where its Python files are, as far as they have been imported: a folder, or one file; else empty."""
+        file = str(getattr(sys.modules.get(self.module.partition(".")[0]), "__file__", None) or "")
+        return file.removesuffix("__init__.py")
+
+    def _initializing(self) -> list[str]:
         parts = self.module.split(".")
-        return any(_is_initializing(".".join(parts[: end + 1])) for end in range(len(parts)))
+        return [name for end in range(len(parts)) if _is_initializing(name := ".".join(parts[: end + 1]))]
 
 
-def _is_initializing(module: str) -> bool:
-    return bool(getattr(getattr(sys.modules.get(module), "__spec__", None), "_initializing", False))
+def _is_initializing(name: str) -> bool:
+    # Of the module's own memory: what has put itself into its place may do anything when it is asked.
+    module = sys.modules.get(name)
+    spec = vars(ModuleType)["__dict__"].__get__(module).get("__spec__") if is_a(module, ModuleType) else None
+    return type(spec) is ModuleSpec and getattr(spec, "_initializing", False) is True
 
 
 class PluginError(Exception):
     """Reading a plugin failed; ``code`` says at which step, ``__cause__`` is the original."""
+
+    fix = ""
 
     def __init__(self, code: str, reason: str) -> None:
         super().__init__(reason)
@@ -80,8 +110,9 @@ def _plugins_of(distribution: metadata.Distribution, group: str) -> list[FoundPl
         return []
     fields = distribution.metadata
     name, version = fields["Name"], fields["Version"]
-    if not name or not version:
-        raise ValueError("METADATA must give Name and Version")
+    if not (name and is_name(name) and version and version.isprintable() and len(version) <= 100):
+        given = f"{describe_value(name)} and {describe_value(version)}"
+        raise ValueError(f"METADATA must give Name and Version; it gives {given}")
     normalized = re.sub(r"[-_.]+", "-", name).lower()
     return [FoundPlugin(point.name, normalized, version, point.module, point) for point in entry_points]
 
@@ -89,34 +120,44 @@ def _plugins_of(distribution: metadata.Distribution, group: str) -> list[FoundPl
 def read_backend(plugin: FoundPlugin) -> Backend:
     """Import the plugin's module and ask its hook.
 
+    Returns:
+        A record of our own: nothing that the plugin does later changes it.
+
     Raises:
         PluginError: for whatever goes wrong in it, ``SystemExit`` included; only a KeyboardInterrupt passes.
     """
     origin = plugin.entry_point.value
-    try:
+    if not is_name(plugin.name):
+        raise PluginError("OPWHEEL-E022", f"its entry point is called {describe_value(plugin.name)}, expected {NAME}")
+    with _blamed("OPWHEEL-E020", f"importing {origin} failed"):
         module = plugin.entry_point.load()
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        raise PluginError("OPWHEEL-E020", f"importing {origin} failed") from error
-    try:
+    with _blamed("OPWHEEL-E021", f"the hook of {origin} failed"):
         answers = _call_hook(module, plugin.name)
-    except KeyboardInterrupt:
-        raise
-    except InvalidBackendError as error:
-        raise PluginError(error.code, error.message) from error
-    except BaseException as error:
-        raise PluginError("OPWHEEL-E021", f"the hook of {origin} failed") from error
     if answers is None:
         raise PluginError("OPWHEEL-E021", f"{origin} has no function opwheel_backend that is marked with @hookimpl")
-    backend = answers[0] if answers else None  # pluggy leaves out hooks that return None
-    if not isinstance(backend, Backend):
-        raise PluginError("OPWHEEL-E021", f"the hook of {origin} returned {describe_value(backend)}, expected a Backend")
+    answer = answers[0] if answers else None  # pluggy leaves out hooks that return None
+    if not is_a(answer, Backend):
+        raise PluginError("OPWHEEL-E021", f"the hook of {origin} returned {describe_value(answer)}, expected a Backend")
+    with _blamed("OPWHEEL-E022", f"the Backend of {origin} cannot be read"):
+        backend = take_record(Backend, answer)
     if backend.name != plugin.name:
         raise PluginError(
             "OPWHEEL-E022", f"the entry point is called {plugin.name!r}, but its backend names itself {backend.name!r}"
         )
     return backend
+
+
+@contextmanager
+def _blamed(code: str, reason: str) -> Iterator[None]:
+    """Around a plugin's code: whatever it raises is the plugin's failure; a Backend that is not valid has its code."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except InvalidBackendError as error:
+        raise PluginError("OPWHEEL-E022", reason) from error
+    except BaseException as error:
+        raise PluginError(code, reason) from error
 
 
 def _call_hook(module: object, name: str) -> list[object] | None:

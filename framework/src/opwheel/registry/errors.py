@@ -43,6 +43,13 @@ _ROWS = (
         "Correct or unset the variable.",
     ),
     ErrorCode(
+        "OPWHEEL-E012",
+        "environment variable is not known",
+        "The environment has a variable that starts with the library's prefix and that nothing reads: a spelling "
+        "mistake, or a name of somebody else's choice. It has no effect.",
+        "Correct, rename or unset the variable.",
+    ),
+    ErrorCode(
         "OPWHEEL-E020",
         "plugin module cannot be imported",
         "The module behind a backend's entry point raised while it was imported, or is no longer there.",
@@ -58,7 +65,7 @@ _ROWS = (
         "OPWHEEL-E022",
         "backend describes itself wrongly",
         "A field of the Backend has the wrong type or contradicts the entry point, or it claims operators, a "
-        "dispatch key or a requirement that do not exist.",
+        "dispatch key or a requirement that do not exist, or a dispatch key that is not the one of its device type.",
         "Report it to the plugin's author; uninstall the plugin or disable it in plugins.toml meanwhile.",
     ),
     ErrorCode(
@@ -131,8 +138,11 @@ _ROWS = (
     ErrorCode(
         "OPWHEEL-E054",
         "kernels nobody claimed",
-        "The library registered kernels at a dispatch key or for operators that the backend does not claim.",
-        "Report it to the plugin's author: claim and registration disagree.",
+        "Something was registered in the library's namespace, or a fallback for all operators, that the backend does "
+        "not claim, or before its claim was accepted: when the plugin was imported, asked or probed. It is removed "
+        "where that is possible, else calls that reach it raise an error with this code.",
+        "Report it to the plugin's author: only the libraries and the register function of a Backend register, and "
+        "only what it claims.",
     ),
     ErrorCode(
         "OPWHEEL-E055",
@@ -149,14 +159,15 @@ _ROWS = (
     ErrorCode(
         "OPWHEEL-E070",
         "lock file is not valid",
-        "The file that `<LIBRARY>_LOCK` names cannot be read, or `<library> lock` did not write it. Nothing is loaded.",
+        "`<LIBRARY>_LOCK` is empty, or the file it names cannot be read or was not written by `<library> lock`. "
+        "Nothing is loaded.",
         "Correct or unset the variable, or write the file again with `<library> lock`.",
     ),
     ErrorCode(
         "OPWHEEL-E071",
         "installation differs from the lock file",
-        "A distribution, its files, the fallback or the winner of a dispatch key is not what the lock file says. The "
-        "import fails.",
+        "A distribution, its files, the fallback or the winner of a dispatch key is not what the lock file says, or "
+        "Python would import something else. The import fails.",
         "Install what is locked, or accept what is installed with `<library> lock`.",
     ),
     ErrorCode(

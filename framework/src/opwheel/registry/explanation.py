@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from .policy import Policy
@@ -14,7 +15,8 @@ class Choice(NamedTuple):
     """The answer for one operator on one device type.
 
     ``winner`` is None where no kernel is loaded. ``others`` are the backends for that device that do not serve the
-    operator.
+    operator. ``blocked`` says by dispatch key why calls that arrive there raise, whoever wins; keys of other devices
+    are left out.
     """
 
     operator: str
@@ -22,24 +24,31 @@ class Choice(NamedTuple):
     dispatch_key: str
     winner: BackendStatus | None
     others: tuple[BackendStatus, ...]
+    blocked: Mapping[str, str] = MappingProxyType({})
 
 
-def explain(statuses: Iterable[BackendStatus], operator: str, device_type: str) -> Choice:
-    """Pick out what the statuses say about one operator on one device type."""
+def explain(statuses: Iterable[BackendStatus], operator: str, device_type: str, blocked: Mapping[str, str]) -> Choice:
+    """Pick out what the statuses, and the blocked keys of the operator, say about it on one device type."""
+    statuses = list(statuses)
     concerned = [status for status in statuses if status.device_type == device_type]
     serving = [status for status in concerned if status.state is State.LOADED and operator in status.operators]
     winner = serving[0] if serving else None
     key = next((status.dispatch_key for status in [*serving, *concerned] if status.dispatch_key), "")
-    return Choice(operator, device_type, key, winner, tuple(status for status in concerned if status is not winner))
+    elsewhere = {status.dispatch_key for status in statuses if status not in concerned}
+    here = {key: why for key, why in blocked.items() if key not in elsewhere}
+    others = tuple(status for status in concerned if status is not winner)
+    return Choice(operator, device_type, key, winner, others, here)
 
 
 def digest(claims: Iterable[Claim], policy: Policy) -> str:
     """A fingerprint of who comes first for which dispatch key.
 
-    It depends on the plugins that may load (name, distribution, version, operators) and on the policy's order, not on
-    the machine, the order of installation or which libraries happened to open: equal digests, equal choice.
+    It depends on the plugins that the policy lets in (name, distribution, version, operators) and on its order, not on
+    the machine, the order of installation, which libraries happened to open or what ``load()`` has added: equal
+    digests, equal choice.
     """
-    ordered = sorted(claims, key=lambda claim: (claim.backend.dispatch_key, *precedence(claim, policy)))
+    admitted = [claim for claim in claims if policy.rejects(claim.backend.name, "") is None]
+    ordered = sorted(admitted, key=lambda claim: (claim.backend.dispatch_key, *precedence(claim, policy)))
     rows = [
         [
             claim.backend.dispatch_key,

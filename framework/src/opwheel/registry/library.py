@@ -4,29 +4,43 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .._torch_private import dispatch_key_of
 from .backend import Backend
 from .discovery import FoundPlugin, PluginError, find_plugins, read_backend
-from .dispatcher import is_dispatch_key
+from .dispatcher import EVERY, Pair, is_dispatch_key, listed
+from .dispatcher import describe as describe_pairs
 from .errors import BackendUnavailableError, LockError, NoKernelError
 from .explanation import Choice, digest, explain
-from .statuses import Ledger, describe
+from .isolation import Isolation
+from .loader import Settlement
 from .loading import LoadError, check_compatible
 from .policy import Policy, read_policy
 from .resolution import Claim
 from .schemas import open_schemas
-from .loader import Settlement
 from .status import BackendStatus, Finding, State
+from .statuses import Ledger, describe
 from .trace import Tracer
+from .variables import unknown_variables
 
 if TYPE_CHECKING:
     from .lock import Guard, Snapshot
 
 # Which of several backends for a device a failed call tells about: the one that is closest to working.
 _TELLING = (State.LOADED, State.BROKEN, State.INCOMPATIBLE, State.UNSUPPORTED, State.DISABLED, State.SHADOWED)
+
+
+# A backend with one of these is not broken, but for another process than this one.
+_INCOMPATIBLE = ("OPWHEEL-E030", "OPWHEEL-E031")
+
+
+class StillImportingError(Exception):
+    """A plugin cannot be asked: its import is under way."""
 
 
 class OperatorLibrary:
@@ -68,9 +82,12 @@ class OperatorLibrary:
         self._waiting: list[FoundPlugin] = []  # found, not read yet
         self._claims: dict[str, Claim] = {}
         self._unsettled: list[Claim] = []
-        self._settlement = Settlement(namespace, self.policy, self._ledger)
+        self._isolation = Isolation(namespace)
+        self._settlement = Settlement(namespace, self.policy, self._ledger, self._isolation)
         self._lock = threading.RLock()
-        self._was_deferred = False
+        self._deferred: set[str] = set()  # plugins whose import was under way when they should have been asked
+        self._patience_ends = 0.0  # when imports by other threads are not waited for any more
+        self._settled = 0  # how often backends were loaded
         self._thread = threading.local()
         self._guard: Guard | None = None
 
@@ -86,51 +103,70 @@ class OperatorLibrary:
 
         Raises:
             ImportError: the library is missing, or something else in this process has defined the namespace already.
-            LockError: what is installed differs from the lock file.
+            LockError: what is installed differs from the lock file, or there is no such file.
         """
-        if self.policy.lock:
+        if self.policy.lock is not None:
             from .lock import Guard
 
-            self._guard = Guard(Path(self.policy.lock), self.namespace, self.policy.fallback)
+            self._guard = Guard(self.policy.lock, self.namespace, self.policy.fallback)
             self._guard.check_installed(self.distribution, self._groups, self.schema_library)
             self.trace("lock", self.policy.lock)
         self.abi, self.schemas = open_schemas(self.namespace, self.schema_library, self.distribution, self._expected)
+        self._isolation.clear(self.operators)
         self.trace("schemas", f"{len(self.schemas)} operators from {self.schema_library}, ABI {self.abi}")
 
     # ---- backends ----------------------------------------------------------------------------------------------------
 
-    def discover(self) -> None:
+    def discover(self) -> bool:
         """Find the installed backends, apply the policy and ask each plugin what it claims. Opens no library.
 
-        While the import of a plugin is what led here, none is asked: the choice must not depend on who is imported
-        first. :meth:`load_pending` goes on.
+        While the import of a plugin is under way, none is asked: the choice must not depend on who is imported first.
+        :meth:`load_pending` goes on. An import by another thread is not waited for without end.
+
+        Returns:
+            Whether all were asked that can be.
         """
         with self._lock:
             if not self._has_searched:
                 self._has_searched = True
                 self._find()
-            importing = [plugin.name for plugin in self._waiting if plugin.is_being_imported]
-            if importing:
-                self.trace("defer", f"the import of {', '.join(importing)} led here")
-                self._was_deferred = True
-                return
-            waiting, self._waiting = self._waiting, []
-            self._unsettled += [claim for plugin in waiting if (claim := self._read(plugin))]
+                self._isolation.start()
+            importing = [plugin for plugin in self._waiting if plugin.is_being_imported]
+            if importing and not self._is_overdue(importing):
+                self._defer(importing)
+                return False
+            # First those whose import led here before: what was registered since then is their doing.
+            unread = sorted(
+                (p for p in self._waiting if p not in importing), key=lambda p: p.name not in self._deferred
+            )
+            try:
+                while unread:
+                    claim = self._read(unread[0])
+                    self._unsettled += [claim] if claim else []
+                    del unread[0]
+            except StillImportingError:
+                self._defer(unread[:1])
+                return False
+            finally:
+                self._waiting = unread + importing  # for the next attempt, if something ends this one
+            return True
 
     def load_backends(self) -> None:
         """Discover the installed backends and load the winners. A plugin's failure is recorded, not raised.
 
+        What was loaded is undone before anything is raised: an import that fails can be repeated.
+
         Raises:
             RegistryError: only with ``<PREFIX>_STRICT=1``, naming the first plugin that failed.
             LockError: other backends would win than the lock file says.
+            RuntimeWarning: only where warnings are errors, for the first plugin that failed.
         """
         with self._lock:
-            self.discover()
-            if self._waiting:
-                return
-            claims, self._unsettled = self._unsettled, []
-            self._settle(claims)
-            self._ledger.report()
+            try:
+                self._load_found()
+            except BaseException:
+                self._settlement.undo()
+                raise
 
     def load_pending(self) -> bool:
         """Load the backends now if a plugin's own import got in the way before and is complete.
@@ -141,17 +177,14 @@ class OperatorLibrary:
         Raises:
             RegistryError: as :meth:`load_backends`.
         """
-        if not self._was_deferred:
+        if not self._deferred or not self._await_imports():
             return False
         with self._lock:
-            was_waiting, has_tried = bool(self._waiting), getattr(self._thread, "has_tried", False)
-            if was_waiting:
-                self.load_backends()
-            if self._waiting:
-                return False
-            # Another thread may have loaded them between this thread's call and its turn here: once, it tries again.
-            self._thread.has_tried = True
-            return was_waiting or not has_tried
+            if self._waiting or self._unsettled:
+                self._load_found()
+            # Another thread may have loaded them between this thread's call and its turn here.
+            seen, self._thread.seen = getattr(self._thread, "seen", 0), self._settled
+            return seen != self._settled
 
     def backends(self) -> dict[str, BackendStatus]:
         """Every installed backend by name, in alphabetical order."""
@@ -168,7 +201,8 @@ class OperatorLibrary:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What is wrong with policy files, environment variables and the metadata of distributions."""
+        """What is wrong with policy files, environment variables, the metadata of distributions and the dispatcher."""
+        self._note_others()
         return tuple(self._ledger.findings)
 
     def require(self, *names: str) -> None:
@@ -197,7 +231,10 @@ class OperatorLibrary:
             # One that could not be removed from the process is not opened once more: that would do nothing.
             is_open = name in self._settlement.owners.values()
             if status is not None and name in self._plugins and not is_open:
-                claim = self._claims.get(name) or self._read(self._plugins[name])
+                self._note_others()
+                claim = self._claims.get(name)
+                with suppress(StillImportingError):
+                    claim = claim or self._read(self._plugins[name])
                 self._settle([claim] if claim else [])
             self.require(name)
             return self._ledger.statuses[name]
@@ -207,6 +244,9 @@ class OperatorLibrary:
         what = f"{self.namespace}::{operator} has no kernel for {device_type} tensors"
         if layout != "strided":
             return NoKernelError("OPWHEEL-E001", f"{what} of layout {layout}; convert them with .to_dense()")
+        blocked = self._isolation.error(operator, dispatch_key_of(device_type) or "")
+        if blocked:
+            return blocked
         status = self._telling_status(device_type)
         known = [known.name for known in self.policy.backends.values() if known.device == device_type]
         if status is None:
@@ -226,7 +266,8 @@ class OperatorLibrary:
 
     def explain(self, operator: str, device_type: str) -> Choice:
         """Which backend serves the operator on tensors of that device type, and what became of the others."""
-        return explain(self.backends().values(), operator, device_type)
+        blocked = {key: why for (name, key), why in self._isolation.blocked.items() if name == operator}
+        return explain(self.backends().values(), operator, device_type, blocked)
 
     def digest(self) -> str:
         """A fingerprint of the choice of backends: equal wherever the same plugins and the same policy are."""
@@ -239,16 +280,33 @@ class OperatorLibrary:
         Raises:
             LockError: something is wrong that must not be locked.
         """
-        from .lock import files_of, foreign_files, problems_of, snapshot, take_inventory
+        from .lock import files_of, foreign_files, snapshot, take_inventory
 
         failed = [describe(status) for status in self.backends().values() if status.is_failure]
         inventory = take_inventory(self.distribution, self._groups)
         winners = [claim for name, claim in self._claims.items() if name in self._settlement.owners.values()]
         files = [(self.distribution, self.schema_library), *files_of(winners)]
-        problems = [*failed, *problems_of(inventory), *foreign_files(inventory, files)]
+        problems = [*failed, *inventory.problems, *foreign_files(inventory, files)]
         if problems:
             raise LockError("OPWHEEL-E072", f"this installation cannot be locked: {'; '.join(problems)}")
         return snapshot(inventory, self.policy.fallback, self._settlement.owners)
+
+    def compare(self, lock: str, *, winners: bool = True) -> list[Finding]:
+        """How this process differs from a lock file, whether it was told to heed one or not.
+
+        Without ``winners``, as far as one can say where no backend is loaded.
+
+        Raises:
+            LockError: the file cannot be used.
+        """
+        from .lock import Guard
+
+        guard = Guard(lock, self.namespace, self.policy.fallback)
+        differences = guard.compare_installed(self.distribution, self._groups, self.schema_library)
+        if winners:
+            self.load_pending()
+            differences += guard.compare_winners(self._claims.values(), self._settlement.owners)
+        return guard.findings(differences)
 
     # ---- steps of loading --------------------------------------------------------------------------------------------
 
@@ -277,6 +335,83 @@ class OperatorLibrary:
                 reason, fix = rejection
                 self._ledger.record(plugin, State.DISABLED, code="OPWHEEL-E060", reason=reason, fix=fix)
         self._ledger.findings += self.policy.unknown_names(set(self._plugins), self.prefix, self._is_dispatch_key)
+        backends = {*self._plugins, *self.policy.backends, *self.policy.runtimes}
+        self._ledger.findings += unknown_variables(os.environ, self.namespace, backends)
+
+    def _load_found(self) -> None:
+        if not self.discover():
+            return
+        claims, self._unsettled = self._unsettled, []
+        try:
+            self._settle(claims)
+        except BaseException:
+            self._unsettled = [claim for claim in claims if claim.backend.name not in self._ledger.statuses]
+            raise
+        self._settled += bool(claims)
+        self._note_earlier()
+        self._ledger.report()
+
+    def _defer(self, importing: list[FoundPlugin]) -> None:
+        names = [plugin.name for plugin in importing]
+        self.trace("defer", f"{', '.join(names)} is being imported")
+        if not self._deferred:
+            self._patience_ends = time.monotonic() + self.policy.probe_timeout_s
+        self._deferred.update(names)
+
+    def _is_overdue(self, importing: list[FoundPlugin]) -> bool:
+        """Whether other threads have been busy with these imports for so long that one goes on without them."""
+        is_late = bool(self._deferred) and time.monotonic() > self._patience_ends
+        return is_late and not any(plugin.is_imported_by_this_thread for plugin in importing)
+
+    def _await_imports(self) -> bool:
+        """Wait for the plugins that other threads are importing. False if this thread is importing one."""
+        while importing := [plugin for plugin in self._waiting if plugin.is_being_imported]:
+            if any(plugin.is_imported_by_this_thread for plugin in importing):
+                return False
+            if self._is_overdue(importing):
+                break
+            time.sleep(0.001)
+        return True
+
+    def _note_earlier(self) -> None:
+        """Tell of kernels that were there before this library's own; block those that are still the ones to run."""
+        earlier, self._isolation.earlier = self._isolation.earlier, {}
+        if not earlier:
+            return
+        left = [
+            pair
+            for pair, place in earlier.items()
+            if self._isolation.is_active(pair, place) and not self._settlement.owner(pair)
+        ]
+        problem = f"{self._authors(earlier)} registered {listed(earlier)} before {self.namespace} was imported"
+        fix = f"leave that to the libraries and register functions of backends, which {self.namespace} loads"
+        self._isolation.block(left, f"{problem}, and it cannot be removed; to fix it: {fix}")
+        consequence = f"; calls that reach {describe_pairs(left)} raise" if left else "; that has no effect"
+        self._ledger.findings.append(Finding("OPWHEEL-E054", problem + consequence, fix))
+
+    def _note_others(self) -> None:
+        """Tell of kernels that were registered after the backends were loaded."""
+        with self._lock:
+            if self._waiting or not self._has_searched:
+                return
+            added = {pair: place for pair, place in self._isolation.changes().items() if pair[0] != EVERY}
+            self._isolation.accept()
+        if added:
+            problem = (
+                f"{self._authors(added)} registered {listed(added)} after the backends of {self.namespace} were loaded"
+            )
+            fix = f"leave that to the libraries and register functions of backends, which {self.namespace} loads"
+            self._ledger.findings.append(Finding("OPWHEEL-E054", problem, fix))
+
+    def _authors(self, added: Mapping[Pair, str]) -> str:
+        """The plugins in whose files something was registered, as far as PyTorch knows the source lines."""
+        places = tuple(added.values())
+        names = [
+            repr(name)
+            for name, plugin in self._plugins.items()
+            if plugin.files and any(place.startswith(plugin.files) for place in places)
+        ]
+        return " and ".join(names) or "somebody"
 
     def _is_dispatch_key(self, key: str) -> bool:
         return is_dispatch_key(self.namespace, self.operators[0], key)
@@ -288,27 +423,31 @@ class OperatorLibrary:
     def _settle(self, claims: list[Claim]) -> None:
         if self._guard is not None:
             self._guard.check_winners(claims, self._settlement.forecast(claims))
-        self._settlement.settle(claims, self.operators)
+        self._settlement.settle(claims)
         if self._guard is not None:
             self._guard.check_winners(claims, self._settlement.owners)
 
     def _read(self, plugin: FoundPlugin) -> Claim | None:
-        """What the plugin says of itself, if it can be taken at its word."""
+        """What the plugin says of itself, if it can be taken at its word.
+
+        Raises:
+            StillImportingError: another thread is in the middle of importing it, and waits for an import of this one.
+        """
+        backend: Backend | None = None
         try:
             backend = read_backend(plugin)
-        except PluginError as error:
-            self._ledger.fail(plugin, None, error, code=error.code)
-            return None
-        try:
+            self._settlement.check_untouched("its import or hook", backend)
             self._check_names(backend)
             check_compatible(backend, self.abi)
-        except LoadError as error:
-            if error.code == "OPWHEEL-E022":
-                self._ledger.fail(plugin, backend, error, code=error.code)
-            else:
+        except (PluginError, LoadError) as error:
+            if plugin.is_being_imported:
+                raise StillImportingError from error
+            if error.code in _INCOMPATIBLE:
                 self._ledger.record(
                     plugin, State.INCOMPATIBLE, backend=backend, code=error.code, reason=str(error), fix=error.fix
                 )
+            else:
+                self._settlement.expel(plugin, error, backend)
             return None
         operators = frozenset(self.operators if backend.operators is None else backend.operators)
         self.trace("plugin", f"{plugin.name}: {backend.dispatch_key}, {len(operators)} operators")
@@ -319,8 +458,18 @@ class OperatorLibrary:
         unknown = sorted(set(backend.operators or ()) - set(self.operators))
         if unknown:
             raise LoadError("OPWHEEL-E022", f"it claims operators that do not exist: {', '.join(unknown)}")
-        if not self._is_dispatch_key(backend.dispatch_key):
-            raise LoadError("OPWHEEL-E022", f"PyTorch knows no dispatch key {backend.dispatch_key!r}")
+        key, device = backend.dispatch_key, backend.device_type
+        if not self._is_dispatch_key(key):
+            raise LoadError("OPWHEEL-E022", f"PyTorch knows no dispatch key {key!r}")
+        expected = dispatch_key_of(device)
+        if expected is None:
+            raise LoadError("OPWHEEL-E022", f"PyTorch knows no device type {device!r}")
+        if key != expected:
+            raise LoadError(
+                "OPWHEEL-E022", f"it claims {key!r}, but kernels for {device!r} tensors are at {expected!r}"
+            )
+        if key == "Meta":
+            raise LoadError("OPWHEEL-E022", f"it claims 'Meta', where {self.distribution} computes shapes")
 
     def _telling_status(self, device_type: str) -> BackendStatus | None:
         """The backend for the device that a user should hear about; else one that did not get to name its device."""

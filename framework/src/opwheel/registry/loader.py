@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 
-from .dispatcher import Registrations, difference, has_kernel, operator_names, registrations
+from .backend import Backend, Probe
+from .discovery import FoundPlugin, PluginError
+from .dispatcher import Pair, describe, has_kernel, listed
 from .elf import may_define_operators
-from .statuses import Ledger
+from .isolation import Isolation
 from .loading import Loaded, LoadError, run_probe
 from .policy import Policy
 from .resolution import Claim, deciding_rule, precedence
 from .status import State
+from .statuses import Ledger
 
 
 class Settlement:
@@ -20,28 +22,25 @@ class Settlement:
     ``owners`` maps (operator, dispatch key) to a backend's name, also where a broken one could not be removed.
     """
 
-    def __init__(self, namespace: str, policy: Policy, ledger: Ledger) -> None:
-        self.owners: dict[tuple[str, str], str] = {}
+    def __init__(self, namespace: str, policy: Policy, ledger: Ledger, isolation: Isolation) -> None:
+        self.owners: dict[Pair, str] = {}
         self._namespace = namespace
         self._policy = policy
         self._ledger = ledger
-        self._catalogue: frozenset[str] = frozenset()
-        self._registered: Registrations | None = None  # what the last backend left, while nobody else adds to it
+        self._isolation = isolation
         self._claims: dict[str, Claim] = {}
         self._loaded: dict[str, Loaded] = {}
 
-    def settle(self, claims: list[Claim], catalogue: Iterable[str]) -> None:
+    def settle(self, claims: list[Claim]) -> None:
         """Probe and load in order of precedence; whoever comes later and wants the same operator is shadowed."""
-        self._catalogue = frozenset(catalogue)
-        self._registered = None
         self._claims.update({claim.backend.name: claim for claim in claims})
         for claim in self._in_order(claims):
-            owner = next((self.owners[pair] for pair in sorted(claim.pairs) if pair in self.owners), None)
+            owner = next((name for pair in sorted(claim.pairs) if (name := self.owner(pair))), None)
             if owner is not None:
                 self._shadow(claim, owner)
                 continue
             try:
-                probe = run_probe(claim.backend, self._policy.probe_timeout_s)
+                probe = self._probe(claim)
                 if probe.ok:
                     self._load(claim)
                 else:
@@ -54,33 +53,77 @@ class Settlement:
                         fix=probe.fix or f"see the documentation of {claim.plugin.distribution}",
                     )
             except LoadError as error:
-                self._ledger.fail(claim.plugin, claim.backend, error, code=error.code, fix=error.fix)
+                self.expel(claim.plugin, error, claim.backend)
 
-    def forecast(self, claims: list[Claim]) -> dict[tuple[str, str], str]:
+    def forecast(self, claims: list[Claim]) -> dict[Pair, str]:
         """``owners`` as :meth:`settle` would leave it if every library opens and has all that is claimed."""
         owners = dict(self.owners)
+        taken = {pair for pair in owners if self.owner(pair)}
         for claim in self._in_order(claims):
-            if not claim.pairs & owners.keys() and self._is_supported(claim):
+            if not claim.pairs & taken and self._is_supported(claim):
                 owners.update(dict.fromkeys(claim.pairs, claim.backend.name))
+                taken |= claim.pairs
         return owners
+
+    def check_untouched(self, what: str, backend: Backend) -> None:
+        """Check that code which is not to register anything has not done so.
+
+        Raises:
+            LoadError: it has; ``what`` says who.
+        """
+        added = self._isolation.changes(backend.dispatch_key)
+        if added:
+            raise LoadError("OPWHEEL-E054", f"{what} registered {listed(added)}, before its claim was accepted")
+        self._isolation.accept()
+
+    def expel(self, plugin: FoundPlugin, error: PluginError | LoadError, backend: Backend | None = None) -> None:
+        """Record a broken backend. What its code registered is removed; calls that reach what stays raise."""
+        key = backend.dispatch_key if backend else ""
+        added = self._isolation.changes(key)
+        stuck = self._isolation.undo(key)
+        removed = added.keys() - stuck.keys()
+        consequence, fix = "", error.fix
+        if removed:
+            consequence = f"; what it had registered was removed: {describe(removed)}"
+        if stuck:
+            consequence += f"; what cannot be removed stays, and calls that reach it raise: {listed(stuck)}"
+            keep_out = f"uninstall {plugin.distribution} or disable {plugin.name!r} in plugins.toml"
+            fix = f"{keep_out}, then start the process anew"
+            self._isolation.block(
+                stuck.keys(),
+                f"{plugin.name!r} ({plugin.distribution} {plugin.version}) registered what it may not, and that cannot "
+                f"be removed; to fix it: {fix}",
+            )
+        self._ledger.fail(plugin, backend, error, code=error.code, fix=fix, consequence=consequence)
+        for owner in {owner for pair in stuck if (owner := self.owner(pair))}:
+            lost = {pair[0] for pair in stuck if self.owner(pair) == owner}
+            self._ledger.lose(owner, lost, plugin.name)
+        self.owners.update(dict.fromkeys(stuck, plugin.name))
+
+    def owner(self, pair: Pair) -> str | None:
+        """The loaded backend that has it. On top of what a broken one could not take back, others may be loaded."""
+        name = self.owners.get(pair)
+        return name if name and self._ledger.statuses[name].state is State.LOADED else None
+
+    def _probe(self, claim: Claim) -> Probe:
+        probe = run_probe(claim.backend, self._policy.probe_timeout_s)
+        self.check_untouched("its probe", claim.backend)
+        return probe
 
     def _in_order(self, claims: list[Claim]) -> list[Claim]:
         return sorted(claims, key=lambda claim: (claim.backend.dispatch_key, *precedence(claim, self._policy)))
 
     def _is_supported(self, claim: Claim) -> bool:
         try:
-            return run_probe(claim.backend, self._policy.probe_timeout_s).ok
-        except LoadError:
+            return self._probe(claim).ok
+        except LoadError as error:
+            self.expel(claim.plugin, error, claim.backend)
             return False
 
     def _shadow(self, claim: Claim, owner: str) -> None:
         key, name = claim.backend.dispatch_key, claim.backend.name
-        if self._ledger.statuses[owner].state is State.LOADED:
-            rule = deciding_rule(self._claims[owner], claim, self._policy)
-            fix = f'to choose it, set prefer = {{ {key} = ["{name}"] }} under [policy] in plugins.toml'
-        else:
-            rule = "it is broken, but its kernels cannot be removed from this process"
-            fix = f"uninstall or disable {owner!r}"
+        rule = deciding_rule(self._claims[owner], claim, self._policy)
+        fix = f'to choose it, set prefer = {{ {key} = ["{name}"] }} under [policy] in plugins.toml'
         self._ledger.record(
             claim.plugin,
             State.SHADOWED,
@@ -92,22 +135,19 @@ class Settlement:
 
     def _load(self, claim: Claim) -> None:
         backend, key = claim.backend, claim.backend.dispatch_key
-        defines = any(may_define_operators(path) for path in backend.libraries)
-        before = self._registrations(defines=defines, reuse=True)
-        loaded = Loaded()
+        if any(may_define_operators(path) for path in backend.libraries):
+            self._isolation.expect_definitions()
+        loaded = self._loaded[backend.name] = Loaded()
         start = time.perf_counter()
         try:
             loaded.open(backend, self._namespace)
             load_ms = (time.perf_counter() - start) * 1e3
-            covered = self._covered(claim, before, self._registrations(defines=defines))
-        except LoadError as error:
+            covered = self._covered(claim)
+        except (LoadError, KeyboardInterrupt):
             loaded.undo()
-            stuck = difference(self._registrations(defines=defines), before)
-            if not stuck:
-                raise
-            self._record_stuck(claim, error, stuck)
-            return
-        self._loaded[backend.name] = loaded
+            raise
+        self._isolation.accept()
+        self._isolation.unblock({(operator, key) for operator in covered})
         self.owners.update({(operator, key): backend.name for operator in covered})
         missing = tuple(sorted(claim.operators - covered))
         self._ledger.record(
@@ -122,45 +162,26 @@ class Settlement:
             load_ms=load_ms,
         )
 
-    def _registrations(self, *, defines: bool, reuse: bool = False) -> Registrations:
-        """What the dispatcher holds, as far as a backend can change it that ``defines`` operators, or does not.
+    def undo(self) -> None:
+        """Take out whatever was loaded."""
+        for loaded in self._loaded.values():
+            loaded.undo()
+        self.owners.clear()
 
-        With ``reuse``, what the last one left.
-        """
-        if defines:
-            self._registered = None
-            return registrations(self._namespace, operator_names(self._namespace))
-        if self._registered is None or not reuse:
-            self._registered = registrations(self._namespace, self._catalogue)
-        return self._registered
-
-    def _covered(self, claim: Claim, before: Registrations, after: Registrations) -> set[str]:
+    def _covered(self, claim: Claim) -> set[str]:
         """The claimed operators that have a kernel now.
 
         Raises:
             LoadError: there is none, or something was registered that is not claimed.
         """
         key = claim.backend.dispatch_key
-        added = difference(after, before)
-        names = {operator for operator, k in added if k == ""} - self._catalogue
-        unclaimed = [f"{name} (not in the catalogue)" for name in names]
-        unclaimed += [f"{op} at {k}" for op, k in added - claim.pairs if k and op not in names]
+        added = self._isolation.changes(key)
+        unclaimed = {pair: place for pair, place in added.items() if pair not in claim.pairs}
         if unclaimed:
-            raise LoadError("OPWHEEL-E054", f"it registered what it does not claim: {', '.join(sorted(unclaimed))}")
-        covered = {operator for operator in claim.operators if has_kernel(self._namespace, operator, key)}
+            raise LoadError("OPWHEEL-E054", f"it registered what it does not claim: {listed(unclaimed)}")
+        # Of a library that was open before, nothing is added; and what is blocked has a kernel, too.
+        there = {pair for pair in claim.pairs - self._isolation.blocked.keys() if has_kernel(self._namespace, *pair)}
+        covered = {operator for operator, _ in there | added.keys()}
         if not covered:
             raise LoadError("OPWHEEL-E051", f"it registered no kernel at {key}")
         return covered
-
-    def _record_stuck(self, claim: Claim, error: LoadError, stuck: set[tuple[str, str]]) -> None:
-        """Kernels that stay although their backend is broken keep every other backend off what they occupy."""
-        name = claim.backend.name
-        kernels = ", ".join(sorted(f"{operator} at {key}" for operator, key in stuck if key))
-        consequence = f"; the library cannot be unloaded, so that its kernels stay in this process: {kernels}"
-        fix = f"uninstall {claim.plugin.distribution} or disable {name!r} in plugins.toml, then start the process anew"
-        self._ledger.fail(claim.plugin, claim.backend, error, code=error.code, fix=fix, consequence=consequence)
-        for owner in {self.owners[pair] for pair in stuck & self.owners.keys()}:
-            self._ledger.lose(
-                owner, {operator for operator, key in stuck if self.owners.get((operator, key)) == owner}, name
-            )
-        self.owners.update(dict.fromkeys(stuck, name))

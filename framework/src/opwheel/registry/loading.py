@@ -7,14 +7,20 @@ import os
 import re
 import threading
 from importlib import metadata
+from typing import TYPE_CHECKING
 
 import torch
 
-from .._torch_private import close_shared_library, destroy_library
+from .._torch_private import close_shared_library, destroy_library, keep_as_ours
 from .abi import read_abi
 from .backend import Backend, Probe
 from .elf import check_complete
+from .errors import InvalidBackendError
 from .status import describe_value
+from .values import is_a, take_record
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 
 class LoadError(Exception):
@@ -55,26 +61,33 @@ def check_requirement(text: str) -> None:
     Raises:
         LoadError: it is not met, or not valid.
     """
-    at_least = _TORCH_AT_LEAST.fullmatch(text)
-    if at_least and torch.__version__ >= at_least[1]:
+    try:
+        at_least = _TORCH_AT_LEAST.fullmatch(text)
+        if at_least and torch.__version__ >= at_least[1]:
+            return
+        from packaging.requirements import Requirement
+
+        requirement = Requirement(text)
+        applies = requirement.marker is None or requirement.marker.evaluate()
+    except Exception as error:  # a marker, a number of 5,000 digits and brackets within brackets fail each in its way
+        raise LoadError("OPWHEEL-E022", f"its requirement {describe_value(text)} is not valid") from error
+    if not applies:
         return
-    from packaging.requirements import InvalidRequirement, Requirement
+    installed = _installed_version(requirement.name)
+    if installed is None or not _meets(installed, requirement):
+        import shlex
+
+        found = f"{requirement.name} {installed} is installed" if installed else "that is not installed"
+        raise LoadError("OPWHEEL-E031", f"it requires {text}, but {found}", f"pip install {shlex.quote(text)}")
+
+
+def _meets(installed: str, requirement: Requirement) -> bool:
     from packaging.version import InvalidVersion, Version
 
     try:
-        requirement = Requirement(text)
-    except InvalidRequirement as error:
-        raise LoadError("OPWHEEL-E022", f"its requirement {describe_value(text)} is not valid") from error
-    if requirement.marker is not None and not requirement.marker.evaluate():
-        return
-    installed = _installed_version(requirement.name)
-    try:
-        met = installed is not None and requirement.specifier.contains(Version(installed), prereleases=True)
+        return requirement.specifier.contains(Version(installed), prereleases=True)
     except InvalidVersion:
-        met = False
-    if not met:
-        found = f"{requirement.name} {installed} is installed" if installed else "that is not installed"
-        raise LoadError("OPWHEEL-E031", f"it requires {text}, but {found}", f"pip install '{text}'")
+        return False
 
 
 def _installed_version(name: str) -> str | None:
@@ -95,29 +108,32 @@ def run_probe(backend: Backend, timeout_s: float) -> Probe:
     if backend.probe is None:
         return Probe(True)
     probe = backend.probe
-    outcome: list[object] = []
+    answers: list[Probe] = []
+    failures: list[BaseException] = []
 
     def ask() -> None:
         try:
-            outcome.append(probe())
+            answer = probe()
+            if not is_a(answer, Probe):
+                raise InvalidBackendError("OPWHEEL-E041", f"it returned {describe_value(answer)}, expected a Probe")
+            answers.append(take_record(Probe, answer))
         except BaseException as error:  # whatever a plugin raises stays with the plugin
-            outcome.append(error)
+            failures.append(error)
 
     thread = threading.Thread(target=ask, name=f"probe of {backend.name}", daemon=True)
     thread.start()
     thread.join(timeout_s)
-    if not outcome:
+    if answers:
+        return answers[0]
+    if not failures:
         raise LoadError(
             "OPWHEEL-E041",
             f"its probe did not finish within {timeout_s:g} s; does it wait for hardware, or import the operator "
             "library that is waiting for it?",
         )
-    answer = outcome[0]
-    if isinstance(answer, BaseException):
-        raise LoadError("OPWHEEL-E041", "its probe failed") from answer
-    if not isinstance(answer, Probe):
-        raise LoadError("OPWHEEL-E041", f"its probe returned {describe_value(answer)}, expected a Probe")
-    return answer
+    if is_a(failures[0], KeyboardInterrupt):
+        raise failures[0]
+    raise LoadError("OPWHEEL-E041", "its probe failed") from failures[0]
 
 
 class Loaded:
@@ -142,6 +158,7 @@ class Loaded:
                 raise LoadError("OPWHEEL-E050", f"its library {describe_value(str(path))} cannot be opened") from error
         if backend.register is not None:
             self._library = torch.library.Library(namespace, "IMPL", backend.dispatch_key)
+            keep_as_ours(self._library)
             try:
                 backend.register(self._library)
             except KeyboardInterrupt:

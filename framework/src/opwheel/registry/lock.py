@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 from .discovery import find_plugins
 from .errors import LockError
-from .installed import InstalledWheel, read_installed
+from .installed import InstalledWheel, found_elsewhere, read_installed
 from .resolution import Claim
+from .status import Finding
 
 FORMAT = 1
 
@@ -37,7 +38,7 @@ class Snapshot(NamedTuple):
 
 
 class Inventory(NamedTuple):
-    """What is installed: the operator library's own wheel and those of its plugins."""
+    """What is installed: the operator library's own wheel and those of its plugins; and what is wrong with that."""
 
     wheels: dict[str, InstalledWheel]
     plugins: dict[str, str]  # name of the entry point -> distribution, if there are several with commas
@@ -60,6 +61,8 @@ def take_inventory(library: str, groups: Iterable[str]) -> Inventory:
     except metadata.PackageNotFoundError:
         problems.append(f"{library} is not installed, it is only imported")
     wheels = {name: read_installed(dist, name) for name, dist in sorted(distributions.items()) if dist is not None}
+    for wheel in wheels.values():
+        problems += [*wheel.problems, *found_elsewhere(wheel)]
     return Inventory(wheels, {name: ", ".join(sorted(owners)) for name, owners in sorted(plugins.items())}, problems)
 
 
@@ -72,17 +75,12 @@ def snapshot(inventory: Inventory, fallback: str, owners: Owners) -> Snapshot:
     return Snapshot(wheels, inventory.plugins, fallback, winners)
 
 
-def problems_of(inventory: Inventory) -> list[str]:
-    """What is wrong with the installation, whatever is locked."""
-    return inventory.problems + [problem for wheel in inventory.wheels.values() for problem in wheel.problems]
-
-
 def foreign_files(inventory: Inventory, files: Iterable[tuple[str, Path]]) -> list[str]:
     """Files that are used, but are not among those of the distribution they should come from."""
     return [
         f"{path} is used, but is no file of {name}"
         for name, path in files
-        if name in inventory.wheels and path.resolve() not in inventory.wheels[name].files
+        if name in inventory.wheels and not inventory.wheels[name].has(str(path))
     ]
 
 
@@ -173,30 +171,45 @@ class Guard:
     """Compares a process with a lock file while the operator library is loaded.
 
     Raises:
-        LockError: from every method, if there is a difference.
+        LockError: the lock file cannot be used; and from the methods that check, if there is a difference.
     """
 
-    def __init__(self, path: Path, namespace: str, fallback: str) -> None:
-        self.locked = read_lock(path, namespace)
-        self._path = path
-        self._namespace = namespace
+    def __init__(self, file: str, namespace: str, fallback: str) -> None:
+        if not file:
+            variable = f"{namespace.upper()}_LOCK"
+            raise LockError("OPWHEEL-E070", f"{variable} is empty: name a lock file, or unset it to do without one")
+        self.locked = read_lock(Path(file), namespace)
+        self._file = file
         self._fallback = fallback
         self._inventory = Inventory({}, {}, [])
+        self._advice = f"install what is locked, or accept what is installed with `{namespace} lock {file}`"
 
     def check_installed(self, library: str, groups: Iterable[str], schema_library: Path) -> None:
         """Before anything is opened: wheels, their files, the fallback."""
-        self._inventory = take_inventory(library, groups)
-        here = snapshot(self._inventory, self._fallback, {})._replace(winners=self.locked.winners)
-        foreign = foreign_files(self._inventory, [(library, schema_library)])
-        self._fail_if([*problems_of(self._inventory), *foreign, *differences(self.locked, here)])
+        self._fail_if(self.compare_installed(library, groups, schema_library))
 
     def check_winners(self, claims: Iterable[Claim], owners: Owners) -> None:
         """Before a backend is opened, with those who are going to win; and afterwards, with those who have won."""
+        self._fail_if(self.compare_winners(claims, owners))
+
+    def compare_installed(self, library: str, groups: Iterable[str], schema_library: Path) -> list[str]:
+        """What :meth:`check_installed` would name."""
+        self._inventory = take_inventory(library, groups)
+        here = snapshot(self._inventory, self._fallback, {})._replace(winners=self.locked.winners)
+        foreign = foreign_files(self._inventory, [(library, schema_library)])
+        return [*self._inventory.problems, *foreign, *differences(self.locked, here)]
+
+    def compare_winners(self, claims: Iterable[Claim], owners: Owners) -> list[str]:
+        """What :meth:`check_winners` would name."""
         here = snapshot(self._inventory, self._fallback, owners)
         winners = [claim for claim in claims if claim.backend.name in owners.values()]
-        self._fail_if([*foreign_files(self._inventory, files_of(winners)), *differences(self.locked, here)])
+        return [*foreign_files(self._inventory, files_of(winners)), *differences(self.locked, here)]
+
+    def findings(self, differences: Iterable[str]) -> list[Finding]:
+        """The same differences for a report, each once."""
+        return [Finding("OPWHEEL-E071", difference, self._advice) for difference in dict.fromkeys(differences)]
 
     def _fail_if(self, found: list[str]) -> None:
         if found:
-            advice = f"install what is locked, or accept what is installed with `{self._namespace} lock {self._path}`"
-            raise LockError("OPWHEEL-E071", f"the installation differs from {self._path}: {'; '.join(found)}; {advice}")
+            named = "; ".join(dict.fromkeys(found))
+            raise LockError("OPWHEEL-E071", f"the installation differs from {self._file}: {named}; {self._advice}")

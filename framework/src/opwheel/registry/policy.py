@@ -9,16 +9,19 @@ import json
 import math
 import re
 import sys
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from .errors import PolicyError
-from .status import Finding
+from .status import Finding, describe_exception, describe_value
 
 FALLBACKS = ("error", "reference")
 PROBE_TIMEOUT_S = 10.0
+MAX_PROBE_TIMEOUT_S = 86_400.0
+MAX_FILE = 2**20  # bytes
 
 
 class KnownBackend(NamedTuple):
@@ -55,7 +58,7 @@ class Policy(NamedTuple):
     strict: bool = False
     trace: bool = False
     probe_timeout_s: float = PROBE_TIMEOUT_S
-    lock: str = ""  # path of the lock file; empty: none
+    lock: str | None = None  # path of the lock file
     findings: tuple[Finding, ...] = ()
 
     def rejects(self, name: str, namespace: str) -> tuple[str, str] | None:
@@ -129,10 +132,15 @@ def read_file(path: Path) -> dict[str, Any]:
     else:
         import tomli as tomllib  # pragma: no cover  # Python 3.10
     try:
-        text = path.read_bytes().decode()
-        document = tomllib.loads(text)
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE + 1)  # a device such as /dev/zero has no end
     except OSError as error:
         raise PolicyError("OPWHEEL-E010", f"{path}: cannot be read: {error.strerror}") from error
+    if len(content) > MAX_FILE:
+        raise PolicyError("OPWHEEL-E010", f"{path}: is larger than {MAX_FILE} bytes")
+    try:
+        text = content.decode()
+        document = tomllib.loads(text)
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise PolicyError("OPWHEEL-E010", f"{path}:{line}: is not UTF-8 text") from error
@@ -141,7 +149,24 @@ def read_file(path: Path) -> dict[str, Any]:
         at = place[1] if place and place[1] else text.count("\n") + 1
         problem = str(error)[: place.start()] if place else str(error)
         raise PolicyError("OPWHEEL-E010", f"{path}:{at}: is not TOML: {problem}") from error
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, lists within lists
+        problem = f"is too much for the parser: {describe_exception(error)}"
+        raise PolicyError("OPWHEEL-E010", f"{path}:{_line_too_much(text, tomllib.loads)}: {problem}") from error
     return _Validator(path, text).document(document)
+
+
+def _line_too_much(text: str, parse: Callable[[str], Any]) -> int:
+    """The first line that makes the parser fail other than by saying what is wrong: it reads from the front."""
+    lines = text.split("\n")
+
+    def is_too_much(end: int) -> bool:
+        try:
+            parse("\n".join(lines[:end]))
+        except (ValueError, RecursionError) as error:
+            return type(error) in (ValueError, RecursionError)
+        return False
+
+    return bisect_left(range(len(lines)), True, key=is_too_much)
 
 
 def _read_compiled(path: Path) -> dict[str, Any] | None:
@@ -152,7 +177,7 @@ def _read_compiled(path: Path) -> dict[str, Any] | None:
     try:
         compiled = json.loads(path.with_suffix(".json").read_bytes())
         text = path.read_bytes()
-    except OSError:
+    except (OSError, ValueError):  # not there, or damaged: the text counts
         return None
     if compiled["sha256"] != hashlib.sha256(text).hexdigest():
         return None
@@ -221,7 +246,7 @@ class _Validator:
 
     def expect(self, holds: Any, where: tuple[str, ...], value: Any, wanted: str) -> None:
         if not holds:
-            self.fail(where, f"is {value!r}, expected {wanted}")
+            self.fail(where, f"is {describe_value(value)}, expected {wanted}")
 
     def fail(self, where: tuple[str, ...], problem: str) -> None:
         raise PolicyError("OPWHEEL-E010", f"{self.path}:{self.line_of(where)}: {'.'.join(where)} {problem}")
@@ -268,7 +293,7 @@ def _overlay_environment(
         trace=read("TRACE", _parse_switch, policy.trace),
         fallback=read("FALLBACK", _parse_fallback, policy.fallback),
         probe_timeout_s=read("PROBE_TIMEOUT", _parse_seconds, policy.probe_timeout_s),
-        lock=environment.get(f"{prefix}_LOCK", ""),
+        lock=environment.get(f"{prefix}_LOCK"),
     )
 
 
@@ -293,6 +318,6 @@ def _parse_seconds(text: str) -> float:
         seconds = float(text)
     except ValueError:
         seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise ValueError("expected a positive number of seconds")
+    if not 0 < seconds <= MAX_PROBE_TIMEOUT_S:  # Python's own limit depends on the platform
+        raise ValueError(f"expected a positive number of seconds, {MAX_PROBE_TIMEOUT_S:g} at most")
     return seconds

@@ -6,17 +6,16 @@ does (docs/decisions/0008-runtimes.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from .backend import is_sequence_of_text, is_text
 from .discovery import FoundPlugin, find_plugins
 from .elf import check_complete
 from .errors import InvalidBackendError
 from .loading import LoadError, check_requirement
 from .status import BackendStatus, Finding, State, describe_exception, describe_value
+from .values import is_a, sequence_of, take_fields, take_name, take_path, take_record, take_text
 
 
 @dataclass(eq=False)
@@ -39,18 +38,14 @@ class Runtime:
     requires: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if not _CHECKS[field.name](value):
-                problem = f"Runtime: field {field.name} is {describe_value(value)}, expected {field.type}"
-                raise InvalidBackendError("OPWHEEL-E022", problem)
+        take_fields(self, _FIELDS, "OPWHEEL-E022", "Runtime")
 
 
-_CHECKS: dict[str, Callable[[Any], bool]] = {
-    "name": is_text,
-    "library": lambda value: isinstance(value, Path) and value.is_absolute(),
-    "operators": is_sequence_of_text,
-    "requires": is_sequence_of_text,
+_FIELDS = {
+    "name": take_name,
+    "library": take_path,
+    "operators": sequence_of(take_name, "names of operators"),
+    "requires": sequence_of(take_text, "texts"),
 }
 
 
@@ -66,18 +61,21 @@ def _status(plugin: FoundPlugin) -> BackendStatus:
     status = BackendStatus(plugin.name, State.INSTALLED, distribution=plugin.distribution, version=plugin.version)
     broken = status._replace(state=State.BROKEN, fix=f"pip install --force-reinstall {plugin.distribution}")
     try:
-        runtime = plugin.entry_point.load()
-        if not isinstance(runtime, Runtime):
-            problem = f"{plugin.entry_point.value} is {describe_value(runtime)}, expected a Runtime"
-            raise InvalidBackendError("OPWHEEL-E022", problem)
+        given = plugin.entry_point.load()
+        if not is_a(given, Runtime):
+            raise InvalidBackendError("OPWHEEL-E022", f"it is {describe_value(given)}, expected a Runtime")
+        runtime = take_record(Runtime, given)
     except KeyboardInterrupt:
         raise
-    except InvalidBackendError as error:
-        fix = f"report it to the author of {plugin.distribution}"
-        return broken._replace(code=error.code, reason=error.message, fix=fix, exception=error)
     except BaseException as error:  # whatever a plugin raises stays with the plugin
-        reason = f"importing {plugin.entry_point.value} failed: {describe_exception(error)}"
-        return broken._replace(code="OPWHEEL-E020", reason=reason, exception=error)
+        is_invalid = is_a(error, InvalidBackendError)
+        reason = f"{'reading' if is_invalid else 'importing'} {plugin.entry_point.value} failed: "
+        return broken._replace(
+            code="OPWHEEL-E022" if is_invalid else "OPWHEEL-E020",
+            reason=reason + describe_exception(error),
+            fix=f"report it to the author of {plugin.distribution}" if is_invalid else broken.fix,
+            exception=error,
+        )
     try:
         for requirement in runtime.requires:
             check_requirement(requirement)

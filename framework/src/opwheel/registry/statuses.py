@@ -15,7 +15,7 @@ from .policy import Policy
 from .status import BackendStatus, Finding, State, describe_exception
 from .trace import Tracer
 
-_PACKAGE = f"{Path(__file__).parent.parent}{os.sep}"
+PACKAGE = f"{Path(__file__).parent.parent}{os.sep}"
 
 
 class Ledger:
@@ -66,7 +66,7 @@ class Ledger:
             code=code,
             reason=reason + consequence,
             fix=fix or f"reinstall {plugin.distribution}, or uninstall it",
-            exception=cause or error,
+            exception=error if cause is None else cause,
         )
 
     def lose(self, name: str, operators: set[str], culprit: str) -> None:
@@ -90,8 +90,8 @@ class Ledger:
         failed = [status for _, status in sorted(self.statuses.items()) if status.is_failure]
         problems: list[BackendStatus | Finding] = [*self.findings, *failed]
         fresh = [problem for problem in problems if describe(problem) not in self._reported]
-        self._reported.update(map(describe, fresh))
         for problem in fresh:
+            self._reported.add(describe(problem))
             if self._policy.strict:
                 cause = problem.exception if isinstance(problem, BackendStatus) else None
                 raise RegistryError(problem.code, describe(problem)) from cause
@@ -113,7 +113,7 @@ def _warn(message: str) -> None:
     """Attribute the warning to the caller of the package: depending on what triggered loading it is near or far."""
     level = 1
     frame = sys._getframe()
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
         level += 1
         frame = frame.f_back
     warnings.warn(message, RuntimeWarning, stacklevel=level)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,7 +36,7 @@ def new_backend(
 
     Args:
         library: whose operators it will compute.
-        name: of the backend and of its entry point; the distribution is called ``<namespace>-<name>``.
+        name: of the backend and of its entry point; the distribution is called ``<namespace>-<name>``, with hyphens.
         language: a key of :data:`LANGUAGES`.
         device_type: ``torch.device.type`` of the tensors it computes on; by default the language's.
         output: the folder to write, by default one with the distribution's name in the current folder.
@@ -54,11 +53,11 @@ def new_backend(
     check_device(language, device)
     if language == "cpp" and device != "cpu":
         template = "device"
-    distribution = f"{library.namespace}-{name.replace('_', '-')}"
+    distribution = f"{library.namespace}-{name}".replace("_", "-")
     folder = output or Path(distribution)
     check_free(folder)
     values = {
-        **backend_values(library.namespace, library.distribution, library.version, library.abi, library.operators),
+        **backend_values(library.namespace, library.distribution, library.version),
         "name": name,
         "distribution": distribution,
         "package": distribution.replace("-", "_"),
@@ -71,15 +70,13 @@ def new_backend(
     return Project(folder, render([*common, *own], folder, values))
 
 
-def backend_values(namespace: str, core: str, version: str, abi: int, operators: Sequence[str]) -> dict[str, object]:
+def backend_values(namespace: str, core: str, version: str) -> dict[str, str]:
     """What the templates want to know of the operator library."""
     return {
         "namespace": namespace,
         "core": core,
         "core_requirement": requirement(core, version),
         "core_version": version,
-        "abi": abi,
-        "operators": [operator.replace(".", "_") for operator in operators],
     }
 
 

@@ -11,7 +11,6 @@ from .render import Project, check_free, render
 
 _RESERVED = {"opwheel", "torch", "core", "test", "tests", "pluggy", "aten", "prim", "prims", "numpy"}
 _VERSION = "0.1.0"
-_OPERATORS = ("axpby", "axpby.out", "axpby_")  # of the template's catalogue
 
 
 def new_library(name: str, *, output: Path | None = None) -> Project:
@@ -34,12 +33,13 @@ def new_library(name: str, *, output: Path | None = None) -> Project:
         "package": namespace,
         "namespace": namespace,
         "distribution": distribution,
+        "version": _VERSION,
         "framework": requirement("opwheel", __version__),
     }
     core = render(["shared", "compiled"], folder / "core", library)
     files = (*render(["shared", "repository", "library"], folder, library), *(Path("core") / file for file in core))
     cpu = {
-        **backend_values(namespace, f"{distribution}-core", _VERSION, 1, _OPERATORS),
+        **backend_values(namespace, f"{distribution}-core", _VERSION),
         "name": "cpu",
         "distribution": f"{distribution}-cpu",
         "package": f"{namespace}_cpu",

@@ -62,6 +62,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Every kind of overload and every dtype becomes parameters."""
     overloads = _library(metafunc.config).overloads
+    names = metafunc.config.getoption("--operators")
+    if names is not None:
+        unknown = set(names.split(",")) - {overload.operator.name for overload in overloads.values()}
+        if unknown:
+            raise pytest.UsageError(f"--operators: the library has no {', '.join(sorted(unknown))}")
+        overloads = {name: one for name, one in overloads.items() if one.operator.name in names.split(",")}
     for kind, belongs in _KINDS.items():
         if kind in metafunc.fixturenames:
             chosen = list(filter(belongs, overloads.values()))

@@ -13,7 +13,7 @@ from torch import Tensor
 from opwheel.dispatch.elementwise import compute_dtype, prepare, result_dtype
 from opwheel.dispatch.overload import Overload
 
-# The reference is a polynomial of a few terms in the compute dtype; each operation and each constant rounds once.
+# A few operations in the compute dtype; each of them and each constant rounds once.
 _ROUNDINGS = 4
 
 
@@ -25,9 +25,9 @@ def as_tuple(result: Any) -> tuple[Tensor, ...]:
 def check(overload: Overload, args: tuple[Any, ...], actual: Any) -> None:
     """Compare results with the reference in float64.
 
-    The bound is half a unit in the last place of the result, plus the rounding errors of the compute dtype relative to
-    the sum of the absolute values of the terms: more than that means that an intermediate result was rounded to
-    float16 or bfloat16, that a value was truncated, or that it is simply wrong.
+    The bound is half a unit in the last place of the result, plus what rounding errors in the compute dtype make of the
+    arguments and intermediate results: more than that means that one was rounded to float16 or bfloat16, that a value was
+    truncated, or that it is simply wrong.
 
     Raises:
         AssertionError: naming operator, position, the values and the bound.
@@ -35,11 +35,30 @@ def check(overload: Overload, args: tuple[Any, ...], actual: Any) -> None:
     tensors = overload.tensors(args)
     dtype = result_dtype(tensors)
     expected = as_tuple(overload.operator.reference(*_wide(args)))
-    terms = as_tuple(overload.operator.reference(*(abs(value) for value in _wide(args))))
-    for result, reference, magnitude in zip(as_tuple(actual), expected, terms, strict=True):
+    for result, reference, magnitude in zip(as_tuple(actual), expected, _sensitivities(overload, args), strict=True):
         assert result.dtype is dtype, f"{overload.name}: result is {result.dtype}, expected {dtype}"
         assert result.shape == reference.shape, f"{overload.name}: shape {result.shape}, expected {reference.shape}"
         _check_values(overload, result, reference, magnitude, dtype)
+
+
+def _sensitivities(overload: Overload, args: tuple[Any, ...]) -> list[Tensor]:
+    """How far each result moves, to first order, when every argument and the result move by one part of themselves.
+
+    The sum of ``|x * df/dx|`` over the arguments x, and ``|f|``: for ``a * b + c`` that is twice ``|a * b|`` and ``|c|``
+    and the result, however much of it cancels out.
+    """
+    shape = torch.broadcast_shapes(*(tensor.shape for tensor in overload.tensors(args)))
+    leaves = [
+        (value.clone() if isinstance(value, Tensor) else torch.full(shape, value, dtype=torch.float64)).requires_grad_()
+        for value in _wide(args)
+    ]
+    sensitivities = []
+    with torch.enable_grad():
+        for result in as_tuple(overload.operator.reference(*leaves)):
+            slopes = torch.autograd.grad(result.sum(), leaves, retain_graph=True, allow_unused=True)
+            moved = [(leaf * slope).abs() for leaf, slope in zip(leaves, slopes, strict=True) if slope is not None]
+            sensitivities.append(sum(moved, result.abs()).detach())
+    return sensitivities
 
 
 def check_exact(overload: Overload, args: tuple[Any, ...], actual: Any) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import pytest
 import torch
 
 from opwheel.dispatch.overload import Overload
 from opwheel.registry import BackendStatus
+from opwheel.testing.memory import FREED, make
 from opwheel.testing.samples import DTYPES, arguments
 
 pytestmark = pytest.mark.subsystem("errors")
@@ -50,12 +55,60 @@ def test_sparse(functional: Overload, device: torch.device) -> None:
         functional.op(*args)
 
 
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged], ids=str)
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
+def test_nested(overload: Overload, layout: torch.layout, device: torch.device) -> None:
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=layout, device=device)
+    for refused, call in each_replaced(overload, nested, device):
+        with pytest.raises(RuntimeError, match=f"argument '{refused}' is a nested tensor.*torch.strided"):
+            call()
+
+
+def test_none(overload: Overload, device: torch.device) -> None:
+    for mode in (torch.enable_grad, torch.no_grad, torch.inference_mode):
+        with mode():
+            for refused, call in each_replaced(overload, None, device):
+                with pytest.raises((TypeError, RuntimeError), match=f"{overload.name}: argument '{refused}' is None"):
+                    call()
+
+
+def each_replaced(overload: Overload, value: Any, device: torch.device) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """For each tensor its name and a call with ``value`` in its place."""
+    for name in (*overload.tensor_arguments, *(["out"] if overload.is_out else [])):
+        args = arguments(overload, (3, 4), torch.float32, device)
+        given = {**dict(zip(overload.arguments, args, strict=True)), name: value}
+        if overload.is_out:
+            given = {"out": torch.zeros((3, 4), device=device), **given}
+        yield name, functools.partial(overload.op, **given)
+
+
 def test_shapes_that_do_not_broadcast(functional: Overload, device: torch.device) -> None:
     if len(functional.tensor_arguments) == 1:
         pytest.skip("one tensor always fits itself")
     shapes = [(3, 4), (2, 4), (3, 4)][: len(functional.tensor_arguments)]
     with pytest.raises(RuntimeError, match=r"\(3, 4\).*\(2, 4\)"):
         functional.op(*arguments(functional, shapes, torch.float32, device))
+
+
+def test_more_elements_than_pytorch_counts(overload: Overload, device: torch.device) -> None:
+    """Each element is 8 bytes in size, and 2^65 is more than fits into a 64-bit number."""
+    huge = torch.ones(1, dtype=torch.float64, device=device).expand(2**31, 2**31)
+    args = tuple(huge if name in overload.tensor_arguments else 1.5 for name in overload.arguments)
+    out = torch.empty(0, dtype=torch.float64, device=device)
+    with pytest.raises(RuntimeError, match=r"Storage size calculation overflowed with sizes=.2147483648, 2147483648"):
+        overload.op(*args, out=out) if overload.is_out else overload.op(*args)
+    assert out.shape == (0,)
+
+
+@pytest.mark.parametrize("kind", FREED)
+def test_memory_that_was_given_back(overload: Overload, kind: str, device: torch.device) -> None:
+    for name in (*overload.tensor_arguments, *(["out"] if overload.is_out else [])):
+        args = dict(zip(overload.arguments, arguments(overload, (3, 4), torch.float32, device), strict=True))
+        if overload.is_out:
+            args["out"] = torch.zeros((3, 4), device=device)
+        args[name] = make(kind, args[name])
+        with pytest.raises(RuntimeError, match=f"'{name}' has no memory"):
+            overload.op(**args)
 
 
 def test_mixed_devices(functional: Overload, device: torch.device) -> None:

@@ -9,6 +9,7 @@ import torch
 
 from opwheel.dispatch.overload import Overload
 from opwheel.testing import reference
+from opwheel.testing.memory import FOREIGN, FUNCTIONAL, READABLE, make, plain
 from opwheel.testing.samples import LAYOUTS, arguments, numbers
 
 pytestmark = pytest.mark.subsystem("out and in-place")
@@ -91,6 +92,28 @@ def test_an_empty_out_is_resized(out_variant: Overload, overloads: dict[str, Ove
         reference.check(functional, args, target)
 
 
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_refuses_to_grow_memory_of_somebody_else(out_variant: Overload, kind: str, device: torch.device) -> None:
+    args = arguments(out_variant, (3, 4), torch.float32, device)
+    target = make(kind, torch.empty(0, device=device))
+    for _ in range(2):
+        refuses(out_variant, args, target, "Trying to resize storage that is not resizable")
+
+
+@pytest.mark.parametrize("kind", READABLE)
+def test_writes_into_unusual_memory(
+    mutating: Overload, overloads: dict[str, Overload], kind: str, device: torch.device
+) -> None:
+    args = arguments(mutating, (3, 4), torch.float32, device)
+    target = make(kind, args[0])
+    if kind in FUNCTIONAL:  # which take in nothing but their kind
+        wrapped = tuple(make(kind, value) if isinstance(value, torch.Tensor) else value for value in args)
+        call(mutating, wrapped, target)
+    else:
+        call(mutating, args, target)
+    reference.check(functional_of(mutating, overloads), args, plain(target))
+
+
 def test_resizing_moves_memory_that_an_input_shares(
     out_variant: Overload, overloads: dict[str, Overload], device: torch.device
 ) -> None:
@@ -102,6 +125,7 @@ def test_resizing_moves_memory_that_an_input_shares(
     overlapping, behind = memory[5:5], memory[count:count]
     with pytest.raises(RuntimeError, match="share memory"):
         call(out_variant, args, overlapping)
+    assert overlapping.shape == (0,)
     call(out_variant, args, behind)
     reference.check(functional_of(out_variant, overloads), original, behind)
     for value, before in zip(out_variant.tensors(args), out_variant.tensors(original), strict=True):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
-import itertools
 import pickle
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +20,7 @@ from opwheel.dispatch.autocast import KEYS
 from opwheel.dispatch.elementwise import decompose, decomposition_table
 from opwheel.dispatch.overload import Overload
 from opwheel.testing import reference
-from opwheel.testing.samples import arguments
+from opwheel.testing.samples import ALIASES, arguments
 
 
 def functionally(overload: Overload) -> Callable[..., Any]:
@@ -81,84 +79,6 @@ def test_opcheck(overload: Overload, dtype: torch.dtype, device: torch.device) -
                 args = (args[0].clone(), *args[1:])
             kwargs = {"out": torch.empty((3, 4), dtype=dtype, device=device)} if overload.is_out else {}
             torch.library.opcheck(overload.op, args, kwargs, test_utils=OPCHECKS[device.type in KEYS])
-
-
-@pytest.mark.subsystem("vmap")
-def test_vmap(functional: Overload, device: torch.device) -> None:
-    args = arguments(functional, (3, 4, 5), torch.float32, device)
-    for dims in itertools.product((None, 0, 1, -1), repeat=len(functional.tensor_arguments)):
-        if all(dim is None for dim in dims):
-            continue
-        dim = iter(dims)
-        in_dims = tuple(next(dim) if name in functional.tensor_arguments else None for name in functional.arguments)
-        given = tuple(_batched(value, dim) for value, dim in zip(args, in_dims, strict=True))
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # the slow fallback warns
-            mine = torch.vmap(functional.op, in_dims=in_dims)(*given)
-        theirs = torch.vmap(lambda *a: decompose(functional, a), in_dims=in_dims)(*given)
-        torch.testing.assert_close(mine, theirs)
-
-
-def _batched(value: Any, dim: int | None) -> Any:
-    """An unbatched (4, 5), or (3, 4, 5) with the batch of 3 at ``dim``."""
-    if not isinstance(value, Tensor):
-        return value
-    return value[0] if dim is None else value.movedim(0, dim)
-
-
-@pytest.mark.subsystem("vmap")
-def test_vmap_broadcasts_inside_of_the_batch(functional: Overload, device: torch.device) -> None:
-    shapes = [(6, 3, 4), (6, 4), (6,)][: len(functional.tensor_arguments)]
-    args = arguments(functional, shapes, torch.float32, device)
-    in_dims = tuple(0 if isinstance(value, Tensor) else None for value in args)
-    mine = torch.vmap(functional.op, in_dims=in_dims)(*args)
-    theirs = torch.vmap(lambda *a: decompose(functional, a), in_dims=in_dims)(*args)
-    torch.testing.assert_close(mine, theirs)
-
-
-@pytest.mark.subsystem("vmap")
-@pytest.mark.parametrize("scalar", [torch.float32, torch.float64], ids=str)
-def test_vmap_promotes_as_for_each_example(
-    functional: Overload, dtype: torch.dtype, scalar: torch.dtype, device: torch.device
-) -> None:
-    """An example's number does not count for the result's dtype, although the batch of them has a dimension."""
-    shapes = [(6, 4), (6,), (6,)][: len(functional.tensor_arguments)]
-    args = tuple(
-        value.to(dtype if value.dim() == 2 else scalar) if isinstance(value, Tensor) else value
-        for value in arguments(functional, shapes, torch.float64, device)
-    )
-    in_dims = tuple(0 if isinstance(value, Tensor) else None for value in args)
-    mine = torch.vmap(functional.op, in_dims=in_dims)(*args)
-    each = [functional.op(*(value[i] if isinstance(value, Tensor) else value for value in args)) for i in range(6)]
-    theirs = torch.stack(each) if isinstance(mine, Tensor) else tuple(map(torch.stack, zip(*each, strict=True)))
-    torch.testing.assert_close(mine, theirs)
-
-
-@pytest.mark.subsystem("vmap")
-def test_nested_vmap(functional: Overload, device: torch.device) -> None:
-    args = arguments(functional, (3, 4, 5), torch.float32, device)
-    in_dims = tuple(0 if isinstance(value, Tensor) else None for value in args)
-    nested = torch.vmap(torch.vmap(functional.op, in_dims=in_dims), in_dims=in_dims)
-    torch.testing.assert_close(nested(*args), functional.op(*args))
-
-
-@pytest.mark.subsystem("vmap")
-def test_vmap_in_place(in_place: Overload, device: torch.device) -> None:
-    args = arguments(in_place, (3, 4), torch.float32, device)
-    in_dims = tuple(0 if isinstance(value, Tensor) else None for value in args)
-    target = args[0].clone()
-    result = torch.vmap(in_place.op, in_dims=in_dims)(target, *args[1:])
-    torch.testing.assert_close(target, decompose(in_place, args))
-    torch.testing.assert_close(result, target)
-    with pytest.raises(RuntimeError, match="no batch dimension"):
-        torch.vmap(lambda other: in_place.op(args[0][0], other, *args[2:]))(args[1])
-
-
-@pytest.mark.subsystem("vmap")
-def test_vmap_refuses_out(out_variant: Overload, device: torch.device) -> None:
-    args = arguments(out_variant, (3, 4), torch.float32, device)
-    with pytest.raises(RuntimeError, match="functional variant"):
-        torch.vmap(lambda first: out_variant.op(first, *args[1:], out=torch.empty(4, device=device)))(args[0])
 
 
 @pytest.mark.subsystem("autocast")
@@ -237,6 +157,29 @@ def test_compile_mutates_its_inputs(mutating: Overload, device: torch.device) ->
 
 @pytest.mark.subsystem("compile")
 @pytest.mark.compiles
+@pytest.mark.parametrize("alias", ["none", "itself", "a view"])
+def test_compile_of_gradients_through_what_is_overwritten(in_place: Overload, alias: str, device: torch.device) -> None:
+    """Of an input, and of a tensor that the program made."""
+    args = arguments(in_place, (3, 4), torch.float64, device)
+
+    def call(outer: Tensor) -> Tensor:
+        for target in (outer, outer * 2):
+            other = None if alias == "none" else ALIASES[alias](target)
+            rest = [value if other is None or not isinstance(value, Tensor) else other for value in args[1:]]
+            in_place.op(target, *rest)
+        return target
+
+    def gradient(function: Callable[[Tensor], Tensor]) -> Any:
+        leaf = args[0].clone().requires_grad_()
+        outer = leaf * 0.5
+        return torch.autograd.grad(function(outer).square().sum() + outer.square().sum(), leaf)[0]
+
+    torch._dynamo.reset()
+    torch.testing.assert_close(gradient(torch.compile(call, backend="aot_eager", fullgraph=True)), gradient(call))
+
+
+@pytest.mark.subsystem("compile")
+@pytest.mark.compiles
 def test_compile_of_transforms(functional: Overload, device: torch.device) -> None:
     torch._dynamo.reset()
     args = arguments(functional, (4,), torch.float32, device)
@@ -288,6 +231,22 @@ def test_functionalize(overload: Overload, device: torch.device) -> None:
     args = arguments(overload, (3, 4), torch.float32, device)
     result = torch.func.functionalize(functionally(overload))(*args)
     torch.testing.assert_close(result, decompose(overload, args))
+
+
+@pytest.mark.subsystem("functionalize")
+def test_functionalize_refuses_a_target_that_overlaps_itself(mutating: Overload, device: torch.device) -> None:
+    """What functionalization would write back is the sum of the elements that share a place."""
+    args = arguments(mutating, (3, 4), torch.float32, device)
+
+    def call(row: Tensor) -> Tensor:
+        target = row.clone().expand(3, 4)
+        out = {"out": target} if mutating.is_out else {}
+        mutating.op(*(args if mutating.is_out else (target, *args[1:])), **out)
+        return target
+
+    for transform in (torch.func.functionalize, lambda f: torch.compile(f, backend="aot_eager", fullgraph=True)):
+        with pytest.raises(Exception, match="share one place in memory"):
+            transform(call)(args[0][0])
 
 
 @pytest.mark.subsystem("jit")

@@ -12,12 +12,11 @@ if TYPE_CHECKING:
 
 def register(target: torch.library.Library) -> None:
     """Put the kernels into PyTorch's dispatcher."""
-    from muladd import overloads
-    from opwheel.dispatch import implement
+    from opwheel.dispatch import implement, overloads_of
 
     from .kernels import launch
 
-    implement(target, overloads.values(), "cpu", launch)
+    implement(target, overloads_of(target).values(), "cpu", launch)
 
 
 @hookimpl

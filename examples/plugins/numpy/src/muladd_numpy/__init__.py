@@ -16,8 +16,7 @@ def register(target: torch.library.Library) -> None:
     """Put the kernels into PyTorch's dispatcher."""
     import numpy as np
     import torch
-    from muladd import overloads
-    from opwheel.dispatch import implement, in_compute_dtype
+    from opwheel.dispatch import implement, in_compute_dtype, overloads_of
 
     def add(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return torch.from_numpy(np.asarray(a.detach().numpy() + b.detach().numpy()))
@@ -31,7 +30,7 @@ def register(target: torch.library.Library) -> None:
         with np.errstate(all="ignore"):  # nan and infinity are results like others
             launch(name, outputs, args)
 
-    implement(target, [overloads[name] for name in OPERATORS], "cpu", quietly)
+    implement(target, [overloads_of(target)[name] for name in OPERATORS], "cpu", quietly)
 
 
 @hookimpl

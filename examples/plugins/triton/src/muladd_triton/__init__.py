@@ -30,12 +30,11 @@ def probe() -> Probe:
 
 def register(target: torch.library.Library) -> None:
     """Put the kernels into PyTorch's dispatcher."""
-    from muladd import overloads
-    from opwheel.dispatch import implement
+    from opwheel.dispatch import implement, overloads_of
 
     from .kernels import launch
 
-    implement(target, overloads.values(), "cpu" if IS_INTERPRETED else "cuda", launch)
+    implement(target, overloads_of(target).values(), "cpu" if IS_INTERPRETED else "cuda", launch)
 
 
 @hookimpl

@@ -52,6 +52,7 @@ class ElementwisePlan {
     void* data = nullptr;
     OPWHEEL_SHIM(torch_get_mutable_data_ptr(tensor.handle(), &data));
     set(i, name, tensor, data);
+    if (operands[i].info.numel > 0) check_memory(operands[i]);
   }
 
   // Step 1: shape, dtype and device of the result, from the inputs. Throws where they do not fit together.
@@ -59,10 +60,15 @@ class ElementwisePlan {
     check_inputs(device_type);
     infer_shape();
     infer_dtype();
+    infer_numel();
+    for (int i = 0; numel > 0 && i < input_count(); ++i) check_memory(input(i));
   }
 
   // Step 2, for each output that is to be allocated: its strides in elements.
   void new_output_strides(int64_t* strides) {
+    if (std::any_of(operands + output_count, operands + operand_count, [&](auto& input) { return is_copied(input); })) {
+      return as_if_copied(strides);
+    }
     if (inputs_share(&TensorInfo::sizes)) {
       if (every_input_is(is_contiguous)) return contiguous_strides(ndim, sizes, strides);
       if (every_input_is(is_channels_last)) return channels_last_strides(sizes, strides);
@@ -86,13 +92,7 @@ class ElementwisePlan {
     int order[kMaxDims];
     iteration_order(0, order);
     permute(sizes, order);
-    for (int i = 0; i < operand_count; ++i) {
-      permute(operands[i].strides, order);
-      if (operands[i].data == nullptr && numel != 0) {
-        fail(operator_, ": argument '", operands[i].name, "' has no memory: its storage was resized to nothing, or it ",
-             "is not a tensor that a kernel can be given");
-      }
-    }
+    for (int i = 0; i < operand_count; ++i) permute(operands[i].strides, order);
     coalesce();
   }
 
@@ -141,7 +141,26 @@ class ElementwisePlan {
         size = info.sizes[d];
       }
     }
-    for (int d = 0; d < ndim; ++d) numel *= sizes[d];
+  }
+
+  // PyTorch refuses what it cannot count, in these words: elements in the order of the dimensions, so that an empty
+  // result may be refused, too, bytes, and the strides of a contiguous tensor.
+  void infer_numel() {
+    bool overflows = false;
+    for (int d = 0; d < ndim; ++d) overflows |= __builtin_mul_overflow(numel, sizes[d], &numel);
+    int64_t bytes, stride = 1;
+    overflows |= __builtin_mul_overflow(numel, element_size(dtype), &bytes);
+    for (int d = 1; d < ndim; ++d) overflows |= __builtin_mul_overflow(stride, std::max<int64_t>(sizes[d], 1), &stride);
+    if (!overflows) return;
+    fail(operator_, ": Storage size calculation overflowed with sizes=[", join(ndim, sizes),
+         "]: no tensor can have that many elements");
+  }
+
+  // Memory that was given back, and tensors without any of their own, are a null pointer plus the storage's offset.
+  void check_memory(const Operand& operand) const {
+    if (reinterpret_cast<intptr_t>(operand.data) != operand.info.offset * element_size(operand.info.dtype)) return;
+    fail(operator_, ": argument '", operand.name,
+         "' has no memory: its storage was resized to nothing, or it is not a ", "tensor that a kernel can be given");
   }
 
   [[noreturn]] void fail_broadcast() const {
@@ -195,33 +214,33 @@ class ElementwisePlan {
     }
   }
 
-  // The order in which TensorIterator walks the dimensions, innermost first: ascending strides, an earlier operand
-  // deciding before a later one. An insertion sort, because the comparison is not transitive where it is ambiguous.
-  void iteration_order(int first_operand, int* order) {
-    for (int i = first_operand; i < operand_count; ++i) broadcast_strides(operands[i]);
-    for (int i = 0; i < ndim; ++i) order[i] = ndim - 1 - i;
-    for (int i = 1; i < ndim; ++i) {
-      int moving = i;
-      for (int other = i - 1; other >= 0; --other) {
-        const int comparison = compare_dims(first_operand, order[other], order[moving]);
-        if (comparison < 0) break;
-        if (comparison == 0) continue;
-        std::swap(order[other], order[moving]);
-        moving = other;
-      }
-    }
+  // TensorIterator converts an input of another dtype before it looks at strides, on a CPU and nowhere else.
+  bool is_copied(const Operand& operand) const {
+    return operand.info.dtype != dtype && device.type == aoti_torch_device_type_cpu() &&
+           !is_non_overlapping_and_dense(operand.info);
   }
 
-  // Positive when dimension a belongs outside of b, negative when inside, 0 when no operand tells them apart.
-  int compare_dims(int first_operand, int a, int b) const {
-    for (int i = first_operand; i < operand_count; ++i) {
-      const int64_t stride_a = operands[i].strides[a];
-      const int64_t stride_b = operands[i].strides[b];
-      if (stride_a == 0 || stride_b == 0) continue;
-      if (stride_a != stride_b) return stride_a < stride_b ? -1 : 1;
-      if (sizes[a] > sizes[b]) return 1;
+  void as_if_copied(int64_t* strides) const {
+    ElementwisePlan plan = *this;
+    int64_t copies[kMaxOperands][kMaxDims];
+    for (int i = output_count; i < operand_count; ++i) {
+      if (!is_copied(operands[i])) continue;
+      strides_of_copy(operands[i].info, copies[i]);
+      plan.operands[i].info.strides = copies[i];
+      plan.operands[i].info.dtype = dtype;
     }
-    return 0;
+    plan.new_output_strides(strides);
+  }
+
+  // Ascending strides, an earlier operand deciding before a later one.
+  void iteration_order(int first_operand, int* order) {
+    for (int i = first_operand; i < operand_count; ++i) broadcast_strides(operands[i]);
+    order_dims(ndim, order, [&](int a, int b) {
+      for (int i = first_operand; i < operand_count; ++i) {
+        if (const int comparison = compare_strides(operands[i].strides, sizes, a, b)) return comparison;
+      }
+      return 0;
+    });
   }
 
   void permute(int64_t* values, const int* order) const {

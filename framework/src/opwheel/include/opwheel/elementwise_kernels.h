@@ -3,7 +3,8 @@
 //     static int32_t device_type();                                // as aoti_torch_device_type_*() gives it
 //     template <class Op, class... Params>
 //     static void launch(const ElementwisePlan& plan, Params...);  // only called with plan.numel > 0
-// where Op::Functor<C>(params...) computes one element in the compute type C (opwheel/functor.h).
+// where Op::Functor<C>(params...) computes one element in the compute type C (opwheel/functor.h). What launch throws
+// reaches the caller behind a code (opwheel/error.h) and the operator's name; the call is not made again.
 #pragma once
 
 #include <torch/csrc/stable/library.h>
@@ -11,6 +12,8 @@
 
 #include <array>
 #include <cstdint>
+#include <exception>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <tuple>
@@ -45,37 +48,64 @@ inline Tensor new_output(ElementwisePlan& plan) {
   return Tensor::empty(plan.ndim, plan.sizes, strides, plan.dtype, plan.device);
 }
 
-// An empty tensor given as out= takes the shape and the strides that a new result would have.
-inline void resize_output(ElementwisePlan& plan, std::string_view name, const Tensor& out) {
-  namespace stable = torch::stable::detail;
-  using List = torch::headeronly::HeaderOnlyArrayRef<int64_t>;
-  int64_t strides[kMaxDims];
-  plan.new_output_strides(strides);
-  const auto ndim = static_cast<std::size_t>(plan.ndim);
+using List = torch::headeronly::HeaderOnlyArrayRef<int64_t>;
 
-  AtenTensorHandle self = nullptr;
-  OPWHEEL_SHIM(aoti_torch_new_tensor_handle(out.handle(), &self));
-  StableIValue resize[] = {stable::from(self), stable::from(List(plan.sizes, ndim)), stable::from(std::nullopt)};
-  if (torch_call_dispatcher("aten::resize_", "", resize, TORCH_ABI_VERSION) != 0) {
-    // The words are known to opwheel/dispatch/memory.py and direct.py: PyTorch has changed the sizes already.
-    fail(plan.operator_name(), ": '", name, "' could not be resized to ", plan.numel, " elements of ",
-         dtype_name(code_of(plan.dtype)), " on ", plan.device.name(),
-         ": there is no memory, or its memory belongs to another library, such as NumPy; pass a tensor of the result's "
-         "shape");
+// PyTorch takes over the reference.
+inline StableIValue on_stack(const Tensor& tensor) {
+  AtenTensorHandle reference = nullptr;
+  OPWHEEL_SHIM(aoti_torch_new_tensor_handle(tensor.handle(), &reference));
+  return torch::stable::detail::from(reference);
+}
+inline StableIValue on_stack(const List& list) { return torch::stable::detail::from(list); }
+inline StableIValue on_stack(std::nullopt_t none) { return torch::stable::detail::from(none); }
+
+// The result of an operator of ATen; without a handle if it failed, for a reason that the C interface keeps to itself.
+template <class... Arguments>
+Tensor call(const char* name, const Arguments&... arguments) {
+  StableIValue stack[] = {on_stack(arguments)...};
+  if (torch_call_dispatcher(name, "", stack, TORCH_ABI_VERSION) != 0) return Tensor();
+  return Tensor(torch::stable::detail::to<AtenTensorHandle>(stack[0]));
+}
+
+inline void restride(const Tensor& tensor, const List& sizes, const List& strides) {
+  if (call("aten::as_strided_", tensor, sizes, strides, std::nullopt).handle() == nullptr) {
+    fail("PyTorch refused new strides for a tensor whose memory has grown");
   }
-  StableIValue restride[] = {resize[0], stable::from(List(plan.sizes, ndim)), stable::from(List(strides, ndim)),
-                             stable::from(std::nullopt)};
-  OPWHEEL_SHIM(torch_call_dispatcher("aten::as_strided_", "", restride, TORCH_ABI_VERSION));
-  Tensor returned(stable::to<AtenTensorHandle>(restride[0]));
+}
+
+// An empty tensor given as out= takes the shape and the strides that a new result would have. This is its memory in
+// that shape: a tensor of its own, because resize_ changes the sizes first, and leaves them where the memory cannot
+// grow.
+inline Tensor grown(ElementwisePlan& plan, std::string_view name, const Tensor& out) {
+  int64_t buffer[kMaxDims];
+  plan.new_output_strides(buffer);
+  const auto ndim = static_cast<std::size_t>(plan.ndim);
+  const List sizes(plan.sizes, ndim), strides(buffer, ndim);
+  Tensor alias = call("aten::alias", out);
+  if (alias.handle() == nullptr || call("aten::resize_", alias, sizes, std::nullopt).handle() == nullptr) {
+    Tensor::empty(plan.ndim, plan.sizes, buffer, plan.dtype, plan.device);  // says so where there is no memory
+    fail(plan.operator_name(), ": '", name, "' is empty, and its memory cannot grow to the result's shape ",
+         shape_text(plan.ndim, plan.sizes), ": Trying to resize storage that is not resizable. It belongs to somebody ",
+         "else, such as NumPy; pass a tensor of that shape");
+  }
+  restride(alias, sizes, strides);
+  return alias;
+}
+
+inline void take_shape(const Tensor& out, const Tensor& grown) {
+  const TensorInfo info(grown);
+  const auto ndim = static_cast<std::size_t>(info.ndim);
+  restride(out, List(info.sizes, ndim), List(info.strides, ndim));
 }
 
 inline bool has_result_shape(const ElementwisePlan& plan, const TensorInfo& output) {
   return output.ndim == plan.ndim && std::equal(plan.sizes, plan.sizes + plan.ndim, output.sizes);
 }
 
-// Validates output 0 of the plan, which the caller brought along; resizes it where PyTorch would, and says whether.
-inline bool bind_output(ElementwisePlan& plan, std::string_view name, const Tensor& out, bool may_resize,
-                        int32_t device_type) {
+// Validates output 0 of the plan, which the caller brought along. Where PyTorch would resize it, the result goes into
+// the tensor that is returned, and `out` has to take its shape; otherwise that has no handle.
+inline Tensor bind_output(ElementwisePlan& plan, std::string_view name, const Tensor& out, bool may_resize,
+                          int32_t device_type) {
   plan.set_output(0, name, out);
   const auto& output = plan.output(0);
   plan.check_device(output, device_type);
@@ -83,16 +113,13 @@ inline bool bind_output(ElementwisePlan& plan, std::string_view name, const Tens
     fail(plan.operator_name(), ": '", name, "' is ", dtype_name(output.info.dtype_code), ", but the result is ",
          dtype_name(code_of(plan.dtype)), "; '", name, "' must have exactly the result's dtype");
   }
-  if (has_result_shape(plan, output.info)) return false;
+  if (has_result_shape(plan, output.info)) return Tensor();
   if (!may_resize || output.info.numel != 0) {
-    std::string result_shape = "(";
-    for (int d = 0; d < plan.ndim; ++d) result_shape += (d == 0 ? "" : ", ") + std::to_string(plan.sizes[d]);
-    fail(plan.operator_name(), ": '", name, "' has shape ", output.info, ", but the result has shape ", result_shape,
-         plan.ndim == 1 ? ",)" : ")", may_resize ? "; pass a tensor of that shape, or an empty one to be resized" : "");
+    fail(plan.operator_name(), ": '", name, "' has shape ", output.info, ", but the result has shape ",
+         shape_text(plan.ndim, plan.sizes),
+         may_resize ? "; pass a tensor of that shape, or an empty one to be resized" : "");
   }
-  resize_output(plan, name, out);
-  plan.set_output(0, name, out);
-  return true;
+  return grown(plan, name, out);
 }
 
 // Whether the result must be computed elsewhere first. Throws where PyTorch refuses, too.
@@ -115,6 +142,17 @@ inline bool needs_staging(const ElementwisePlan& plan) {
   return staging;
 }
 
+// Runs what writes. Where it fails, a part of the result may have been written: the code says so, whatever the words.
+template <class Body>
+void write(const ElementwisePlan& plan, const Body& body) {
+  try {
+    body();
+  } catch (const std::exception& error) {
+    if (has_code(error.what())) throw;
+    fail(code::launch, " ", plan.operator_name(), ": ", error.what());
+  }
+}
+
 }  // namespace detail
 
 // New results: one Tensor, or a std::array of them.
@@ -130,7 +168,7 @@ auto functional(Inputs inputs, Params... params) {
   // 3. Order the loops and launch.
   if (plan.numel > 0) {
     plan.finish();
-    Backend::template launch<Op>(plan, params...);
+    detail::write(plan, [&] { Backend::template launch<Op>(plan, params...); });
   }
   if constexpr (count == 1) {
     return std::move(results[0]);
@@ -144,22 +182,27 @@ template <class Op, class Backend, class... Params>
 void mutating(const Tensor& out, Inputs inputs, Params... params) {
   constexpr Argument target = Op::schema.arguments[detail::mutable_argument<Op>()];
   constexpr bool in_place = detail::mutable_argument<Op>() == 0;
-  // 1. Check inputs and output; nothing has been written when one of these throws.
+  // 1. Check inputs and output; no tensor has changed when one of these throws.
   ElementwisePlan plan = detail::plan_inputs<Op>(inputs, 1, Backend::device_type());
-  const bool resized = detail::bind_output(plan, target.name, out, !in_place, Backend::device_type());
-  if (plan.numel == 0) return;
-  if (resized) {  // which moves the memory that it shares with an input
-    plan = detail::plan_inputs<Op>(inputs, 1, Backend::device_type());
-    plan.set_output(0, target.name, out);
+  const Tensor grown = detail::bind_output(plan, target.name, out, !in_place, Backend::device_type());
+  const bool resized = grown.handle() != nullptr;
+  const bool empty = plan.numel == 0;
+  Tensor staged;
+  if (!empty) {
+    if (resized) {  // which moves the memory that it shares with an input
+      plan = detail::plan_inputs<Op>(inputs, 1, Backend::device_type());
+      plan.set_output(0, target.name, grown);
+    }
+    plan.finish();
+    if (detail::needs_staging(plan)) staged = functional<Op, Backend>(inputs, params...);
   }
-  plan.finish();
-  if (detail::needs_staging(plan)) {
-    const Tensor result = functional<Op, Backend>(inputs, params...);
-    OPWHEEL_SHIM(aoti_torch_copy_(out.handle(), result.handle(), 0));
-    return;
-  }
-  // 2. Launch.
-  Backend::template launch<Op>(plan, params...);
+  // 2. Write.
+  if (resized) detail::take_shape(out, grown);
+  if (empty) return;
+  detail::write(plan, [&] {
+    if (staged.handle() == nullptr) return Backend::template launch<Op>(plan, params...);
+    OPWHEEL_SHIM(aoti_torch_copy_(out.handle(), staged.handle(), 0));
+  });
 }
 
 namespace detail {

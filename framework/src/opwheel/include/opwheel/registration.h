@@ -8,6 +8,7 @@
 #include <array>
 #include <bit>
 #include <cstddef>
+#include <exception>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -87,20 +88,36 @@ constexpr int tensor_count() {
   return count;
 }
 
+// None arrives as an undefined tensor. Whatever a kernel says of one, this says what was wrong.
+template <class Op, std::size_t I>
+void check_defined(Unboxed<Op::schema.arguments[I].kind>& argument) {
+  if constexpr (Op::schema.arguments[I].kind != ArgumentKind::number) {
+    bool is_defined = true;
+    OPWHEEL_SHIM(aoti_torch_is_defined(argument.get().handle(), &is_defined));
+    if (!is_defined)
+      fail(Op::schema.name, ": argument '", Op::schema.arguments[I].name, "' is None, expected a tensor");
+  }
+}
+
 inline StableIValue box(Tensor&& tensor) { return torch::stable::detail::from(tensor.release()); }
 
 template <class Op, auto kernel, std::size_t... I>
 void call_boxed(StableIValue* stack, std::index_sequence<I...>) {
   // Every argument is owned before the kernel runs, so that an exception releases all of them.
   std::tuple<Unboxed<Op::schema.arguments[I].kind>...> arguments{Unboxed<Op::schema.arguments[I].kind>(stack[I])...};
-  if constexpr (Op::schema.returns_argument) {
-    kernel(std::get<I>(arguments).get()...);
-    stack[0] = box(std::move(std::get<mutable_argument<Op>()>(arguments).get()));
-  } else if constexpr (Op::schema.return_count == 1) {
-    stack[0] = box(kernel(std::get<I>(arguments).get()...));
-  } else {
-    auto results = kernel(std::get<I>(arguments).get()...);
-    for (std::size_t i = 0; i < results.size(); ++i) stack[i] = box(std::move(results[i]));
+  try {
+    if constexpr (Op::schema.returns_argument) {
+      kernel(std::get<I>(arguments).get()...);
+      stack[0] = box(std::move(std::get<mutable_argument<Op>()>(arguments).get()));
+    } else if constexpr (Op::schema.return_count == 1) {
+      stack[0] = box(kernel(std::get<I>(arguments).get()...));
+    } else {
+      auto results = kernel(std::get<I>(arguments).get()...);
+      for (std::size_t i = 0; i < results.size(); ++i) stack[i] = box(std::move(results[i]));
+    }
+  } catch (const std::exception&) {
+    (check_defined<Op, I>(std::get<I>(arguments)), ...);
+    throw;
   }
 }
 

@@ -125,11 +125,10 @@ class Tensor {
   static Tensor empty(int64_t ndim, const int64_t* sizes, const int64_t* strides, DType dtype, Device device) {
     AtenTensorHandle handle = nullptr;
     if (aoti_torch_empty_strided(ndim, sizes, strides, code_of(dtype), device.type, device.index, &handle) != 0) {
-      int64_t numel = 1;
-      for (int64_t i = 0; i < ndim; ++i) numel *= sizes[i];
-      // The words are known to opwheel/dispatch/memory.py, which raises PyTorch's own error.
-      fail("could not allocate the result: ", numel, " elements of ", dtype_name(code_of(dtype)), " on ",
-           device.name());
+      int64_t bytes = element_size(dtype);
+      for (int64_t i = 0; i < ndim; ++i) bytes *= sizes[i];
+      fail(code::out_of_memory, " there is no memory for a tensor of ", dtype_name(code_of(dtype)), " ",
+           memory_wanted(bytes, device.name()));
     }
     return Tensor(handle);
   }
@@ -147,6 +146,7 @@ struct TensorInfo {
   int64_t numel = 0;
   int64_t* sizes = nullptr;
   int64_t* strides = nullptr;  // in elements
+  int64_t offset = 0;          // in elements, from the start of the storage
   int32_t dtype_code = -1;
   DType dtype = DType::unsupported;
   Device device;
@@ -158,6 +158,7 @@ struct TensorInfo {
     OPWHEEL_SHIM(aoti_torch_get_numel(handle, &numel));
     OPWHEEL_SHIM(aoti_torch_get_sizes(handle, &sizes));
     OPWHEEL_SHIM(aoti_torch_get_strides(handle, &strides));
+    OPWHEEL_SHIM(aoti_torch_get_storage_offset(handle, &offset));
     OPWHEEL_SHIM(aoti_torch_get_dtype(handle, &dtype_code));
     OPWHEEL_SHIM(aoti_torch_get_device_type(handle, &device.type));
     OPWHEEL_SHIM(aoti_torch_get_device_index(handle, &device.index));
@@ -165,13 +166,17 @@ struct TensorInfo {
   }
 };
 
-inline void append(std::string& text, const TensorInfo& tensor) {
-  text += '(';
-  for (int64_t i = 0; i < tensor.ndim; ++i) {
-    if (i != 0) text += ", ";
-    text += std::to_string(tensor.sizes[i]);
-  }
-  text += tensor.ndim == 1 ? ",)" : ")";
+inline std::string join(int64_t ndim, const int64_t* sizes) {
+  std::string text;
+  for (int64_t i = 0; i < ndim; ++i) text += (i == 0 ? "" : ", ") + std::to_string(sizes[i]);
+  return text;
 }
+
+// As Python writes a tuple.
+inline std::string shape_text(int64_t ndim, const int64_t* sizes) {
+  return "(" + join(ndim, sizes) + (ndim == 1 ? ",)" : ")");
+}
+
+inline void append(std::string& text, const TensorInfo& tensor) { text += shape_text(tensor.ndim, tensor.sizes); }
 
 }  // namespace opwheel

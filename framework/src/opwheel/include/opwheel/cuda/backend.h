@@ -12,7 +12,6 @@
 #pragma once
 
 #include <cstdint>
-#include <stdexcept>
 
 #include "opwheel/cuda/launch.h"
 #include "opwheel/cuda/stream.h"
@@ -28,20 +27,16 @@ struct Backend {
 
   template <class Op, class... Params>
   static void launch(const ElementwisePlan& plan, Params... params) {
-    try {
-      Device device(plan.device.index);
-      switch (plan.dtype) {
-        case DType::float16:
-          return cuda::launch<Half>(plan, typename Op::template Functor<float>{params...}, device);
-        case DType::bfloat16:
-          return cuda::launch<BFloat16>(plan, typename Op::template Functor<float>{params...}, device);
-        case DType::float32:
-          return cuda::launch<float>(plan, typename Op::template Functor<float>{params...}, device);
-        default:
-          return cuda::launch<double>(plan, typename Op::template Functor<double>{params...}, device);
-      }
-    } catch (const std::runtime_error& error) {
-      fail(plan.operator_name(), ": ", error.what());
+    Device device(plan.device.index);
+    switch (plan.dtype) {
+      case DType::float16:
+        return cuda::launch<Half>(plan, typename Op::template Functor<float>{params...}, device);
+      case DType::bfloat16:
+        return cuda::launch<BFloat16>(plan, typename Op::template Functor<float>{params...}, device);
+      case DType::float32:
+        return cuda::launch<float>(plan, typename Op::template Functor<float>{params...}, device);
+      default:
+        return cuda::launch<double>(plan, typename Op::template Functor<double>{params...}, device);
     }
   }
 };
