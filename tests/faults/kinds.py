@@ -1,13 +1,13 @@
 """Hostile values, for plugins of the fault tests: it lies beside them on sys.path.
 
-Each function makes one of a value that would be right. ``HARMLESS`` are those that still are that value to whoever takes
-it by the built-in class alone; whoever calls one of their methods ends the process, or never returns.
+Each function makes one of a value that would be right. ``HARMLESS`` are those that still are that value to whoever
+takes it by the built-in class alone; whoever calls one of their methods ends the process, or never returns.
 """
 
 import itertools
 
-_KEPT = {"__new__", "__init__", "__class__", "__dict__", "__doc__", "__init_subclass__", "__subclasshook__", "__weakref__",
-         "__getattribute__", "__del__", "__setattr__"}  # fmt: skip
+# What Python needs to make an object, and to hand out its methods.
+_KEPT = {"__new__", "__init__", "__class__", "__init_subclass__", "__subclasshook__", "__getattribute__", "__setattr__"}
 
 
 def _exits(*_args, **_kwargs):
@@ -51,23 +51,8 @@ class _Object:
     def __getattribute__(self, name):
         raise SystemExit("hostile")
 
-
-for _name in (
-    "eq",
-    "hash",
-    "len",
-    "iter",
-    "index",
-    "int",
-    "str",
-    "repr",
-    "fspath",
-    "bool",
-    "format",
-    "getitem",
-    "contains",
-):
-    setattr(_Object, f"__{_name}__", _exits)
+    __eq__ = __hash__ = __len__ = __iter__ = __index__ = __int__ = __str__ = __repr__ = _exits
+    __fspath__ = __bool__ = __format__ = __getitem__ = __contains__ = _exits
 
 
 def other_object(_value):
@@ -133,30 +118,30 @@ WRONG = (other_object, poses_as, generator, too_big, deep, number, nameless)
 # ---- exceptions ------------------------------------------------------------------------------------------------------
 
 
-class TextExits(BaseException):
+class TextExitsError(BaseException):
     __str__ = __repr__ = _exits
 
 
-class TextIsEvil(Exception):
+class TextIsEvilError(Exception):
     def __str__(self):
         return exits("evil")
 
 
-class TextIsNone(Exception):
+class TextIsNoneError(Exception):
     def __str__(self):
         return None
 
 
-class PosesAsInterrupt(Exception):
+class PosesAsInterruptError(Exception):
     __class__ = property(lambda _: KeyboardInterrupt)
 
 
-class OwnCause(Exception):
+class OwnCauseError(Exception):
     __cause__ = __context__ = __traceback__ = property(_exits, lambda *_: None)
     args = property(_exits)
 
 
-class Truthless(Exception):
+class TruthlessError(Exception):
     __bool__ = __len__ = __eq__ = __hash__ = _exits
 
 
@@ -166,11 +151,11 @@ EXCEPTIONS = {
     "stop": StopIteration("stop"),
     "recursion": RecursionError("deep"),
     "memory": MemoryError(),
-    "text exits": TextExits(),
-    "text is evil": TextIsEvil(),
-    "text is None": TextIsNone(),
+    "text exits": TextExitsError(),
+    "text is evil": TextIsEvilError(),
+    "text is None": TextIsNoneError(),
     "text is huge": ValueError("x" * 10**7),
-    "poses as interrupt": PosesAsInterrupt("not from the keyboard"),
-    "own cause": OwnCause(),
-    "truthless": Truthless("neither"),
+    "poses as interrupt": PosesAsInterruptError("not from the keyboard"),
+    "own cause": OwnCauseError(),
+    "truthless": TruthlessError("neither"),
 }

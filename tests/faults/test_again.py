@@ -1,8 +1,9 @@
-"""An import that fails, for whatever reason, can be repeated: it fails in the same way, or works once the reason is gone."""
+"""An import that fails, for whatever reason, can be repeated: it fails in the same way, or works when that is gone."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import pytest
@@ -11,8 +12,12 @@ from .builder import Compiler, Site
 from .conftest import Run
 
 GOOD = {"KEY": "PrivateUse1"}
-ONCE = "import sys\nif not hasattr(sys, '_interrupted'):\n    sys._interrupted = True\n    raise KeyboardInterrupt\n"
-ONCE_INSIDE = ONCE.replace("\n", "\n    ").rstrip(" ")
+ONCE = """
+import sys
+if not hasattr(sys, "interrupted"):
+    sys.interrupted = True
+    raise KeyboardInterrupt
+"""
 PYTHON_KERNELS: dict[str, Any] = {
     "extra": "def register(library):\n    for name in ('add', 'mul'): library.impl(name, lambda a, b: a)\n",
     "register": "register",
@@ -36,7 +41,8 @@ with torch.autocast("cpu", dtype=torch.bfloat16):
 with FlopCounterMode(display=False) as counter:
     muladd.fma(b, b, b)
 out["flops"] = counter.get_total_flops()
-out["npu"] = [torch._C._dispatch_has_kernel_for_dispatch_key(f"muladd::{name}", "PrivateUse1") for name in ("add", "scale")]
+has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+out["npu"] = [has_kernel(f"muladd::{name}", "PrivateUse1") for name in ("add", "scale")]
 """
 EXPECTED = {
     "gradient": [3.0, 3.0],
@@ -114,42 +120,49 @@ def test_same_failure_then_success(reason: str, site: Site, run: Run) -> None:
     assert report["statuses"]["alpha"]["state"] == report["statuses"]["beta"]["state"] == "loaded"
 
 
-# Where a plugin may be when the user presses Ctrl-C.
-INTERRUPTED: dict[str, dict[str, Any]] = {
-    "module": {"extra": ONCE},
-    "hook": {
-        "source": "from opwheel.registry import Backend, hookimpl\n@hookimpl\ndef opwheel_backend():\n    " + ONCE_INSIDE
-        + "\n    return Backend('zeta', 'xla', 'XLA', 1, register=lambda library: library.impl('add', lambda a, b: a))"
-    },
-    "field": {
-        "source": "from opwheel.registry import Backend, hookimpl\nclass Own(Backend):\n  @property\n  def abi(self):\n    "
-        "if not self.ready: return 1\n    " + ONCE_INSIDE + "\n    return 1\n  @abi.setter\n  def abi(self, value): ...\n"
-        "  ready = False\n@hookimpl\ndef opwheel_backend():\n"
-        "    own = Own('zeta', 'xla', 'XLA', 1, register=lambda library: library.impl('add', lambda a, b: a))\n"
-        "    own.ready = True\n    return own\n"
-    },
-    "text of an exception": {
-        "source": "class Own(Exception):\n  def __str__(self):\n    " + ONCE_INSIDE + "\n    return 'text'\nraise Own"
-    },
-    "probe": {"extra": f"def probe():\n    {ONCE_INSIDE}\n    return Probe(True)\n", "probe": "probe"},
-    "register": {
-        "extra": "def register(library):\n    library.impl('add', lambda a, b: a)\n    " + ONCE_INSIDE + "\n",
-        "register": "register",
-        "operators": "['add']",
-    },
-}  # fmt: skip
+# Where a plugin may be when the user presses Ctrl-C: what happens there the first time.
+PLUGIN = """
+import opwheel.registry as registry
+
+class Backend(registry.Backend):
+    @property
+    def priority(self):
+        {field}
+        return 1
+    @priority.setter
+    def priority(self, value): ...
+
+class Shown(Exception):
+    def __str__(self):
+        {exception}
+        return "text"
+
+def probe():
+    {probe}
+    return registry.Probe(True)
+
+def register(library):
+    library.impl("add", lambda a, b: a)
+    {register}
+
+{module}
+@registry.hookimpl
+def opwheel_backend():
+    {hook}
+    return Backend({name!r}, "xla", "XLA", 1, register=register, probe=probe, operators=["add"])
+"""
+PLACES = ("module", "hook", "field", "exception", "probe", "register")
 
 
 @pytest.mark.parametrize("order", ["first", "last"])
-@pytest.mark.parametrize("place", INTERRUPTED)
+@pytest.mark.parametrize("place", PLACES)
 def test_interrupt(place: str, order: str, site: Site, run: Run) -> None:
     name = {"first": "aaa", "last": "zeta"}[order]
-    given = {key: value.replace("'zeta'", repr(name)) for key, value in INTERRUPTED[place].items()}
-    fields = {} if "source" in given else {"device_type": "'xla'", "dispatch_key": "'XLA'", "operators": "['add']"}
-    if "register" not in given and "source" not in given:
-        given["extra"] += "\ndef register(library): library.impl('add', lambda a, b: a)\n"
-        given["register"] = "register"
-    site.install(name, **{**fields, **given})
+    steps = {**dict.fromkeys(PLACES, "pass"), place: "import once; once.interrupt()"}
+    if place == "exception":
+        steps["hook"] = "raise Shown"
+    (site.root / "once.py").write_text(f"def interrupt():{indent(ONCE, '    ')}")
+    site.install(name, source=PLUGIN.format(name=name, **steps))
     report = run(
         site.root, before=HAS_KERNEL + ATTEMPT, then=WORKS.replace('simplefilter("error")', 'simplefilter("ignore")')
     )
@@ -159,27 +172,15 @@ def test_interrupt(place: str, order: str, site: Site, run: Run) -> None:
     assert report["out"] == EXPECTED
     states = {name: status["state"] for name, status in report["statuses"].items()}
     assert states["alpha"] == states["beta"] == states["cpu"] == "loaded"
-    assert states[name] == ("broken" if place == "text of an exception" else "loaded")
+    assert states[name] == ("broken" if place == "exception" else "loaded")
 
 
 def test_interrupt_of_a_deferred_load(site: Site, run: Run) -> None:
     """The import of a plugin led to muladd's: backends are loaded at the first call, which is interrupted."""
-    for name, extra in (
-        ("gamma", "import muladd\n"),
-        ("delta", f"def probe():\n    {ONCE_INSIDE}\n    return Probe(True)\n"),
-    ):
-        register = "def register(library): library.impl('fma', lambda a, b, c: a)\n"
-        probe = {"probe": "probe"} if "probe" in extra else {}
-        key = {"gamma": "XLA", "delta": "XPU"}[name]
-        site.install(
-            name,
-            extra=extra + register,
-            register="register",
-            operators="['fma']",
-            dispatch_key=repr(key),
-            device_type=repr(key.lower()),
-            **probe,
-        )
+    fields = {"register": "lambda library: library.impl('fma', lambda a, b, c: a)", "operators": "['fma']"}
+    probe = f"def probe():{indent(ONCE, '    ')}    return Probe(True)\n"
+    site.install("gamma", extra="import muladd", dispatch_key="'XLA'", device_type="'xla'", **fields)
+    site.install("delta", extra=probe, probe="probe", dispatch_key="'XPU'", device_type="'xpu'", **fields)
     before = """
 import muladd_gamma, muladd, torch
 for _ in range(2):

@@ -27,7 +27,7 @@ CPU: dict[str, tuple[dict[str, Any], str, str]] = {
         "is broken: importing muladd_cpu failed",
         "OSError('bad disk')",
     ),
-    "incompatible": ({"abi": "9"}, "is incompatible: it was built for ABI 9, this core has ABI 1", "None"),
+    "incompatible": ({"abi": 9}, "is incompatible: libkernels.so was built for ABI 9, this core has ABI 1", "None"),
     "unsupported": (
         {"extra": "def probe(): return Probe(False, 'no AVX', 'buy one')", "probe": "probe"},
         "is unsupported: no AVX [OPWHEEL-E040]; to fix it: buy one",
@@ -37,9 +37,9 @@ CPU: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("state", CPU)
-def test_call_without_the_backend_of_the_device(state: str, site: Site, run: Run) -> None:
+def test_call_without_the_backend_of_the_device(state: str, site: Site, compiler: Compiler, run: Run) -> None:
     installed, reason, cause = CPU[state]
-    site.install("cpu", **{"device_type": "'cpu'", "dispatch_key": "'CPU'", **installed})
+    site.install("cpu", library=compiler.library("good", GOOD), **{"device_type": "'cpu'", "dispatch_key": "'CPU'", **installed})
     out = run(site.root, then=CALL)["out"]
     assert out["classes"][:3] == ["NoKernelError", "RegistryError", "NotImplementedError"]
     for part in (
@@ -54,9 +54,9 @@ def test_call_without_the_backend_of_the_device(state: str, site: Site, run: Run
 
 
 @pytest.mark.parametrize("state", CPU)
-def test_reference_computes_and_warns_once(state: str, site: Site, run: Run) -> None:
+def test_reference_computes_and_warns_once(state: str, site: Site, compiler: Compiler, run: Run) -> None:
     installed, _, _ = CPU[state]
-    site.install("cpu", **{"device_type": "'cpu'", "dispatch_key": "'CPU'", **installed})
+    site.install("cpu", library=compiler.library("good", GOOD), **{"device_type": "'cpu'", "dispatch_key": "'CPU'", **installed})
     report = run(site.root, then=CALL + CALL, MULADD_FALLBACK="reference")
     assert report["out"]["result"] == [2.0, 2.0]
     assert len([w for w in report["warnings"] if "with ATen" in w["message"]]) == 1
@@ -82,7 +82,7 @@ out['special'] = str(muladd.library.no_kernel_error('add', 'cpu'))
 
 
 def test_require(site: Site, compiler: Compiler, run: Run, tmp_path: Any) -> None:
-    site.install("acme", library=compiler.library("good", GOOD), abi="3")
+    site.install("acme", library=compiler.library("good", GOOD), abi=3)
     policy = tmp_path / "mine.toml"
     policy.write_text('[backends.npu]\ndistribution = "muladd-npu"\ndispatch-key = "XLA"\ndevice = "xla"\n')
     report = run(

@@ -6,6 +6,8 @@ import json
 import subprocess
 from collections.abc import Callable
 
+import pytest
+
 from .builder import Compiler, Site
 
 GOOD = {"KEY": "PrivateUse1"}
@@ -69,9 +71,13 @@ def _autoload_off(program: str) -> str:
     return f"import os; os.environ['MULADD_AUTOLOAD'] = '0'; {program}"
 
 
-def test_console_script_opens_nothing_itself(site: Site, compiler: Compiler, python: Python) -> None:
+@pytest.mark.parametrize("command", [("-c", DOCTOR), ("-m", "muladd")], ids=["script", "module"])
+def test_the_command_opens_nothing_itself(
+    command: tuple[str, str], site: Site, compiler: Compiler, python: Python
+) -> None:
     site.install("segv", library=compiler.library("segv", CRASHES["segv"][0]))
-    done = python("-c", DOCTOR, "doctor", "--deep", path=(site.root,))
+    done = python(*command, "doctor", "--deep", path=(site.root,), MULADD_LOCK="/nonexistent")
     assert done.returncode == 1, done.stderr
+    assert "/nonexistent: cannot be read: No such file or directory [OPWHEEL-E070]" in done.stdout
     assert "OPWHEEL-E055" in done.stdout
     assert "SIGSEGV" in done.stdout

@@ -28,8 +28,9 @@ import os
 launches = 0
 
 def register(target):
-    from muladd import overloads
-    from opwheel.dispatch import implement
+    from opwheel.dispatch import implement, overloads_of
+
+    overloads = overloads_of(target)
 
     implement(target, [overloads[name] for name in {operators}], "cpu", launch)
 

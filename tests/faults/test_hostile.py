@@ -46,7 +46,7 @@ BACKEND = """
 @hookimpl
 def opwheel_backend():
     return make(dict(
-        name={name!r}, device_type="npu", dispatch_key="PrivateUse1", abi=1, libraries=[str(HERE / "libkernels.so")],
+        name={name!r}, device_type="npu", dispatch_key="PrivateUse1", libraries=[str(HERE / "libkernels.so")],
         register=None, probe=None, operators=["add", "mul"], requires=["torch>=2.10", "pluggy"], priority=0))
 """
 PROBE = """
@@ -55,8 +55,10 @@ def opwheel_backend():
     return Backend({name!r}, "npu", "PrivateUse1", 1, [HERE / "libkernels.so"],
                    probe=lambda: make(dict(ok=False, reason="no device", fix="buy one")))
 """
-BACKEND_FIELDS = ("name", "device_type", "dispatch_key", "abi", "libraries", "register", "probe", "operators", "requires",
-                  "priority")  # fmt: skip
+BACKEND_FIELDS = (
+    *("name", "device_type", "dispatch_key", "libraries", "register"),
+    *("probe", "operators", "requires", "priority"),
+)
 PROBE_FIELDS = ("ok", "reason", "fix")
 
 EXACT = """
@@ -129,13 +131,10 @@ def test_probe(kind: Any, hostile: Site, compiler: Compiler, run: Run) -> None:
 
 # ---- what is not even a record ---------------------------------------------------------------------------------------
 
+RECORD = "Backend({name!r}, 'npu', 'PrivateUse1', 1, [HERE / 'libkernels.so'], probe=probe)"
 ANSWERS = {
     "hook": ("@hookimpl\ndef opwheel_backend(): return {value}", "OPWHEEL-E021"),
-    "probe": (
-        "@hookimpl\ndef opwheel_backend(): return Backend({name!r}, 'npu', 'PrivateUse1', 1, [HERE / 'libkernels.so'],"
-        " probe=lambda: {value})",
-        "OPWHEEL-E041",
-    ),
+    "probe": (f"def probe(): return {{value}}\n@hookimpl\ndef opwheel_backend(): return {RECORD}", "OPWHEEL-E041"),
     "module": ("import sys\nsys.modules[__name__] = {value}", "OPWHEEL-E02"),
 }
 
@@ -164,20 +163,22 @@ def test_answers(place: str, imported: bool, hostile: Site, compiler: Compiler, 
         assert status["code"].startswith(code), (name, status)
 
 
+REGISTER = """
+def register(library):
+    library.impl('add', lambda a, b: a)
+    raise ERROR
+@hookimpl
+def opwheel_backend(): return Backend(NAME, 'npu', 'PrivateUse1', 1, register=register)
+"""
 RAISING = {
     "module": ("raise ERROR", "OPWHEEL-E020"),
     "attribute": ("def __getattr__(name): raise ERROR", "OPWHEEL-E02"),
     "hook": ("@hookimpl\ndef opwheel_backend(): raise ERROR", "OPWHEEL-E021"),
     "probe": (
-        "def probe(): raise ERROR\n@hookimpl\ndef opwheel_backend():\n"
-        "    return Backend(NAME, 'npu', 'PrivateUse1', 1, [HERE / 'libkernels.so'], probe=probe)",
+        f"def probe(): raise ERROR\n@hookimpl\ndef opwheel_backend(): return {RECORD.replace('{name!r}', 'NAME')}",
         "OPWHEEL-E041",
     ),
-    "register": (
-        "def register(library):\n    library.impl('add', lambda a, b: a)\n    raise ERROR\n"
-        "@hookimpl\ndef opwheel_backend(): return Backend(NAME, 'npu', 'PrivateUse1', 1, register=register)",
-        "OPWHEEL-E052",
-    ),
+    "register": (REGISTER, "OPWHEEL-E052"),
 }
 
 
@@ -210,7 +211,7 @@ def test_deleted_fields(hostile: Site, compiler: Compiler, run: Run) -> None:
             body=BACKEND.format(name=field))  # fmt: skip
         hostile.install(field, source=source, library=compiler.library("good", GOOD))
     report = run_beside(hostile, run)
-    for field in ("name", "device_type", "dispatch_key", "abi"):
+    for field in ("name", "device_type", "dispatch_key"):
         assert report["statuses"][field]["code"] == "OPWHEEL-E022"
 
 

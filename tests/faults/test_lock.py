@@ -235,6 +235,82 @@ def test_missing_file(tmp_path: Path, run: Run) -> None:
     check_fails(run(MULADD_LOCK=str(tmp_path / "gone")), "OPWHEEL-E070", "gone: cannot be read: No such file")
 
 
+@pytest.mark.parametrize("value", ["", " ", ".", "/"])
+def test_no_file_at_all(value: str, run: Run) -> None:
+    """Somebody wanted a lock: to go on without one would be no answer."""
+    check_fails(run(MULADD_LOCK=value), "OPWHEEL-E070")
+
+
+def test_empty_is_called_so(run: Run) -> None:
+    check_fails(run(MULADD_LOCK=""), "OPWHEEL-E070", "MULADD_LOCK is empty: name a lock file, or unset it")
+
+
+# ---- doctor ----------------------------------------------------------------------------------------------------------
+
+# What the command does before muladd is imported.
+AS_DOCTOR = "import sys; sys.argv = ['muladd', 'doctor']; import opwheel_cli; opwheel_cli.prepare()"
+
+
+@pytest.mark.parametrize("difference", [name for name in DIFFERENCES if name != "damaged metadata"])
+def test_doctor_tells_the_differences(difference: str, lock: Lock, site: Site, library: Path, run: Run) -> None:
+    """Beside its table, where the import would fail."""
+    change, parts = DIFFERENCES[difference]
+    site.install("acme", library=library)
+    path = lock()
+    change(site, library)
+    report = run(site.root, before=AS_DOCTOR, doctor=True, MULADD_LOCK=str(path))
+    check_doctor(report, "OPWHEEL-E071", *parts)
+    assert report["statuses"]["cpu"]["state"] == "loaded"
+
+
+def check_doctor(report: dict[str, Any], code: str, *parts: str) -> None:
+    """The table and, as text and as JSON, each part among the findings."""
+    text, document = report["doctor"], report["doctor_json"]
+    findings = json.loads(document["text"])["findings"]
+    assert text["exit"] == document["exit"] == 1
+    assert {finding["code"] for finding in findings} == {code}
+    assert "cpu" in json.loads(document["text"])["backends"]
+    assert json.loads(document["text"])["ok"] is False
+    assert text["text"].splitlines()[1].split() == ["backend", "state", "key", "distribution", "operators", "load"]
+    for part in parts:
+        assert part in text["text"]
+        assert any(part in finding["message"] + finding["fix"] for finding in findings)
+    assert len({finding["message"] for finding in findings}) == len(findings)
+
+
+@pytest.mark.parametrize(
+    ("content", "part"), [(None, "cannot be read"), ("", "is not JSON"), ("{}", "is not a lock file")]
+)
+def test_doctor_without_a_usable_file(content: str | None, part: str, tmp_path: Path, run: Run) -> None:
+    path = tmp_path / "muladd.lock"
+    if content is not None:
+        path.write_text(content)
+    check_doctor(run(before=AS_DOCTOR, doctor=True, MULADD_LOCK=str(path)), "OPWHEEL-E070", part)
+
+
+def test_doctor_with_an_empty_variable(run: Run) -> None:
+    check_doctor(run(before=AS_DOCTOR, doctor=True, MULADD_LOCK=""), "OPWHEEL-E070", "MULADD_LOCK is empty")
+
+
+def test_doctor_tells_of_other_winners(lock: Lock, site: Site, library: Path, run: Run) -> None:
+    site.install("acme", library=library)
+    site.install("beta", library=library)
+    path = lock()
+    policy = site.root / "mine.toml"
+    policy.write_text("[policy]\ndisable = ['acme']\n")
+    report = run(site.root, before=AS_DOCTOR, doctor=True, MULADD_LOCK=str(path), MULADD_PLUGINS=str(policy))
+    check_doctor(report, "OPWHEEL-E071", "at PrivateUse1 beta wins add, ", "locked is acme")
+
+
+def test_doctor_where_all_is_as_locked(lock: Lock, site: Site, library: Path, run: Run) -> None:
+    site.install("acme", library=library)
+    path = lock()
+    then = f"out['deep'] = [tuple(f) for f in muladd.library.compare({str(path)!r}, winners=False)]"
+    report = run(site.root, before=AS_DOCTOR, doctor=True, then=then, MULADD_LOCK=str(path))
+    assert report["doctor"]["exit"] == report["doctor_json"]["exit"] == 0
+    assert report["out"]["deep"] == []
+
+
 # ---- what cannot be locked -------------------------------------------------------------------------------------------
 
 

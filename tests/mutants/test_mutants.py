@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import muladd
+import opwheel
 import pytest
 
 from .mutations import MUTATIONS, SECOND_EDIT
@@ -25,7 +26,7 @@ from opwheel.registry import Backend, hookimpl
 @hookimpl
 def opwheel_backend():
     library = Path(__file__).with_name("libmutant.so")
-    return Backend("mutant", "cpu", "CPU", {abi}, libraries=[library])
+    return Backend("mutant", "cpu", "CPU", libraries=[library])
 """
 
 
@@ -35,27 +36,30 @@ def run(*command, **options):
 
 def build(folder, edits):
     """Compile the CPU backend with the edits, as a plugin that is preferred to the real one."""
-    shutil.copytree(muladd.get_include(), folder / "include")
+    include = folder / "include"
+    for library in (muladd, opwheel):
+        shutil.copytree(library.get_include(), include, dirs_exist_ok=True)
     shutil.copytree(SOURCES, folder / "csrc")
     for file, old, new in edits:
-        path = next(folder.rglob(file))
+        (path,) = [path for path in include.rglob(file) if "xpu" not in path.parts and "cuda" not in path.parts]
         text = path.read_text()
         assert text.count(old) >= 1, f"{file} does not have: {old}"
         path.write_text(text.replace(old, new, 1))
     flags = shlex.split(run(sys.executable, "-m", "muladd", "config", "--cflags").stdout)
-    own = [flag for flag in flags if not flag.startswith(("-O", f"-I{muladd.get_include()}"))]
-    assert not any("muladd/include" in flag for flag in own), "the unedited headers would be found first"
+    installed = [f"-I{library.get_include()}" for library in (muladd, opwheel)]
+    own = [flag for flag in flags if not flag.startswith(("-O", *installed))]
+    assert len(own) < len(flags) - 1, "the unedited headers would be found first"
     torch_lib = (
         Path(next(flag for flag in flags if flag.startswith("-isystem")).removeprefix("-isystem")).parent / "lib"
     )
     library = folder / "libmutant.so"
     # One instruction set will do: the loops are the same for all.
-    sources = [str(folder / "csrc" / f"{name}.cpp") for name in ("register", "capability", "kernels_baseline")]
-    compiled = run("g++", "-O1", "-w", "-DMULADD_BASELINE_ONLY", *own, f"-I{folder}/include", "-shared", *sources,
+    sources = [str(folder / "csrc" / f"{name}.cpp") for name in ("register", "kernels_baseline")]
+    compiled = run("g++", "-O1", "-w", "-DOPWHEEL_BASELINE_ONLY", *own, f"-I{folder}/include", "-shared", *sources,
                    "-o", str(library),
                    f"-L{torch_lib}", "-lstdc++", "-ltorch_cpu", "-lc10")  # fmt: skip
     assert compiled.returncode == 0, compiled.stderr[-3000:]
-    (folder / "mutant.py").write_text(PLUGIN.format(abi=muladd.library.abi))
+    (folder / "mutant.py").write_text(PLUGIN)
     metadata = folder / "mutant-1.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: mutant\nVersion: 1\n")

@@ -1,6 +1,7 @@
 """muladd.muladd and its siblings: which operator they pick and what they refuse."""
 
 from contextlib import nullcontext
+from fractions import Fraction
 
 import muladd
 import numpy as np
@@ -193,3 +194,31 @@ def test_version_is_the_distribution_s():
 def test_the_cpu_backend_was_built_for_this_abi():
     assert muladd.backends()["cpu"].state == "loaded"
     assert muladd.library.abi == 1
+
+
+@pytest.mark.parametrize("c", [10**400, -(10**400), Fraction(10) ** 400], ids=["large", "negative", "fraction"])
+def test_a_number_beyond_every_float_is_refused(a, c):
+    for call in (lambda: muladd.muladd(a, a, c), lambda: muladd.muladd_(a, a, c), lambda: muladd.scale(a, c)):
+        with pytest.raises(OverflowError, match=r"(c|factor) is of type (int|Fraction) and beyond every float"):
+            call()
+
+
+def test_none_is_refused_by_name(a):
+    for name, call in (
+        ("a", lambda: muladd.muladd(None, a, 1.0)),
+        ("b", lambda: muladd.muladd(a, None, 1.0)),
+        ("b", lambda: muladd.muladd(a, None, 1.0, out=a)),
+        ("c", lambda: muladd.fma(a, a, None)),
+        ("a", lambda: muladd.muladd_(None, a, 1.0)),
+        ("b", lambda: muladd.muladd_(a, None, 1.0)),
+        ("x", lambda: muladd.scale(None, 1.0)),
+    ):
+        with pytest.raises(TypeError, match=f"argument '{name}' is None, expected a torch.Tensor"):
+            call()
+
+
+def test_a_compiled_program_is_given_its_number(a):
+    """Also one that is symbolic there."""
+    call = torch.compile(lambda x, c: muladd.muladd(x, x, c), backend="eager", fullgraph=True, dynamic=True)
+    for c in (2, 3, 2.5):
+        assert torch.equal(call(a, c), a * a + c)

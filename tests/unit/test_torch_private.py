@@ -129,6 +129,19 @@ def test_base_of():
     assert private.base_of(base) is None
 
 
+def test_memory_of_tensors():
+    """Without them gradients of in-place calls would be taken from what was just overwritten."""
+    x = torch.ones(4)
+    assert private.has_storage(x)
+    assert private.address(x) == x.data_ptr()
+    assert private.is_alias(x[:1], x[1:].detach())
+    assert not private.is_alias(x, x.clone())
+    assert private.address(torch.ones(4, device="meta")) == 0
+    seen = []
+    torch.func.grad(lambda y: (seen.append(private.has_storage(y)), y.sum())[1])(x)
+    assert seen == [False]
+
+
 def test_parse_schema():
     """Without it the declarations cannot be matched with the catalogue."""
     schema = private.parse_schema("f(Tensor x, float c, *, Tensor(a!) out) -> Tensor(a!)")

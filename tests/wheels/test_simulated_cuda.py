@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import opwheel
 import pytest
 
 from tests.third_party.environment import KERNEL_TESTS
@@ -119,10 +120,15 @@ MISTAKES = {
 @pytest.mark.parametrize(("right", "wrong", "noticed_by"), MISTAKES.values(), ids=MISTAKES)
 def test_the_simulation_shows_mistakes(build, suite, sources, tmp_path, right, wrong, noticed_by):
     """A backend that launches on something else than the current stream of the tensors' device."""
-    changed = shutil.copytree(sources, tmp_path / "changed") / "csrc/stream.h"
-    assert right in changed.read_text()
-    changed.write_text(changed.read_text().replace(right, wrong))
-    result = suite(build(changed.parents[1]), "gpu")["gpu"]
+    changed = shutil.copytree(sources, tmp_path / "changed")
+    header = changed / "csrc/opwheel/cuda/stream.h"  # found before the SDK's own
+    header.parent.mkdir(parents=True)
+    text = Path(opwheel.get_include(), "opwheel/cuda/stream.h").read_text()
+    assert right in text
+    header.write_text(text.replace(right, wrong))
+    setup = changed / "setup.py"
+    setup.write_text(setup.read_text().replace('library="muladd",', 'library="muladd", include_dirs=["csrc"],'))
+    result = suite(build(changed), "gpu")["gpu"]
     assert set(noticed_by) <= {name.rpartition("::")[2] for name in result["failed"]}
 
 

@@ -4,13 +4,16 @@ import re
 import shutil
 from pathlib import Path
 
+import opwheel
 import pytest
 from torch.utils.hipify import hipify_python
 
 SOURCES = Path(__file__).parents[1] / "csrc"
+SDK = Path(opwheel.get_include(), "opwheel/cuda")
 # PyTorch's C interface keeps its names on ROCm, and its device type and dispatch key are CUDA's there.
 KEPT = (
-    r"aoti_torch_device_type_cuda|aoti_torch_get_current_cuda_stream|muladd::cuda|muladd, CUDA, m|cuda::|namespace cuda"
+    r"aoti_torch_device_type_cuda|aoti_torch_get_current_cuda_stream|\w+::cuda|library, CUDA|cuda::|namespace cuda"
+    r"|OPWHEEL_\w+|opwheel/cuda/"
 )
 
 
@@ -18,6 +21,7 @@ KEPT = (
 def hip(tmp_path_factory):
     folder = tmp_path_factory.mktemp("hip") / "csrc"
     shutil.copytree(SOURCES, folder)
+    shutil.copytree(SDK, folder, dirs_exist_ok=True)
     hipify_python.hipify(
         project_directory=str(folder),
         output_directory=str(folder),

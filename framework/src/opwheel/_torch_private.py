@@ -28,8 +28,8 @@ function_modes = torch._C._len_torch_function_stack
 tracing_state = torch._C._get_tracing_state
 is_profiling = torch._C._autograd._profiler_enabled
 has_storage = torch._C._has_storage  # tensors of torch.func have none
-address = torch._C._data_address  # 0 where there is no memory, for which data_ptr() raises
-is_alias = torch._C._is_alias_of  # whether two tensors have one storage
+address = torch._C._data_address  # type: ignore[attr-defined]  # 0 for fake tensors, for which data_ptr() raises
+is_alias = torch._C._is_alias_of  # type: ignore[attr-defined]  # whether two tensors have one storage
 
 
 def forward_ad_is_active() -> bool:
@@ -211,7 +211,8 @@ def registered_through(library: torch.library.Library) -> set[tuple[str, str]]:
         return {("_::*", library.dispatch_key)}
     kernels = (name.removeprefix(f"{library.ns}/").rpartition("/") for name in library._op_impls)
     return {(name, "") for name in library._op_defs} | {
-        (f"{library.ns}::{operator}", key or "CompositeImplicitAutograd") for operator, _, key in kernels
+        (f"{library.ns}::{operator}", "CompositeImplicitAutograd" if key in ("", "Undefined") else key)
+        for operator, _, key in kernels
     }
 
 

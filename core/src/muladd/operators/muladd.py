@@ -29,7 +29,8 @@ MULADD = Operator(
         RuntimeError: the shapes do not broadcast, a dtype is not supported, the tensors are on different devices, or
             ``out`` does not fit or overlaps an input.
         torch.OutOfMemoryError: there is no room for the result on the device.
-        TypeError: ``c`` is neither a number nor a tensor.
+        TypeError: ``c`` is neither a number nor a tensor, or a tensor is None.
+        OverflowError: ``c`` is a number beyond every float.
         opwheel.registry.NoKernelError: no backend for the tensors' device is loaded.
     """,
 )

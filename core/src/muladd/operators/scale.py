@@ -23,6 +23,7 @@ SCALE = Operator(
     Raises:
         RuntimeError: as :func:`muladd`.
         TypeError: ``factor`` is neither a number nor a tensor.
+        OverflowError: ``factor`` is a number beyond every float.
         opwheel.registry.NoKernelError: no backend for the tensor's device is loaded.
     """,
 )

@@ -70,7 +70,7 @@ def _is_action(node: ast.stmt) -> bool:
 
 
 def _definition(name: str, function: Callable[..., Any]) -> str:
-    doc = str(function.__doc__).replace("\\", "\\\\").replace('"""', r'\"\"\"')
+    doc = str(function.__doc__).replace("\\", "\\\\").replace('"""', r"\"\"\"")
     lines = f'"""{doc}\n"""' if "\n" in doc else f'"""{doc}"""'
     return f"def {name}{inspect.signature(function)}:\n{indent(lines, '    ')}\n"
 

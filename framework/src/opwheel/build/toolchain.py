@@ -55,11 +55,11 @@ def library_include(package: str) -> Path:
 
 
 def include_folders(library: CppLibrary) -> list[Path]:
-    """Where a library's sources find headers besides PyTorch's: the SDK, the operator library, its own folders."""
+    """Where a library's sources find headers besides PyTorch's: its own folders, the operator library, the SDK."""
     return [
-        SDK_INCLUDE,
-        *([library_include(library.library)] if library.library else []),
         *(Path.cwd() / folder for folder in library.include_dirs),
+        *([library_include(library.library)] if library.library else []),
+        SDK_INCLUDE,
     ]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,6 +20,7 @@ from .printable import printable
 if TYPE_CHECKING:
     from .. import Library
 
+_PIPE_WIDTH = 200  # columns where the output goes into a file
 _STYLES = {
     State.LOADED: "green",
     State.INSTALLED: "green",
@@ -101,7 +101,9 @@ def _report(
 
 def _print(report: dict[str, Any], statuses: list[BackendStatus]) -> None:
     # What plugins and files say is text, whatever brackets and colons it has.
-    console = Console(soft_wrap=not sys.stdout.isatty(), markup=False, emoji=False, highlight=False)
+    console = Console(markup=False, emoji=False, highlight=False)
+    if not console.is_terminal:  # programs read it: no row becomes two
+        console = Console(markup=False, emoji=False, highlight=False, soft_wrap=True, width=_PIPE_WIDTH)
     console.print(
         f"{report['distribution']} {report['version']} (ABI {report['abi']}), opwheel {report['opwheel']}, "
         f"torch {report['torch']}, Python {report['python']}, {report['platform']}"

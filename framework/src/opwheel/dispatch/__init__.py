@@ -9,7 +9,8 @@ module                        dispatch key
 :mod:`.adinplaceorview`       ADInplaceOrView (version counters of in-place and out variants)
 :mod:`.functionalization`     Functionalize (in-place and out variants under torch.compile)
 :mod:`.fake`                  Meta and FakeTensor
-:mod:`.fallback`              CompositeExplicitAutogradNonFunctional: no backend has a kernel
+:mod:`.fallback`              CompositeExplicitAutogradNonFunctional: no backend has a kernel;
+                              CompositeImplicitAutogradNestedTensor: nested tensors are refused
 ============================  ==================================================================================
 
 All of it follows from an :class:`Operator` declaration, and so do the public functions (:mod:`.functions`), which go

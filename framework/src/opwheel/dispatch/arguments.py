@@ -24,7 +24,7 @@ def number(value: object, argument: str, expected: str = "a number or a torch.Te
 
     Raises:
         TypeError: it is none.
-        OverflowError: it is larger than any float.
+        OverflowError: it is beyond every float.
     """
     if isinstance(value, (float, torch.SymFloat, torch.SymInt)):
         return value  # type: ignore[return-value]  # as numbers of a graph they are one
@@ -33,7 +33,7 @@ def number(value: object, argument: str, expected: str = "a number or a torch.Te
             return float(value)
         except OverflowError:
             raise OverflowError(
-                f"{argument} is a {type(value).__name__} that is larger than any float (about 1.8e308); pass "
-                "float('inf') where infinity is meant"
+                f"{argument} is of type {type(value).__name__} and beyond every float (1.8e308); pass float('inf') "
+                "where infinity is meant"
             ) from None
     raise TypeError(f"{argument} is a {type(value).__name__}, expected {expected}")

@@ -61,7 +61,7 @@ def autograd_kernel(overload: Overload) -> Callable[..., Any]:
         check_tensors(overload, args, kwargs)
         tensors = [*overload.tensors(args), *kwargs.values()]
         if private.functorch_is_active() or (private.forward_ad_is_active() and _has_tangent(tensors)):
-            return _decomposed(overload, args, kwargs)
+            return _decomposed(overload, args)
         if torch.is_grad_enabled() and private.any_requires_grad(*tensors):
             if overload.is_out:
                 raise RuntimeError(
@@ -90,7 +90,7 @@ def _has_tangent(tensors: list[Tensor]) -> bool:
     return any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors)
 
 
-def _decomposed(overload: Overload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _decomposed(overload: Overload, args: tuple[Any, ...]) -> Any:
     if overload.is_out:
         raise RuntimeError(
             f"{overload.name}: out= cannot be used under torch.func transforms or forward-mode differentiation; use "
@@ -153,10 +153,15 @@ def _autograd_function(overload: Overload) -> type[torch.autograd.Function]:
         def forward(ctx: Any, keyset: Any, plan: GradientPlan, kept: tuple[Tensor, ...], *args: Any) -> Any:
             # The overwritten tensor must be the first one: autograd takes the first gradient for it (CopySlices).
             ctx.plan = plan
-            result = redispatch(keyset & private.after_autograd_keys, *args)
             if is_in_place:
+                # Under torch.compile a write that happens without grad mode, which is off here, is one of which a
+                # program's gradients are not to know.
+                with private.below_autograd(), torch.enable_grad():
+                    redispatch(keyset & private.after_autograd_keys, *args)
                 result = args[0]
                 ctx.mark_dirty(result)
+            else:
+                result = redispatch(keyset & private.after_autograd_keys, *args)
             ctx.save_for_backward(*kept)
             ctx.numbers = [args[i] for i in plan.numbers]
             if not several:

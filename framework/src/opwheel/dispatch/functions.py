@@ -38,6 +38,7 @@ import keyword
 import linecache
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, count
 from types import SimpleNamespace
 from typing import Any
 
@@ -237,8 +238,8 @@ def _taken(argument: Any) -> tuple[str, str]:
 
 def _remember(namespace: str, source: str) -> str:
     """Let tracebacks, debuggers and ``inspect.getsource`` find the text under a file name of its own."""
-    parts = sum(name.startswith(f"<functions of {namespace}") for name in linecache.cache)
-    name = f"<functions of {namespace}{f', part {parts + 1}' if parts else ''}>"
+    numbered = (f"<functions of {namespace}, part {part}>" for part in count(2))
+    name = next(name for name in chain((f"<functions of {namespace}>",), numbered) if name not in linecache.cache)
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     return name
 

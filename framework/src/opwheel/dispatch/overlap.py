@@ -86,16 +86,27 @@ def overlap(output: Tensor, given: Tensor) -> Overlap:
 
 
 def may_share_memory(target: Tensor, given: Tensor) -> bool:
-    """Whether ``given`` may change when ``target`` is overwritten; also where that cannot be told.
+    """Whether ``given`` or its history may change when ``target`` is overwritten; also where that cannot be told.
 
-    Addresses tell most of it, also of tensors that came in twice from another library. Tensors without memory, such as
-    fake ones, have storages that stand for it; those of ``torch.func`` have none.
+    Other parts of one storage count: after a write to one view PyTorch refuses to look at some others. Different
+    storages over the same memory come from other libraries. Tensors of ``torch.func`` have none.
     """
-    if not (private.has_storage(target) and private.has_storage(given)):
+    return any(_may_share(part, other) for part in _parts(target) for other in _parts(given))
+
+
+def _may_share(target: Tensor, given: Tensor) -> bool:
+    if not (private.has_storage(target) and private.has_storage(given)) or private.is_alias(target, given):
         return True
-    if private.address(target) and private.address(given):
-        return overlap(target, given) is not Overlap.NONE
-    return private.is_alias(target, given)
+    has_memory = private.address(target) and private.address(given)  # fake tensors have not
+    return bool(has_memory) and overlap(target, given) is not Overlap.NONE
+
+
+def _parts(tensor: Tensor) -> list[Tensor]:
+    """The tensors with memory that a subclass such as DTensor consists of, or the tensor itself."""
+    if type(tensor) is Tensor or not hasattr(tensor, "__tensor_flatten__"):
+        return [tensor]
+    names, _ = tensor.__tensor_flatten__()
+    return [part for name in names for part in _parts(getattr(tensor, name))]
 
 
 def _walk(tensor: Tensor) -> tuple[object, ...]:

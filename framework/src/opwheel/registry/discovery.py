@@ -38,9 +38,11 @@ class FoundPlugin(NamedTuple):
         """Whether that import is what led here: it cannot end before this call has returned."""
         modules = self._initializing()
         frame: FrameType | None = sys._getframe()
-        while frame is not None and frame.f_globals.get("__name__") not in modules:
+        while frame is not None:
+            if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") in modules:
+                return True
             frame = frame.f_back
-        return frame is not None
+        return False
 
     @property
     def files(self) -> str:

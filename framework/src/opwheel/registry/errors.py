@@ -65,7 +65,7 @@ _ROWS = (
         "OPWHEEL-E022",
         "backend describes itself wrongly",
         "A field of the Backend has the wrong type or contradicts the entry point, or it claims operators, a "
-        "dispatch key or a requirement that do not exist.",
+        "dispatch key or a requirement that do not exist, or a dispatch key that is not the one of its device type.",
         "Report it to the plugin's author; uninstall the plugin or disable it in plugins.toml meanwhile.",
     ),
     ErrorCode(
@@ -138,8 +138,11 @@ _ROWS = (
     ErrorCode(
         "OPWHEEL-E054",
         "kernels nobody claimed",
-        "The library registered kernels at a dispatch key or for operators that the backend does not claim.",
-        "Report it to the plugin's author: claim and registration disagree.",
+        "Something was registered in the library's namespace, or a fallback for all operators, that the backend does "
+        "not claim, or before its claim was accepted: when the plugin was imported, asked or probed. It is removed "
+        "where that is possible, else calls that reach it raise an error with this code.",
+        "Report it to the plugin's author: only the libraries and the register function of a Backend register, and "
+        "only what it claims.",
     ),
     ErrorCode(
         "OPWHEEL-E055",

@@ -57,6 +57,19 @@ LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+# Other tensors over the memory of one that is overwritten, all of which broadcast to it.
+ALIASES: dict[str, Callable[[Tensor], Tensor]] = {
+    "itself": lambda target: target,
+    "a view": lambda target: target.view_as(target),
+    "a column": lambda target: target[:, :1],
+    "detached": lambda target: target.detach(),
+    "its data": lambda target: target.data,
+    "its storage": lambda target: target.new_empty(0).set_(
+        target.detach().untyped_storage(), target.storage_offset(), target.shape, target.stride()
+    ),
+}
+
+
 def arguments(
     overload: Overload,
     shapes: Sequence[Sequence[int]] | Sequence[int],

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import pytest
 import torch
 
@@ -49,6 +53,33 @@ def test_sparse(functional: Overload, device: torch.device) -> None:
     )
     with pytest.raises(RuntimeError, match=r"to_dense"):
         functional.op(*args)
+
+
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged], ids=str)
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
+def test_nested(overload: Overload, layout: torch.layout, device: torch.device) -> None:
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=layout, device=device)
+    for refused, call in each_replaced(overload, nested, device):
+        with pytest.raises(RuntimeError, match=f"argument '{refused}' is a nested tensor.*torch.strided"):
+            call()
+
+
+def test_none(overload: Overload, device: torch.device) -> None:
+    for mode in (torch.enable_grad, torch.no_grad, torch.inference_mode):
+        with mode():
+            for refused, call in each_replaced(overload, None, device):
+                with pytest.raises((TypeError, RuntimeError), match=f"{overload.name}: argument '{refused}' is None"):
+                    call()
+
+
+def each_replaced(overload: Overload, value: Any, device: torch.device) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """For each tensor its name and a call with ``value`` in its place."""
+    for name in (*overload.tensor_arguments, *(["out"] if overload.is_out else [])):
+        args = arguments(overload, (3, 4), torch.float32, device)
+        given = {**dict(zip(overload.arguments, args, strict=True)), name: value}
+        if overload.is_out:
+            given = {"out": torch.zeros((3, 4), device=device), **given}
+        yield name, functools.partial(overload.op, **given)
 
 
 def test_shapes_that_do_not_broadcast(functional: Overload, device: torch.device) -> None:

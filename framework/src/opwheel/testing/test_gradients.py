@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad, gradcheck, gradgradcheck
+from torch.autograd.graph import allow_mutation_on_saved_tensors, saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
 from opwheel.dispatch.elementwise import decompose
 from opwheel.dispatch.overload import Overload
 from opwheel.testing import reference
-from opwheel.testing.samples import arguments
+from opwheel.testing.samples import ALIASES, arguments
 
 pytestmark = pytest.mark.subsystem("gradients")
 
@@ -37,6 +39,11 @@ def pure(overload: Overload) -> Callable[..., Any]:
 def fits(overload: Overload, shapes: Any) -> Any:
     """As many shapes as there are tensors; in-place variants need the result's shape first."""
     return [(2, 3), *shapes[1:]][: len(overload.tensor_arguments)] if overload.is_in_place else shapes
+
+
+def clone_what_is_saved() -> Any:
+    """Hooks as for offloading: what they are given is what backward gets."""
+    return saved_tensors_hooks(lambda tensor: tensor.clone(), lambda tensor: tensor)
 
 
 def skip_out(overload: Overload) -> None:
@@ -213,14 +220,72 @@ def test_in_place_refuses_a_leaf_and_a_view_of_one(in_place: Overload, device: t
     assert torch.equal(leaf, before)
 
 
-def test_in_place_refuses_views_that_autograd_cannot_follow(in_place: Overload, device: torch.device) -> None:
-    args = double(in_place, (3, 4), device)
-    target = args[0].clone().unbind(0)[0]
-    before = target.detach().clone()
+@pytest.mark.parametrize(
+    ("made", "wanted"),
+    [("one of several", "target"), *((how, "others") for how in ("one of several", "no_grad", "inference_mode"))],
+)
+def test_in_place_refuses_views_that_autograd_cannot_follow(
+    in_place: Overload, made: str, wanted: str, device: torch.device
+) -> None:
+    args = double(in_place, (3, 4), device, grad=wanted == "others")
+    if wanted == "others" and len(in_place.tensor_arguments) == 1:
+        pytest.skip("it has no others")
+    base = args[0].detach().clone().requires_grad_(wanted == "target").clone()
+    before = base.detach().clone()
+    if made == "one of several":
+        target = base.unbind(0)[0]
+    else:
+        with getattr(torch, made)():
+            target = base[0]
     rest = tuple(value[0] if isinstance(value, Tensor) else value for value in args[1:])
     with pytest.raises(RuntimeError, match="view"):
         in_place.op(target, *rest)
+    assert torch.equal(base, before)
+    with forward_ad.dual_level(), pytest.raises(RuntimeError, match="view"):
+        in_place.op(target, *(forward_ad.make_dual(v, v.detach()) if isinstance(v, Tensor) else v for v in rest))
+    assert torch.equal(base, before)
+
+
+def test_in_place_refuses_what_cannot_be_kept_for_a_gradient(in_place: Overload, device: torch.device) -> None:
+    args = double(in_place, (3, 4), device)
+    target, before = args[0].clone(), args[0].detach().clone()
+    with torch.inference_mode():
+        rest = tuple(value.clone() if isinstance(value, Tensor) else value for value in args[1:])
+    if not any(isinstance(value, Tensor) for value in rest):
+        pytest.skip("it has no other input")
+    with pytest.raises(RuntimeError, match="inference tensor"):
+        in_place.op(target, *rest)
     assert torch.equal(target, before)
+
+
+def from_copies(overload: Overload, target: Tensor, *rest: Any) -> Tensor:
+    """The in-place call in PyTorch's own operators, all of which read copies."""
+    copies = [value.clone() if isinstance(value, Tensor) else value for value in (target, *rest)]
+    return target.copy_(decompose(overload, tuple(copies)))
+
+
+@pytest.mark.parametrize("context", [nullcontext, clone_what_is_saved, allow_mutation_on_saved_tensors])
+@pytest.mark.parametrize("part", ["whole", "view of a base"])
+@pytest.mark.parametrize("alias", ALIASES)
+def test_in_place_with_an_argument_over_the_same_memory(
+    in_place: Overload, alias: str, part: str, context: Callable[[], Any], device: torch.device
+) -> None:
+    """What a gradient needs of it is what was there before."""
+    args = double(in_place, (3, 4), device, grad=False)
+
+    def derivatives(function: Callable[..., Any]) -> list[Tensor]:
+        leaf = args[0].clone().requires_grad_()
+        base = torch.cat([leaf, leaf]) * 0.5
+        target = base * 1 if part == "whole" else base[1:4]
+        other = ALIASES[alias](target)
+        function(target, *(other if isinstance(value, Tensor) else value for value in args[1:]))
+        total = target.square().sum() + base.sum()
+        (first,) = torch.autograd.grad(total, leaf, create_graph=True)
+        return [target.detach(), first.detach(), *torch.autograd.grad(first.square().sum(), leaf)]
+
+    with context():
+        mine = derivatives(in_place.op)
+    torch.testing.assert_close(mine, derivatives(lambda *given: from_copies(in_place, *given)))
 
 
 def test_in_place_on_a_view_updates_its_base(in_place: Overload, device: torch.device) -> None:

@@ -20,7 +20,7 @@ from opwheel.dispatch.autocast import KEYS
 from opwheel.dispatch.elementwise import decompose, decomposition_table
 from opwheel.dispatch.overload import Overload
 from opwheel.testing import reference
-from opwheel.testing.samples import arguments
+from opwheel.testing.samples import ALIASES, arguments
 
 
 def functionally(overload: Overload) -> Callable[..., Any]:
@@ -157,6 +157,29 @@ def test_compile_mutates_its_inputs(mutating: Overload, device: torch.device) ->
 
 @pytest.mark.subsystem("compile")
 @pytest.mark.compiles
+@pytest.mark.parametrize("alias", ["none", "itself", "a view"])
+def test_compile_of_gradients_through_what_is_overwritten(in_place: Overload, alias: str, device: torch.device) -> None:
+    """Of an input, and of a tensor that the program made."""
+    args = arguments(in_place, (3, 4), torch.float64, device)
+
+    def call(outer: Tensor) -> Tensor:
+        for target in (outer, outer * 2):
+            other = None if alias == "none" else ALIASES[alias](target)
+            rest = [value if other is None or not isinstance(value, Tensor) else other for value in args[1:]]
+            in_place.op(target, *rest)
+        return target
+
+    def gradient(function: Callable[[Tensor], Tensor]) -> Any:
+        leaf = args[0].clone().requires_grad_()
+        outer = leaf * 0.5
+        return torch.autograd.grad(function(outer).square().sum() + outer.square().sum(), leaf)[0]
+
+    torch._dynamo.reset()
+    torch.testing.assert_close(gradient(torch.compile(call, backend="aot_eager", fullgraph=True)), gradient(call))
+
+
+@pytest.mark.subsystem("compile")
+@pytest.mark.compiles
 def test_compile_of_transforms(functional: Overload, device: torch.device) -> None:
     torch._dynamo.reset()
     args = arguments(functional, (4,), torch.float32, device)
@@ -208,6 +231,22 @@ def test_functionalize(overload: Overload, device: torch.device) -> None:
     args = arguments(overload, (3, 4), torch.float32, device)
     result = torch.func.functionalize(functionally(overload))(*args)
     torch.testing.assert_close(result, decompose(overload, args))
+
+
+@pytest.mark.subsystem("functionalize")
+def test_functionalize_refuses_a_target_that_overlaps_itself(mutating: Overload, device: torch.device) -> None:
+    """What functionalization would write back is the sum of the elements that share a place."""
+    args = arguments(mutating, (3, 4), torch.float32, device)
+
+    def call(row: Tensor) -> Tensor:
+        target = row.clone().expand(3, 4)
+        out = {"out": target} if mutating.is_out else {}
+        mutating.op(*(args if mutating.is_out else (target, *args[1:])), **out)
+        return target
+
+    for transform in (torch.func.functionalize, lambda f: torch.compile(f, backend="aot_eager", fullgraph=True)):
+        with pytest.raises(Exception, match="share one place in memory"):
+            transform(call)(args[0][0])
 
 
 @pytest.mark.subsystem("jit")

@@ -26,7 +26,6 @@ def opwheel_backend() -> Backend:
         name="numba",
         device_type="cpu",
         dispatch_key="CPU",
-        abi=1,
         register=register,
         requires=["torch>=2.10", "numba>=0.60"],
     )

@@ -40,7 +40,6 @@ def opwheel_backend() -> Backend:
         name="numpy",
         device_type="cpu",
         dispatch_key="CPU",
-        abi=1,
         register=register,
         operators=OPERATORS,
         requires=["torch>=2.10", "numpy"],

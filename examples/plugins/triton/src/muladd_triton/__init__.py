@@ -44,7 +44,6 @@ def opwheel_backend() -> Backend:
         name="triton",
         device_type="cpu" if IS_INTERPRETED else "cuda",
         dispatch_key="CPU" if IS_INTERPRETED else "CUDA",
-        abi=1,
         register=register,
         probe=probe,
         requires=["torch>=2.10", "triton>=3.4"],

@@ -9,8 +9,15 @@
 namespace opwheel {
 
 // What 32-bit arithmetic can address: at most 2^31 elements, every byte of every operand within 2^32 of its first one.
-constexpr int64_t kMaxIndexedElements = int64_t{1} << 31;
-constexpr int64_t kMaxIndexedBytes = int64_t{1} << 32;
+// Tests define smaller ones.
+#ifndef OPWHEEL_MAX_INDEXED_ELEMENTS
+#define OPWHEEL_MAX_INDEXED_ELEMENTS (int64_t{1} << 31)
+#endif
+#ifndef OPWHEEL_MAX_INDEXED_BYTES
+#define OPWHEEL_MAX_INDEXED_BYTES (int64_t{1} << 32)
+#endif
+constexpr int64_t kMaxIndexedElements = OPWHEEL_MAX_INDEXED_ELEMENTS;
+constexpr int64_t kMaxIndexedBytes = OPWHEEL_MAX_INDEXED_BYTES;
 constexpr int kMaxIndexedDims = 31;  // 2^31 elements cannot have more dimensions whose size is not 1
 
 // Division by a number that is known before the launch, as a multiplication and a shift (Granlund and Montgomery,

@@ -53,7 +53,7 @@ void launch(const ElementwisePlan& plan, ChooseLoop choose, Params... params) {
 
 }  // namespace opwheel::cpu
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(OPWHEEL_BASELINE_ONLY)
 #define OPWHEEL_DETAIL_LOOPS(function) {baseline::function, avx2::function, avx512::function}
 #else
 #define OPWHEEL_DETAIL_LOOPS(function) {baseline::function}

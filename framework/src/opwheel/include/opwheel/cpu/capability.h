@@ -14,7 +14,7 @@ enum class InstructionSet { baseline, avx2, avx512 };
 // The best instruction set that the processor and the operating system support. <LIBRARY>_CPU_CAPABILITY chooses a
 // lower one: baseline, avx2 or avx512; what is not supported is ignored.
 inline InstructionSet instruction_set(std::string library) {
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(OPWHEEL_BASELINE_ONLY)
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
