@@ -13,8 +13,8 @@ PAGE = Path(__file__).with_name("cpp-sdk.md")
 INCLUDE = Path(__file__).parents[1] / "framework/src/opwheel/include/opwheel"
 HEAD = """# C++ SDK
 
-The headers under `opwheel/` that operator libraries and backends are made of; `opwheel.build` passes their folder to the compiler,
-and `muladd config --includes` prints it. They need C++20 and the LibTorch stable ABI, nothing else of PyTorch.
+The headers under `opwheel/` that operator libraries and backends are made of; `opwheel.build` passes their folder to the
+compiler, and `muladd config --includes` prints it. They need C++20 and the LibTorch stable ABI, nothing else of PyTorch.
 [Writing a backend](writing-a-backend.md) uses them from top to bottom.
 
 Made from the headers by `python docs/cpp_sdk.py`. Everything in a namespace `detail` is private.
@@ -25,7 +25,8 @@ Made from the headers by `python docs/cpp_sdk.py`. Everything in a namespace `de
 
 # The order in which one reads them.
 ORDER = (
-    *("operators", "functor", "dtype", "elementwise_kernels", "registration", "elementwise", "tensor", "layout", "overlap"),
+    *("operators", "functor", "dtype", "elementwise_kernels", "registration", "elementwise", "tensor", "layout"),
+    *("overlap",),
     *("error", "schema", "abi", "schema_library", "load", "c_shim", "device_guard", "reference_loop"),
     *("indexing_32bit", "offset_calculator"),
     *("cpu/backend", "cpu/loop", "cpu/vectorized_loops", "cpu/parallel_loop", "cpu/capability"),
@@ -79,6 +80,7 @@ _NAME = re.compile(
     r"|(?P<alias>\busing\s+(?P<alias_name>\w+)\s*=)"
     r"|(?P<function>(?P<function_name>~?\b[a-zA-Z_]\w*|operator\S+)\s*\()"
 )
+_MACRO = re.compile(r"^#define (?P<text>(?P<name>OPWHEEL_(?!DETAIL_)\w+)(?:\([^)]*\)| \d+$)?)", re.MULTILINE)
 _ACCESS = re.compile(r"\b(public|private|protected)\s*:(?!:)")
 _TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])\'|[{};]|[^{};/"\']+|/', re.DOTALL)
 
@@ -88,7 +90,7 @@ def declarations(header: Path) -> list[Declaration]:
     source = header.read_text()
     macros = [
         Declaration(match["name"], match["text"].strip(), _comment_before(source, match.start()))
-        for match in re.finditer(r"^#define (?P<text>(?P<name>OPWHEEL_(?!DETAIL_)\w+)(?:\([^)]*\)| \d+$)?)", source, re.MULTILINE)
+        for match in _MACRO.finditer(source)
         if f"#undef {match['name']}" not in source
     ]
     seen: dict[str, Declaration] = {}

@@ -18,7 +18,7 @@ from typing import NamedTuple
 # Sources that builds and benchmarks compile where they run, those of new projects, and those of a runtime that others
 # select kernels from.
 _SOURCES = re.compile(
-    r"muladd/(cpp_extension/sycl_front_end|bench/triad)\.cpp|muladd/scaffold/templates/.+|muladd_executorch/sdk/.+"
+    r"opwheel/(build/sycl_front_end|bench/triad)\.cpp|opwheel/scaffold/templates/.+|muladd_executorch/sdk/.+"
 )
 _UNSTABLE = re.compile(r"_ZN?K?(2at|3c10|5torch|N2at|N3c10|N5torch)")
 # What other wheels have, which each library's own wheel requires.
@@ -65,7 +65,7 @@ def wheel_problems(wheel: Path) -> Iterator[str]:
     if sum(name.endswith(".so") for name in names) > 1:
         yield "it has more than one library"
     for name in names:
-        is_kit = name.startswith(("muladd/testing/", "opwheel_pytest", "muladd/scaffold/"))
+        is_kit = name.startswith(("opwheel/testing/", "opwheel_pytest", "opwheel/scaffold/"))
         is_product = name.endswith((".o", ".ninja", ".pyc"))
         is_source = name.endswith((".cpp", ".cu")) and not _SOURCES.fullmatch(name)
         if is_product or is_source or ("test" in name.lower() and not is_kit):

@@ -3,7 +3,7 @@
 from opwheel.build import CppLibrary, commands, instruction_sets
 from setuptools import setup
 
-loops = instruction_sets("csrc/kernels_{}.cpp")
+loops = instruction_sets("csrc/kernels_{}.cpp", contract=True)
 
 setup(
     ext_modules=[

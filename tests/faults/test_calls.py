@@ -39,7 +39,8 @@ CPU: dict[str, tuple[dict[str, Any], str, str]] = {
 @pytest.mark.parametrize("state", CPU)
 def test_call_without_the_backend_of_the_device(state: str, site: Site, compiler: Compiler, run: Run) -> None:
     installed, reason, cause = CPU[state]
-    site.install("cpu", library=compiler.library("good", GOOD), **{"device_type": "'cpu'", "dispatch_key": "'CPU'", **installed})
+    given = {"device_type": "'cpu'", "dispatch_key": "'CPU'", **installed}
+    site.install("cpu", library=compiler.library("good", GOOD), **given)
     out = run(site.root, then=CALL)["out"]
     assert out["classes"][:3] == ["NoKernelError", "RegistryError", "NotImplementedError"]
     for part in (
@@ -56,7 +57,8 @@ def test_call_without_the_backend_of_the_device(state: str, site: Site, compiler
 @pytest.mark.parametrize("state", CPU)
 def test_reference_computes_and_warns_once(state: str, site: Site, compiler: Compiler, run: Run) -> None:
     installed, _, _ = CPU[state]
-    site.install("cpu", library=compiler.library("good", GOOD), **{"device_type": "'cpu'", "dispatch_key": "'CPU'", **installed})
+    given = {"device_type": "'cpu'", "dispatch_key": "'CPU'", **installed}
+    site.install("cpu", library=compiler.library("good", GOOD), **given)
     report = run(site.root, then=CALL + CALL, MULADD_FALLBACK="reference")
     assert report["out"]["result"] == [2.0, 2.0]
     assert len([w for w in report["warnings"] if "with ATen" in w["message"]]) == 1

@@ -120,7 +120,7 @@ def test_out_of_memory_says_in_python_s_form_how_much_was_wanted(tmp_path):
     source, program = tmp_path / "wanted.cpp", tmp_path / "wanted"
     source.write_text(
         '#include <cstdio>\n#include "opwheel/error.h"\nint main() {\n'
-        '  try {\n    opwheel::fail(opwheel::code::out_of_memory, " any words ", opwheel::memory_wanted(96, "npu:1"));\n'
+        '  try {\n    opwheel::fail(opwheel::code::out_of_memory, " words ", opwheel::memory_wanted(96, "npu:1"));\n'
         "  } catch (const std::exception& error) {\n    std::puts(error.what());\n  }\n}\n"
     )
     command = ["g++", "-std=c++20", f"-I{opwheel.get_include()}", str(source), "-o", str(program)]

@@ -57,7 +57,8 @@ def draw(seed: int) -> NewOperator:
     functor = name.title()
     members = f"  C {', '.join(numbers)};\n" if numbers else ""
     constructor = (
-        f"  template <class Number>\n  OPWHEEL_HOST_DEVICE explicit {functor}({', '.join(f'Number {n}' for n in numbers)})\n"
+        "  template <class Number>\n"
+        f"  OPWHEEL_HOST_DEVICE explicit {functor}({', '.join(f'Number {n}' for n in numbers)})\n"
         f"      : {', '.join(f'{n}(static_cast<C>({n}))' for n in numbers)} {{}}\n"
         if numbers
         else ""

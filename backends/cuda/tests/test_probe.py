@@ -10,9 +10,9 @@ import muladd
 import muladd_cuda
 import pytest
 import torch
-from opwheel.registry import State
 from muladd_cuda.driver import Driver
 from muladd_cuda.support import Build, Machine, judge, look
+from opwheel.registry import State
 
 BUILD = Build.read(muladd_cuda.LIBRARY.with_suffix(".json"))
 H200 = Machine("2.11.0+cu130", "13.0", device_count=1, driver=(13, 0), capabilities=((9, 0),))

@@ -13,7 +13,6 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import muladd
 import pytest
 
 pytestmark = pytest.mark.slow

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import platform
 
-# a * b + c is one instruction with one rounding where the machine has it.
-_ALWAYS = ["-ffp-contract=fast"]
 _X86 = {
     "avx2": ["-mavx2", "-mfma", "-mf16c"],
     "avx512": [
@@ -16,12 +14,15 @@ _X86 = {
 }
 
 
-def instruction_sets(source: str) -> dict[str, list[str]]:
+def instruction_sets(source: str, *, contract: bool = False) -> dict[str, list[str]]:
     """Sources of a :class:`CppLibrary`, with the flags of each, for the processor that the build is for.
 
     Args:
         source: a path with ``{}`` for the instruction set: ``"csrc/kernels_{}.cpp"``. On x86-64 there are ``baseline``,
             ``avx2`` and ``avx512``, elsewhere ``baseline`` alone.
+        contract: compute a product and a sum in one instruction, with one rounding, where the machine has it. Results
+            then differ from PyTorch's in the last place, and where a product alone overflows.
     """
     sets = {"baseline": [], **(_X86 if platform.machine() in ("x86_64", "AMD64") else {})}
-    return {source.format(name): [*flags, *_ALWAYS] for name, flags in sets.items()}
+    contraction = f"-ffp-contract={'fast' if contract else 'off'}"
+    return {source.format(name): [*flags, contraction] for name, flags in sets.items()}

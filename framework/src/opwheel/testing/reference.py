@@ -25,9 +25,9 @@ def as_tuple(result: Any) -> tuple[Tensor, ...]:
 def check(overload: Overload, args: tuple[Any, ...], actual: Any) -> None:
     """Compare results with the reference in float64.
 
-    The bound is half a unit in the last place of the result, plus what rounding errors in the compute dtype make of the
-    arguments and intermediate results: more than that means that one was rounded to float16 or bfloat16, that a value was
-    truncated, or that it is simply wrong.
+    The bound is half a unit in the last place of the result, plus what rounding errors in the compute dtype make of
+    the arguments and intermediate results: more than that means that one was rounded to float16 or bfloat16, that a
+    value was truncated, or that it is simply wrong.
 
     Raises:
         AssertionError: naming operator, position, the values and the bound.
@@ -35,7 +35,8 @@ def check(overload: Overload, args: tuple[Any, ...], actual: Any) -> None:
     tensors = overload.tensors(args)
     dtype = result_dtype(tensors)
     expected = as_tuple(overload.operator.reference(*_wide(args)))
-    for result, reference, magnitude in zip(as_tuple(actual), expected, _sensitivities(overload, args), strict=True):
+    magnitudes = _sensitivities(overload, args)
+    for result, reference, magnitude in zip(as_tuple(actual), expected, magnitudes, strict=True):
         assert result.dtype is dtype, f"{overload.name}: result is {result.dtype}, expected {dtype}"
         assert result.shape == reference.shape, f"{overload.name}: shape {result.shape}, expected {reference.shape}"
         _check_values(overload, result, reference, magnitude, dtype)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from opwheel.dispatch.elementwise import compute_dtype
 from numba import vectorize
+from opwheel.dispatch.elementwise import compute_dtype
 from torch import Tensor
 
 
