@@ -12,7 +12,7 @@ import pytest
 import torch
 from muladd_cuda.driver import Driver
 from muladd_cuda.support import Build, Machine, judge, look
-from opwheel.registry import State
+from opwheel.registry import BackendUnavailableError, State
 
 BUILD = Build.read(muladd_cuda.LIBRARY.with_suffix(".json"))
 H200 = Machine("2.11.0+cu130", "13.0", device_count=1, driver=(13, 0), capabilities=((9, 0),))
@@ -132,7 +132,7 @@ def test_here():
 
 @pytest.mark.skipif(torch.version.cuda is not None, reason="this torch has CUDA")
 def test_requiring_it_tells_why():
-    with pytest.raises(opwheel.registry.BackendUnavailableError, match="without CUDA"):
+    with pytest.raises(BackendUnavailableError, match="without CUDA"):
         muladd.require("cuda")
 
 

@@ -45,7 +45,7 @@ def check(overload: Overload, args: tuple[Any, ...], actual: Any) -> None:
 def _sensitivities(overload: Overload, args: tuple[Any, ...]) -> list[Tensor]:
     """How far each result moves, to first order, when every argument and the result move by one part of themselves.
 
-    The sum of ``|x * df/dx|`` over the arguments x, and ``|f|``: for ``a * b + c`` that is twice ``|a * b|`` and ``|c|``
+    The sum of ``|x * df/dx|`` over the arguments x, and ``|f|``: for ``a * b + c`` that is twice ``|a * b|``, ``|c|``
     and the result, however much of it cancels out.
     """
     shape = torch.broadcast_shapes(*(tensor.shape for tensor in overload.tensors(args)))
