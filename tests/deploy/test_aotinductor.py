@@ -241,7 +241,7 @@ def test_c_shims_of_a_backend_that_exports_none(tmp_path):
         "@hookimpl\n"
         "def opwheel_backend():\n"
         "    register = lambda library: library.impl('mul', lambda a, b: a)\n"
-        "    return Backend('plain', 'mps', 'MPS', 1, register=register, operators=['mul'])\n"
+        "    return Backend('plain', 'mps', 'MPS', register=register, operators=['mul'])\n"
     )
     metadata = tmp_path / "plain-1.dist-info"
     metadata.mkdir()

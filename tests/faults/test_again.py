@@ -149,7 +149,7 @@ def register(library):
 @registry.hookimpl
 def opwheel_backend():
     {hook}
-    return Backend({name!r}, "xla", "XLA", 1, register=register, probe=probe, operators=["add"])
+    return Backend({name!r}, "xla", "XLA", register=register, probe=probe, operators=["add"])
 """
 PLACES = ("module", "hook", "field", "exception", "probe", "register")
 

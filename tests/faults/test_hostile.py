@@ -168,7 +168,7 @@ def register(library):
     library.impl('add', lambda a, b: a)
     raise ERROR
 @hookimpl
-def opwheel_backend(): return Backend(NAME, 'npu', 'PrivateUse1', 1, register=register)
+def opwheel_backend(): return Backend(NAME, 'npu', 'PrivateUse1', register=register)
 """
 RAISING = {
     "module": ("raise ERROR", "OPWHEEL-E020"),

@@ -72,7 +72,7 @@ def register(library):
 @hookimpl
 def opwheel_backend():
     {hook}
-    return Backend("acme", "npu", "PrivateUse1", 1, register=register, probe=probe, operators=["add", "mul"])
+    return Backend("acme", "npu", "PrivateUse1", register=register, probe=probe, operators=["add", "mul"])
 """
 STAGES = ("module", "hook", "probe", "register")
 
@@ -244,7 +244,7 @@ from opwheel.registry import Backend, hookimpl
 def register(library): library.impl("add", lambda a, b: a)
 @hookimpl
 def opwheel_backend():
-    return Backend({{name!r}}, {{device!r}}, {{key!r}}, 1, register=register, operators=["add"])
+    return Backend({{name!r}}, {{device!r}}, {{key!r}}, register=register, operators=["add"])
 '''
 lines = []
 for number, key in enumerate(sorted(keys)):

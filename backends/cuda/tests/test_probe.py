@@ -142,7 +142,7 @@ from opwheel.registry import Backend, hookimpl
 @hookimpl
 def opwheel_backend():
     register = lambda library: library.impl("mul", lambda a, b: a * b)
-    return Backend("rocm", "cuda", "CUDA", 1, register=register, operators=["mul"])
+    return Backend("rocm", "cuda", "CUDA", register=register, operators=["mul"])
 """
 
 
