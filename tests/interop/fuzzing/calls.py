@@ -96,8 +96,8 @@ def documented(overload: Overload):
     """The reference, but for what docs/support.md and the public functions' docstrings say is refused.
 
     Raises:
-        DocumentedError: a target of another dtype, or that overlaps itself, also where functionalization would take it
-            apart; an out= of another shape, one that would be resized over an input, and out= under a transformation.
+        DocumentedError: a target of another shape or dtype, or that overlaps itself, also where a transformation would
+            take it apart; an out= that would be resized over an input, and out= under a transformation.
     """
 
     def call(*tensors):
@@ -105,14 +105,14 @@ def documented(overload: Overload):
         inputs = overload.tensors(tuple(args))
         if overload.mutates:
             target = overload.mutated(tuple(args), out)
+            shape = torch.broadcast_shapes(*(tensor.shape for tensor in inputs))
+            if not has_shape(target, shape) and not (overload.is_out and target.numel() == 0):
+                raise DocumentedError("the target has another shape")
             if target.dtype is not result_dtype(inputs):
                 raise DocumentedError("the target has another dtype")
             if any(stride == 0 and size > 1 for stride, size in zip(target.stride(), target.shape, strict=True)):
                 raise DocumentedError("elements of the target share one place")
         if overload.is_out:
-            shape = torch.broadcast_shapes(*(tensor.shape for tensor in inputs))
-            if target.numel() > 0 and not has_shape(target, shape):
-                raise DocumentedError("out has another shape")
             if not all(map(is_plain, tensors)) or torch.autograd.forward_ad._current_level >= 0:
                 raise DocumentedError("out under a transformation")
             if target.numel() == 0 and any(torch._C._is_alias_of(target, tensor) for tensor in inputs):

@@ -80,10 +80,10 @@ def is_plain(tensor):
 
 
 def _unwrapped(tensor):
-    if not torch._is_functional_tensor(tensor):  # a constant
-        return tensor
-    torch._sync(tensor)
-    return torch._from_functional_tensor(tensor).detach()
+    if torch._is_functional_tensor(tensor):  # else it is a constant
+        torch._sync(tensor)
+        tensor = torch._from_functional_tensor(tensor)
+    return tensor.detach()
 
 
 def wrapped(function):

@@ -16,8 +16,9 @@ def mutation_kernel(overload: Overload) -> Callable[..., Any]:
     """The kernel for an in-place or out variant; it is called with the dispatch key set in front."""
 
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        check_tensors(overload, args, kwargs)
         target = overload.mutated(args, kwargs)
+        if target is None:
+            check_tensors(overload, args, kwargs)
         if target.is_inference() and not torch.is_inference_mode_enabled():
             raise RuntimeError(
                 f"{overload.name}: an inference tensor cannot be overwritten outside of torch.inference_mode(); clone"

@@ -1,7 +1,8 @@
 """The kernel at the Autograd key decides which derivative rules apply to a call.
 
 1. Under a ``torch.func`` transform, or when an input carries a forward-mode tangent, the call decomposes into ATen
-   operators, and ATen's own rules apply: reverse, forward, any order, any composition.
+   operators, and ATen's own rules apply: reverse, forward, any order, any composition. So does an in-place call that
+   torch.compile records gradients of.
 2. Otherwise, when an input requires grad, an ``autograd.Function`` runs the backend's kernel and, backwards, the
    declared gradients.
 3. Otherwise the backend's kernel runs and nothing is recorded.
@@ -12,7 +13,7 @@ returns wrong tangents (docs/decisions/0003-autograd-key.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -51,14 +52,14 @@ def autograd_kernel(overload: Overload) -> Callable[..., Any]:
                     return redispatch(keyset & private.after_autograd_keys, *args)
             return differentiable(keyset, args, kwargs)
         except RuntimeError as error:
+            check_tensors(overload, args, kwargs)
             repeat_allocation(error)
             raise
         except AttributeError:
-            check_tensors(overload, args)
+            check_tensors(overload, args, kwargs)
             raise
 
     def differentiable(keyset: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        check_tensors(overload, args, kwargs)
         tensors = [*overload.tensors(args), *kwargs.values()]
         if private.functorch_is_active() or (private.forward_ad_is_active() and _has_tangent(tensors)):
             return _decomposed(overload, args)
@@ -68,14 +69,17 @@ def autograd_kernel(overload: Overload) -> Callable[..., Any]:
                     f"{overload.name}: functions with out= do not support automatic differentiation, but one of the "
                     "arguments requires grad. Leave out= away, or call it under torch.no_grad()"
                 )
-            needed = tuple(isinstance(value, Tensor) and value.requires_grad for value in args)
-            plan = gradients.plan(needed)
-            kept = tuple(args[i] for i in plan.tensors)
+            if overload.is_in_place and private.compiler_is_functionalizing():
+                # An autograd.Function's result that lies over an input is taken for a view that the function has made:
+                # the compiled program would return another tensor than the one that it overwrites.
+                return _decomposed(overload, args)
+            plan = gradients.plan(tuple([isinstance(value, Tensor) and value.requires_grad for value in args]))
+            kept = [args[i] for i in plan.tensors]
             if overload.is_in_place:
                 _check_may_be_overwritten(overload, args[0])
                 kept = _as_before_writing(args[0], kept)
                 _check_may_be_kept(overload, plan, kept)
-            return derivative().apply(keyset, plan, kept, *args)
+            return derivative().apply((keyset, plan, kept), *args)
         return _below_autograd(overload, keyset, args, kwargs)
 
     return kernel
@@ -100,20 +104,20 @@ def _decomposed(overload: Overload, args: tuple[Any, ...]) -> Any:
     if not overload.is_in_place:
         return decompose(overload, args)
     target = args[0]
-    result = decompose(overload, _as_before_writing(target, args))
+    result = decompose(overload, (*_as_before_writing(target, args),))
     check_output(overload, target, result.shape, result.dtype, result.device)
     if torch.is_grad_enabled() and result.requires_grad:
         _check_may_be_overwritten(overload, target)
     return overwrite(overload, target, result)
 
 
-def _as_before_writing(target: Tensor, values: tuple[Any, ...]) -> tuple[Any, ...]:
+def _as_before_writing(target: Tensor, values: Sequence[Any]) -> list[Any]:
     """The values with a copy for each tensor that would change when ``target`` is overwritten.
 
     A formula needs them as they were. The copies are differentiable, for second derivatives.
     """
     copies = {id(v): v.clone() for v in values if isinstance(v, Tensor) and may_share_memory(target, v)}
-    return tuple(copies.get(id(value), value) for value in values)
+    return [copies.get(id(value), value) for value in values]
 
 
 def _check_may_be_overwritten(overload: Overload, target: Tensor) -> None:
@@ -132,7 +136,7 @@ def _check_may_be_overwritten(overload: Overload, target: Tensor) -> None:
         )
 
 
-def _check_may_be_kept(overload: Overload, plan: GradientPlan, kept: tuple[Tensor, ...]) -> None:
+def _check_may_be_kept(overload: Overload, plan: GradientPlan, kept: list[Tensor]) -> None:
     """PyTorch would find this out after the kernel has written."""
     for i, value in zip(plan.tensors, kept, strict=True):
         if value.is_inference():
@@ -150,18 +154,14 @@ def _autograd_function(overload: Overload) -> type[torch.autograd.Function]:
 
     class Derivative(torch.autograd.Function):
         @staticmethod
-        def forward(ctx: Any, keyset: Any, plan: GradientPlan, kept: tuple[Tensor, ...], *args: Any) -> Any:
+        def forward(ctx: Any, recorded: tuple[Any, GradientPlan, list[Tensor]], *args: Any) -> Any:
             # The overwritten tensor must be the first one: autograd takes the first gradient for it (CopySlices).
+            keyset, plan, kept = recorded
             ctx.plan = plan
+            result = redispatch(keyset & private.after_autograd_keys, *args)
             if is_in_place:
-                # Under torch.compile a write that happens without grad mode, which is off here, is one of which a
-                # program's gradients are not to know.
-                with private.below_autograd(), torch.enable_grad():
-                    redispatch(keyset & private.after_autograd_keys, *args)
                 result = args[0]
                 ctx.mark_dirty(result)
-            else:
-                result = redispatch(keyset & private.after_autograd_keys, *args)
             ctx.save_for_backward(*kept)
             ctx.numbers = [args[i] for i in plan.numbers]
             if not several:
@@ -171,10 +171,10 @@ def _autograd_function(overload: Overload) -> type[torch.autograd.Function]:
         @staticmethod
         def backward(ctx: Any, *grads: Tensor | None) -> Any:
             if grads[0] is None:
-                return (None,) * (count + 3)
+                return (None,) * (count + 1)
             plan: GradientPlan = ctx.plan
             # The engine sums each gradient to its input's shape and casts it to its dtype.
-            return (None, None, None, *plan.gradients((*grads, *ctx.saved_tensors, *ctx.numbers), count))
+            return (None, *plan.gradients((*grads, *ctx.saved_tensors, *ctx.numbers), count))
 
     Derivative.__name__ = Derivative.__qualname__ = f"{overload.name.replace('.', '_')}_derivative"
     return Derivative

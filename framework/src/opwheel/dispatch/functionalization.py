@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import _torch_private as private
-from .elementwise import check_output
+from .elementwise import check_output, has_shape
 from .overlap import check_elements_apart
 from .overload import Overload
 
@@ -24,7 +24,12 @@ def functionalization_kernel(overload: Overload, functional: Overload) -> Callab
         target = overload.mutated(args, kwargs)
         check_output(overload, target, result.shape, result.dtype, result.device)
         check_elements_apart(overload, target)
-        if target.shape != result.shape:
+        if not has_shape(target, result.shape):
+            if private.is_functional_view(target):
+                raise RuntimeError(
+                    f"{overload.name}: '{overload.target}' is an empty part of another tensor, which cannot be resized "
+                    "under functionalization; pass an empty tensor of its own, or one of the result's shape"
+                )
             target.resize_(result.shape)
         # What PyTorch's own in-place operators do here. A copy_ would stay in the graph, and has no derivative there.
         private.replace_functional(target, result)

@@ -36,12 +36,12 @@ def in_place_rule(overload: Overload, functional: Overload) -> Callable[..., Any
                 f"vmap: {overload.name} would have to write a batch of results into '{overload.arguments[0]}', which "
                 "has no batch dimension; use the functional variant, or pass a batched tensor"
             )
-        target = args[0].movedim(in_dims[0], 0)
+        target, dim = args[0], in_dims[0]
         # A copy goes in: a gradient may need what is overwritten below.
-        result = functional.op(*_aligned((args[0].clone(), *args[1:]), in_dims))
+        result = functional.op(*_aligned((target.clone(), *args[1:]), in_dims)).movedim(0, dim)
         check_output(overload, target, result.shape, _example_dtype(args, in_dims), result.device)
         overwrite(overload, target, result)
-        return args[0], in_dims[0]
+        return target, dim
 
     return rule
 

@@ -51,6 +51,8 @@ class Probe:
 class Backend:
     """Kernels for one dispatch key, and how to get them into the process.
 
+    The operator library copies it when the hook has returned it: what is assigned afterwards has no effect.
+
     Args:
         name: the entry point's name: ``"cuda"``.
         device_type: ``torch.device.type`` of the tensors it computes on: ``"cuda"``.
@@ -65,7 +67,7 @@ class Backend:
         priority: the higher one wins a key when the policy does not say otherwise.
 
     Raises:
-        InvalidBackendError: a field has the wrong type, or there is nothing to load.
+        InvalidBackendError: a field has the wrong type or too much in it, or there is nothing to load.
     """
 
     name: str

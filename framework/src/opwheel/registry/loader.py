@@ -107,7 +107,8 @@ class Settlement:
 
     def _probe(self, claim: Claim) -> Probe:
         probe = run_probe(claim.backend, self._policy.probe_timeout_s)
-        self.check_untouched("its probe", claim.backend)
+        if claim.backend.probe is not None:
+            self.check_untouched("its probe", claim.backend)
         return probe
 
     def _in_order(self, claims: list[Claim]) -> list[Claim]:

@@ -249,6 +249,20 @@ def test_functionalize_refuses_a_target_that_overlaps_itself(mutating: Overload,
             transform(call)(args[0][0])
 
 
+@pytest.mark.subsystem("functionalize")
+def test_functionalize_resizes_no_part_of_a_tensor(out_variant: Overload, device: torch.device) -> None:
+    args = arguments(out_variant, (3, 4), torch.float32, device)
+
+    def call(whole: Tensor) -> Tensor:
+        result: Tensor = out_variant.op(*args, out=whole[:0])
+        return result
+
+    with pytest.raises(RuntimeError, match="part of another tensor"):
+        torch.func.functionalize(call)(torch.zeros(20, device=device))
+    own = torch.func.functionalize(lambda: out_variant.op(*args, out=torch.empty(0, device=device)))()
+    torch.testing.assert_close(own, decompose(out_variant, args), check_stride=False)
+
+
 @pytest.mark.subsystem("jit")
 def test_trace_and_save(overload: Overload, device: torch.device) -> None:
     args = arguments(overload, (3, 4), torch.float32, device)
