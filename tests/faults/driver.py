@@ -20,9 +20,10 @@ def main(request: dict[str, Any]) -> None:
             scope = {"out": report["out"]}
             exec(request["before"], scope)
             import muladd
+            import opwheel.registry
 
             _look(report, muladd, request)
-            exec(request["then"], scope | {"muladd": muladd})
+            exec(request["then"], scope | {"muladd": muladd, "opwheel": opwheel})
         except BaseException as error:
             report["error"] = {**_error(error), "traceback": traceback.format_exc()}
     report["warnings"] = [

@@ -102,7 +102,7 @@ for name in ("acme", "npu", "nobody"):
 """,
     )
     out = report["out"]
-    assert all("'acme' (muladd-acme 1.0) is incompatible: it was built for ABI 3" in text for text in out["acme"])
+    assert all("'acme' (muladd-acme 1.0) is incompatible: libkernels.so was built for ABI 3" in text for text in out["acme"])
     assert all("'npu' is not installed: pip install muladd-npu" in text for text in out["npu"])
     assert all("no backend 'nobody' is installed; installed are: acme, cpu" in text for text in out["nobody"])
     assert all("(OPWHEEL-E002)" in text for texts in out.values() for text in texts)
