@@ -78,9 +78,10 @@ test-sycl: $(SYCL)/.installed
 test-deploy: $(VENV)/.installed $(VENV)/.runtime-executorch $(VENV)/.exported
 	TEST_DEPLOY_FOLDER=$(VENV)/deploy $(BIN)/python -m pytest tests/deploy
 
-# Fresh each time: Sphinx does not see that a docstring has changed.
+# Fresh each time: Sphinx does not see that a docstring has changed, nor that a page of sources needs one more anchor.
 docs: $(VENV)/.docs
-	$(BIN)/python -m sphinx --builder html --fresh-env --fail-on-warning --quiet docs docs/_build/html
+	@rm -rf docs/_build
+	$(BIN)/python -m sphinx --builder html --fail-on-warning --quiet docs docs/_build/html
 	@echo "file://$(CURDIR)/docs/_build/html/index.html"
 
 test-docs: docs

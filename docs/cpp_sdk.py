@@ -56,7 +56,7 @@ def _name(header: Path) -> str:
 
 
 def summary(header: Path) -> str:
-    """The comment at the top; code in it, which is indented, becomes a block of its own."""
+    """The comment at the top; what is indented in it, code or a table, becomes a block of its own."""
     text = re.match(r"(?://.*\n)+", header.read_text())
     return "" if text is None else _as_markdown(text[0])
 
@@ -65,9 +65,15 @@ def _as_markdown(comment: str) -> str:
     lines = re.sub(r"^\s*// ?", "", comment.rstrip(), flags=re.MULTILINE).splitlines()
     parts = []
     for is_code, group in itertools.groupby(lines, key=lambda line: not line or line.startswith("    ")):
-        part = "\n".join(group)
-        parts.append(f"```cpp\n{textwrap.dedent(part).strip()}\n```" if is_code else _escaped(part))
+        part = textwrap.dedent("\n".join(group)).strip()
+        if part:
+            parts.append(_fenced(part) if is_code else _escaped(part))
     return "\n\n".join(parts)
+
+
+def _fenced(text: str) -> str:
+    has_columns = re.search(r"\S {2,}(?!//)\S", text)  # apart from a comment behind code
+    return f"```{'text' if has_columns else 'cpp'}\n{text}\n```"
 
 
 def _escaped(text: str) -> str:
@@ -190,7 +196,8 @@ def _row(header: Path) -> str:
 
 
 def _section(header: Path) -> str:
-    about = summary(header).replace("```cpp", f"<!-- from {header.relative_to(INCLUDE.parents[4])} -->\n\n```cpp")
+    source = f"<!-- from {header.relative_to(INCLUDE.parents[4])} -->"
+    about = re.sub(r"^```(?=\w)", f"{source}\n\n```", summary(header), flags=re.MULTILINE)
     items = "\n".join(map(_item, declarations(header)))
     return "\n" + "\n\n".join([f"## opwheel/{_name(header)}", about, items]) + "\n"
 
