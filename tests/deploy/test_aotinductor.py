@@ -169,7 +169,7 @@ def test_another_library_of_that_name(digits, tmp_path):
     run("g++", "-shared", source, "-o", tmp_path / "libmuladd_schema.so", check=True)
     result = digits(tmp_path / "libmuladd_schema.so")
     assert result.returncode == 2
-    assert "is not muladd-core's schema library; reinstall muladd-core" in last_line(result)
+    assert "is not the schema library of muladd; reinstall its core package" in last_line(result)
 
 
 def test_a_program_that_is_not_linked_against_pytorch(aotinductor_programs, libraries):
@@ -237,7 +237,7 @@ def test_c_shims_of_a_device_without_a_backend():
 def test_c_shims_of_a_backend_that_exports_none(tmp_path):
     """A backend in Python has no C functions."""
     (tmp_path / "plain.py").write_text(
-        "from opwheel.registry import Backend, hookimpl\n"
+        "from opwheel import Backend, hookimpl\n"
         "@hookimpl\n"
         "def opwheel_backend():\n"
         "    register = lambda library: library.impl('mul', lambda a, b: a)\n"
@@ -247,7 +247,7 @@ def test_c_shims_of_a_backend_that_exports_none(tmp_path):
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: plain\nVersion: 1\n")
     (metadata / "entry_points.txt").write_text("[muladd.backends]\nplain = plain\n")
-    program = "import muladd; opwheel.aotinductor.c_shims('mps')"
+    program = "import muladd; from opwheel.aotinductor import c_shims; c_shims(muladd.library, 'mps')"
     result = run(sys.executable, "-c", program, env=os.environ | {"PYTHONPATH": str(tmp_path)})
     assert result.returncode == 1
     assert "the backend 'plain' exports no aoti_torch_mps_muladd" in last_line(result)

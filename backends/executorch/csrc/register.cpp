@@ -2,8 +2,9 @@
 // so what another copy or a selective build has registered already is left as it is.
 #include <executorch/extension/kernel_util/make_boxed_from_unboxed_functor.h>
 
-#include <string>
+#include <cstddef>
 #include <string_view>
+#include <utility>
 
 #include "kernels.h"
 
@@ -18,14 +19,28 @@ bool is_registered(std::string_view name) {
   return false;
 }
 
+// "muladd::fma.out": the runtime keeps the pointer, and wants it as a constant.
+constexpr std::string_view kNamespace = "muladd::";
+
+template <class Op, class Indices = std::make_index_sequence<kNamespace.size() + Op::schema.name.size()>>
+struct FullName;
+
+template <class Op, std::size_t... I>
+struct FullName<Op, std::index_sequence<I...>> {
+  static constexpr char letter(std::size_t i) {
+    return i < kNamespace.size() ? kNamespace[i] : Op::schema.name[i - kNamespace.size()];
+  }
+  static constexpr char text[] = {letter(I)..., '\0'};
+};
+
 template <class Op>
 void register_operator() {
   if constexpr (is_out_variant<Op>()) {
-    static const std::string name = "muladd::" + std::string(Op::schema.name);  // the runtime keeps the pointer
+    constexpr const char* name = FullName<Op>::text;
     if (is_registered(name)) return;
-    using Boxed = executorch::extension::WrapUnboxedIntoFunctor<
-        executorch::extension::CompileTimeFunctionPointer<decltype(Kernel<Op>::call), Kernel<Op>::call>>;
-    (void)executorch::runtime::register_kernel(executorch::runtime::Kernel(name.c_str(), Boxed::call));
+    using executorch::extension::make_boxed_kernel;
+    const auto kernel = make_boxed_kernel(name, EXECUTORCH_FN(Kernel<Op>::call, FullName<Op>::text));
+    (void)executorch::runtime::register_kernel(kernel);
   }
 }
 

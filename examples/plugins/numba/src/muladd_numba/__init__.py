@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from opwheel.registry import Backend, hookimpl
+from opwheel import Backend, hookimpl
 
 if TYPE_CHECKING:
     import torch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from opwheel.registry import Backend, Probe, hookimpl
+from opwheel import Backend, Probe, hookimpl
 
 if TYPE_CHECKING:
     import torch

@@ -3,9 +3,10 @@
 #   muladd_executorch_kernels(NAME [ROOT_OPS operator... | MODEL program.pte])
 #     An object library with muladd's kernels of the listed operators, of those a program calls, or of all.
 #
-#   executorch_kernels(NAME YAML custom_ops.yaml SOURCES file... [ROOT_OPS operator... | MODEL program.pte])
+#   executorch_kernels(NAME YAML custom_ops.yaml SOURCES file... [HEADER file]
+#                      [ROOT_OPS operator... | MODEL program.pte])
 #     The same for operators of your own: the file names their kernels, the sources define them and may use
-#     elementwise.h.
+#     elementwise.h. The header declares them; without one they are functions with the schema's signature.
 #
 # An executable or shared library that links NAME contains only the kernels that are selected, and registers them when it
 # is loaded. Code generation runs with the Python that has muladd-executorch and executorch, Python_EXECUTABLE.
@@ -29,18 +30,21 @@ set(MULADD_INCLUDES "${_muladd}/include" "${_opwheel}/include")
 find_package(executorch 1.5 REQUIRED CONFIG PATHS "${_executorch}")
 
 function(executorch_kernels NAME)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "YAML;MODEL" "SOURCES;ROOT_OPS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "YAML;HEADER;MODEL" "SOURCES;ROOT_OPS")
   if(arg_UNPARSED_ARGUMENTS OR NOT arg_YAML OR NOT arg_SOURCES OR (arg_ROOT_OPS AND arg_MODEL))
     message(FATAL_ERROR "executorch_kernels(${NAME} ...): expected YAML, SOURCES and at most one of ROOT_OPS and "
                         "MODEL; got ${ARGN}")
   endif()
-  set(selection)
+  set(options)
+  if(arg_HEADER)
+    list(APPEND options "--header=${arg_HEADER}")
+  endif()
   if(arg_ROOT_OPS)
     list(JOIN arg_ROOT_OPS "," operators)
-    set(selection "--root-ops=${operators}")
+    list(APPEND options "--root-ops=${operators}")
   elseif(arg_MODEL)
     file(REAL_PATH "${arg_MODEL}" model BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}")
-    set(selection "--model=${model}")
+    list(APPEND options "--model=${model}")
   endif()
   file(REAL_PATH "${arg_YAML}" yaml BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}")
 
@@ -48,7 +52,7 @@ function(executorch_kernels NAME)
   set(register "${generated}/RegisterCodegenUnboxedKernelsEverything.cpp")
   add_custom_command(
     OUTPUT "${register}"
-    COMMAND "${Python_EXECUTABLE}" -m muladd_executorch.select --yaml "${yaml}" --output "${generated}" ${selection}
+    COMMAND "${Python_EXECUTABLE}" -m muladd_executorch.select --yaml "${yaml}" --output "${generated}" ${options}
     DEPENDS "${yaml}" ${model}
     COMMENT "Select kernels for ${NAME}"
     VERBATIM)
@@ -66,6 +70,7 @@ endfunction()
 
 function(muladd_executorch_kernels NAME)
   executorch_kernels(${NAME}
-    YAML "${_muladd_executorch}/custom_ops.yaml" SOURCES "${MULADD_EXECUTORCH_SDK}/csrc/kernels.cpp" ${ARGN})
+    YAML "${_muladd_executorch}/custom_ops.yaml" SOURCES "${MULADD_EXECUTORCH_SDK}/csrc/kernels.cpp" HEADER kernels.h
+    ${ARGN})
   target_include_directories(${NAME} PRIVATE ${MULADD_INCLUDES})
 endfunction()

@@ -16,11 +16,10 @@ std::tuple<double> number_of(double number) { return {number}; }
 template <class Op, class Tensors, class Numbers, std::size_t... T>
 Tensor& compute(KernelRuntimeContext& context, Tensor& out, const Tensors& tensors, const Numbers& numbers,
                 std::index_sequence<T...>) {
-  static constexpr std::string_view kName = Op::schema.name;
   const Tensor* const inputs[] = {std::get<T>(tensors)...};
   return std::apply(
       [&](auto... values) -> Tensor& {
-        return elementwise<Op::template Functor>(context, kName, out, inputs, values...);
+        return elementwise<Op::template Functor>(context, Op::schema.name, out, inputs, values...);
       },
       numbers);
 }

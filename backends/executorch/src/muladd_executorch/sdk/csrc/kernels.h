@@ -1,5 +1,5 @@
 // The kernels of the out variants among muladd's operators. The code that ExecuTorch generates from custom_ops.yaml
-// calls them by these names: "kernel_name: muladd_executorch::muladd_out" stands for
+// includes this header and calls them by these names: "kernel_name: muladd_executorch::muladd_out" stands for
 // muladd_executorch::native::muladd_out.
 #pragma once
 
