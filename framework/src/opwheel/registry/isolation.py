@@ -17,6 +17,10 @@ from .errors import NoKernelError
 from .statuses import PACKAGE
 
 
+# What backends have registered rightly, by namespace: a second library of the same one must not take it for intruders'.
+_accepted: dict[str, set[tuple[Pair, str]]] = {}
+
+
 class Isolation:
     """Compares the library's namespace and the fallbacks with what they were before a plugin's code ran.
 
@@ -68,6 +72,11 @@ class Isolation:
 
     def accept(self) -> None:
         """What :meth:`changes` saw is in order."""
+        _accepted.setdefault(self._namespace, set()).update(difference(self._now, self._before).items())
+        self.go_on()
+
+    def go_on(self) -> None:
+        """What :meth:`changes` saw has been dealt with."""
         self._before = self._now
         self._lists_all = False
 
@@ -80,7 +89,7 @@ class Isolation:
             What is still there.
         """
         left = self._remove(self.changes(claimed_key), lambda: self.changes(claimed_key))
-        self.accept()
+        self.go_on()
         return left
 
     def is_active(self, pair: Pair, place: str) -> bool:
@@ -128,8 +137,9 @@ class Isolation:
         return fallbacks | {(f"{self._namespace}::{operator}", key) for operator, key in pairs}
 
     def _earlier(self) -> dict[Pair, str]:
-        found = foreign(self._look())
-        return {pair: place for pair, place in found.items() if not place.startswith(PACKAGE)}
+        known = _accepted.get(self._namespace, set())
+        found = foreign(self._look()).items()
+        return {pair: place for pair, place in found if not place.startswith(PACKAGE) and (pair, place) not in known}
 
     def _look(self) -> Registrations:
         names = operator_names(self._namespace) if self._lists_all else frozenset()

@@ -395,7 +395,7 @@ class OperatorLibrary:
             if self._waiting or not self._has_searched:
                 return
             added = {pair: place for pair, place in self._isolation.changes().items() if pair[0] != EVERY}
-            self._isolation.accept()
+            self._isolation.go_on()
         if added:
             problem = (
                 f"{self._authors(added)} registered {listed(added)} after the backends of {self.namespace} were loaded"
