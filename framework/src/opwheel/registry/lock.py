@@ -45,8 +45,11 @@ class Inventory(NamedTuple):
     problems: list[str]
 
 
+_FRAMEWORK = "opwheel"  # its registry decides what is loaded
+
+
 def take_inventory(library: str, groups: Iterable[str]) -> Inventory:
-    """Read the files of every distribution that has an entry point in one of the groups, and the library's own."""
+    """Read the files of the framework, of the library and of every distribution with an entry point in the groups."""
     distributions = {}
     plugins: dict[str, list[str]] = {}
     problems = []
@@ -56,10 +59,11 @@ def take_inventory(library: str, groups: Iterable[str]) -> Inventory:
         for plugin in found:
             distributions[plugin.distribution] = plugin.entry_point.dist
             plugins.setdefault(plugin.name, []).append(plugin.distribution)
-    try:
-        distributions[library] = metadata.distribution(library)
-    except metadata.PackageNotFoundError:
-        problems.append(f"{library} is not installed, it is only imported")
+    for name in (_FRAMEWORK, library):
+        try:
+            distributions[name] = metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            problems.append(f"{name} is not installed, it is only imported")
     wheels = {name: read_installed(dist, name) for name, dist in sorted(distributions.items()) if dist is not None}
     for wheel in wheels.values():
         problems += [*wheel.problems, *found_elsewhere(wheel)]
