@@ -34,11 +34,13 @@ class Limits(NamedTuple):
     size: int = 300_000
     glibc: tuple[int, int] = (2, 17)  # manylinux2014's
     needs_torch: bool = True
+    has_library: bool = True
 
 
 # The CUDA wheel has the same kernels for eight architectures, the SYCL wheel an image for each dtype; the runtimes
 # inside the one and beside the other need a newer glibc.
 LIMITS = {
+    "opwheel": Limits(400_000, has_library=False),
     "muladd_cuda": Limits(3_000_000, (2, 34)),
     "muladd_sycl": Limits(400_000, (2, 34)),
     "muladd_executorch": Limits(1_000_000, (2, 34), needs_torch=False),
@@ -52,14 +54,16 @@ def limits_of(name: str) -> Limits:
 
 def wheel_problems(wheel: Path) -> Iterator[str]:
     """What is wrong with name, size and content."""
-    if not re.search(r"-py3-none-(linux|manylinux)[\w.]*\.whl$", wheel.name):
-        yield "its tag is not py3-none-<platform>"
+    limits = limits_of(wheel.name)
+    platform = r"(linux|manylinux)[\w.]*" if limits.has_library else "any"
+    if not re.search(rf"-py3-none-{platform}\.whl$", wheel.name):
+        yield f"its tag is not py3-none-{'<platform>' if limits.has_library else 'any'}"
     size = wheel.stat().st_size
-    if size >= limits_of(wheel.name).size:
-        yield f"it has {size} bytes, at most {limits_of(wheel.name).size} are expected"
+    if size >= limits.size:
+        yield f"it has {size} bytes, at most {limits.size} are expected"
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
-    for suffix in ("LICENSE", "py.typed", ".so"):
+    for suffix in ("LICENSE", "py.typed", *([".so"] if limits.has_library else [])):
         if not any(name.endswith(suffix) for name in names):
             yield f"it has no {suffix}"
     if sum(name.endswith(".so") for name in names) > 1:

@@ -76,9 +76,7 @@ def test_the_public_api_is_on_its_page(site):
 
     page = (site / "python-api.html").read_text()
     names = {f"muladd.{name}" for name in muladd.__all__}
-    names |= {
-        f"{module.__name__}.{name}" for module in (opwheel, registry, dispatch, build) for name in module.__all__
-    }
+    names |= {f"{module.__name__}.{name}" for module in (opwheel, registry, dispatch, build) for name in module.__all__}
     # Documented, or at least named as code.
     found = set(re.findall(r'id="(?:module-)?((?:muladd|opwheel)[\w.]*)"', page))
     found |= set(re.findall(r'class="pre">([\w.]+)<', page))

@@ -26,7 +26,10 @@ def installed(torch_release: str, built: dict[str, Path], tmp_path: Path) -> Ite
     folder = tmp_path / "env"
     subprocess.run([find_python(RELEASES[torch_release]), "-m", "venv", str(folder)], check=True)
     environment = Environment(folder / "bin/python")
-    for requirements in ([f"torch=={torch_release}", "numpy"], [f"{built['core']}[testing]", str(built["cpu"])]):
+    for requirements in (
+        [f"torch=={torch_release}", "numpy"],
+        [f"{built['opwheel']}[testing]", str(built["core"]), str(built["cpu"])],
+    ):
         answer = environment.run("-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements)
         assert answer.returncode == 0, answer.stderr
     yield environment
