@@ -74,6 +74,9 @@ def drawn(random):
     chain = [random.choice(list(random.choice(kinds))) for _ in range(random.randrange(4))]
     if overload.is_in_place and random.random() < 0.5:  # a leaf that requires grad may not be overwritten
         chain.insert(random.randrange(len(chain) + 1), "first: a copy")
+    if "functional wrappers" in chain:  # around torch.func PyTorch's own views of them have wrong gradients
+        position = chain.index("functional wrappers")
+        chain[:position] = [entry for entry in chain[:position] if entry in RELATED]
     return Call(name, random.random() < 0.5, operands, tuple(chain))
 
 
@@ -111,12 +114,12 @@ def compare(call, chain, plain_chain):
             if not isinstance(refusal, calls.DocumentedError):
                 raise found.error
         return False
+    has_derivatives = any(entry in DERIVATIVES for entry in plain_chain)
     if expected.error is not None:  # a chain that PyTorch cannot do, unless it is the target that it refuses
-        if overload.mutates and not isinstance(expected.error, CheckpointError):
+        if overload.mutates and not has_derivatives and not isinstance(expected.error, CheckpointError):
             theirs = outcome(calls.torchs(overload), plain_chain, call.operands)
             assert theirs.error is None, f"PyTorch refuses this: {theirs.error}"
         return False
-    has_derivatives = any(entry in DERIVATIVES for entry in plain_chain)
     close(found.results, expected.results, call.operands if has_derivatives else ())
     close(found.gradients, expected.gradients, call.operands)
     close(found.rooms, expected.rooms, ())

@@ -78,7 +78,7 @@ def torchs(overload: Overload):
     counterparts = {
         "add": torch.add,
         "mul": torch.mul,
-        "scale": torch.mul,
+        "scale": lambda x, _, **out: torch.neg(x, **out),
         "muladd": lambda a, b, c, **out: torch.mul(a, b, **out).add_(c),
         "muladd_": lambda a, b, c: a.mul_(b).add_(c),
         "fma": torch.addcmul,

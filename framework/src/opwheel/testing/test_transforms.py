@@ -157,6 +157,20 @@ def test_compile_mutates_its_inputs(mutating: Overload, device: torch.device) ->
 
 @pytest.mark.subsystem("compile")
 @pytest.mark.compiles
+def test_compile_returns_what_it_overwrites(in_place: Overload, device: torch.device) -> None:
+    """Also with gradients: what is done to the result later is done to the argument."""
+    if len(in_place.tensor_arguments) == 1:
+        pytest.skip("only what is overwritten could require grad")
+    torch._dynamo.reset()
+    args = arguments(in_place, (3, 4), torch.float32, device)
+    rest = [value.requires_grad_() if isinstance(value, Tensor) else value for value in args[1:]]
+    target = args[0].clone()
+    assert torch.compile(lambda first: in_place.op(first, *rest), backend="aot_eager", fullgraph=True)(target) is target
+    assert target.requires_grad
+
+
+@pytest.mark.subsystem("compile")
+@pytest.mark.compiles
 @pytest.mark.parametrize("alias", ["none", "itself", "a view"])
 def test_compile_of_gradients_through_what_is_overwritten(in_place: Overload, alias: str, device: torch.device) -> None:
     """Of an input, and of a tensor that the program made."""
