@@ -8,7 +8,7 @@
 #     make test-docs       the documentation: every page, link and code block
 #     make test-rest       everything else
 #   make test-third-party   the whole kit on every template and example plugin, about ten minutes
-#   make fuzz    20,000 calls drawn at random and 200 compiled ones, of which make test takes a part (half an hour)
+#   make fuzz    20,000 calls drawn at random and 200 compiled ones, of which make test takes a part
 #   make quick   the test suite without its slow parts
 #   make docs    the documentation site, docs/_build/html/index.html
 #   make bench   measure the CPU backend beside its alternatives, for about half an hour, into benchmarks/results
