@@ -6,6 +6,7 @@ import os
 import sys
 import warnings
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from .backend import Backend
@@ -95,7 +96,7 @@ class Ledger:
             if self._policy.strict:
                 cause = problem.exception if isinstance(problem, BackendStatus) else None
                 raise RegistryError(problem.code, describe(problem)) from cause
-            _warn(f"{self._namespace}: {describe(problem)}")
+            _warn(f"{self._namespace}: {describe(problem)}", self._namespace)
 
 
 def describe(problem: BackendStatus | Finding) -> str:
@@ -109,11 +110,15 @@ def describe(problem: BackendStatus | Finding) -> str:
     return f"{text}; to fix it: {problem.fix}" if problem.fix else text
 
 
-def _warn(message: str) -> None:
-    """Attribute the warning to the caller of the package: depending on what triggered loading it is near or far."""
+def _warn(message: str, package: str) -> None:
+    """Attribute the warning to whoever imported or called the library: how near that is depends on what loaded it."""
     level = 1
     frame = sys._getframe()
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+    while frame.f_back is not None and (frame.f_code.co_filename.startswith(PACKAGE) or _is_in(package, frame)):
         level += 1
         frame = frame.f_back
     warnings.warn(message, RuntimeWarning, stacklevel=level)
+
+
+def _is_in(package: str, frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).partition(".")[0] == package
