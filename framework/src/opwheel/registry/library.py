@@ -18,7 +18,7 @@ from .dispatcher import describe as describe_pairs
 from .errors import BackendUnavailableError, LockError, NoKernelError
 from .explanation import Choice, digest, explain
 from .isolation import Isolation
-from .loader import Settlement
+from .loader import Loader
 from .loading import LoadError, check_compatible
 from .policy import Policy, read_policy
 from .resolution import Claim
@@ -81,13 +81,13 @@ class OperatorLibrary:
         self._has_searched = False
         self._waiting: list[FoundPlugin] = []  # found, not read yet
         self._claims: dict[str, Claim] = {}
-        self._unsettled: list[Claim] = []
+        self._unloaded: list[Claim] = []  # read, not loaded yet
         self._isolation = Isolation(namespace)
-        self._settlement = Settlement(namespace, self.policy, self._ledger, self._isolation)
+        self._loader = Loader(namespace, self.policy, self._ledger, self._isolation)
         self._lock = threading.RLock()
         self._deferred: set[str] = set()  # plugins whose import was under way when they should have been asked
         self._patience_ends = 0.0  # when imports by other threads are not waited for any more
-        self._settled = 0  # how often backends were loaded
+        self._load_count = 0  # how often backends were loaded
         self._thread = threading.local()
         self._guard: Guard | None = None
 
@@ -142,7 +142,7 @@ class OperatorLibrary:
             try:
                 while unread:
                     claim = self._read(unread[0])
-                    self._unsettled += [claim] if claim else []
+                    self._unloaded += [claim] if claim else []
                     del unread[0]
             except StillImportingError:
                 self._defer(unread[:1])
@@ -165,7 +165,7 @@ class OperatorLibrary:
             try:
                 self._load_found()
             except BaseException:
-                self._settlement.undo()
+                self._loader.undo()
                 raise
 
     def load_pending(self) -> bool:
@@ -180,11 +180,11 @@ class OperatorLibrary:
         if not self._deferred or not self._await_imports():
             return False
         with self._lock:
-            if self._waiting or self._unsettled:
+            if self._waiting or self._unloaded:
                 self._load_found()
             # Another thread may have loaded them between this thread's call and its turn here.
-            seen, self._thread.seen = getattr(self._thread, "seen", 0), self._settled
-            return seen != self._settled
+            seen, self._thread.seen = getattr(self._thread, "seen", 0), self._load_count
+            return seen != self._load_count
 
     def backends(self) -> dict[str, BackendStatus]:
         """Every installed backend by name, in alphabetical order."""
@@ -229,13 +229,13 @@ class OperatorLibrary:
         with self._lock:
             status = self.backends().get(name)
             # One that could not be removed from the process is not opened once more: that would do nothing.
-            is_open = name in self._settlement.owners.values()
+            is_open = name in self._loader.owners.values()
             if status is not None and name in self._plugins and not is_open:
                 self._note_others()
                 claim = self._claims.get(name)
                 with suppress(StillImportingError):
                     claim = claim or self._read(self._plugins[name])
-                self._settle([claim] if claim else [])
+                self._load_claims([claim] if claim else [])
             self.require(name)
             return self._ledger.statuses[name]
 
@@ -284,12 +284,12 @@ class OperatorLibrary:
 
         failed = [describe(status) for status in self.backends().values() if status.is_failure]
         inventory = take_inventory(self.distribution, self._groups)
-        winners = [claim for name, claim in self._claims.items() if name in self._settlement.owners.values()]
+        winners = [claim for name, claim in self._claims.items() if name in self._loader.owners.values()]
         files = [(self.distribution, self.schema_library), *files_of(winners)]
         problems = [*failed, *inventory.problems, *foreign_files(inventory, files)]
         if problems:
             raise LockError("OPWHEEL-E072", f"this installation cannot be locked: {'; '.join(problems)}")
-        return snapshot(inventory, self.policy.fallback, self._settlement.owners)
+        return snapshot(inventory, self.policy.fallback, self._loader.owners)
 
     def compare(self, lock: str, *, winners: bool = True) -> list[Finding]:
         """How this process differs from a lock file, whether it was told to heed one or not.
@@ -305,7 +305,7 @@ class OperatorLibrary:
         differences = guard.compare_installed(self.distribution, self._groups, self.schema_library)
         if winners:
             self.load_pending()
-            differences += guard.compare_winners(self._claims.values(), self._settlement.owners)
+            differences += guard.compare_winners(self._claims.values(), self._loader.owners)
         return guard.findings(differences)
 
     # ---- steps of loading --------------------------------------------------------------------------------------------
@@ -341,13 +341,13 @@ class OperatorLibrary:
     def _load_found(self) -> None:
         if not self.discover():
             return
-        claims, self._unsettled = self._unsettled, []
+        claims, self._unloaded = self._unloaded, []
         try:
-            self._settle(claims)
+            self._load_claims(claims)
         except BaseException:
-            self._unsettled = [claim for claim in claims if claim.backend.name not in self._ledger.statuses]
+            self._unloaded = [claim for claim in claims if claim.backend.name not in self._ledger.statuses]
             raise
-        self._settled += bool(claims)
+        self._load_count += bool(claims)
         self._note_earlier()
         self._ledger.report()
 
@@ -381,7 +381,7 @@ class OperatorLibrary:
         left = [
             pair
             for pair, place in earlier.items()
-            if self._isolation.is_active(pair, place) and not self._settlement.owner(pair)
+            if self._isolation.is_active(pair, place) and not self._loader.owner(pair)
         ]
         problem = f"{self._authors(earlier)} registered {listed(earlier)} before {self.namespace} was imported"
         fix = f"leave that to the libraries and register functions of backends, which {self.namespace} loads"
@@ -420,12 +420,12 @@ class OperatorLibrary:
     def _groups(self) -> tuple[str, str]:
         return self.entry_point_group, f"{self.namespace}.runtimes"
 
-    def _settle(self, claims: list[Claim]) -> None:
+    def _load_claims(self, claims: list[Claim]) -> None:
         if self._guard is not None:
-            self._guard.check_winners(claims, self._settlement.forecast(claims))
-        self._settlement.settle(claims)
+            self._guard.check_winners(claims, self._loader.forecast(claims))
+        self._loader.load(claims)
         if self._guard is not None:
-            self._guard.check_winners(claims, self._settlement.owners)
+            self._guard.check_winners(claims, self._loader.owners)
 
     def _read(self, plugin: FoundPlugin) -> Claim | None:
         """What the plugin says of itself, if it can be taken at its word.
@@ -436,7 +436,7 @@ class OperatorLibrary:
         backend: Backend | None = None
         try:
             backend = read_backend(plugin)
-            self._settlement.check_untouched("its import or hook", backend)
+            self._loader.check_untouched("its import or hook", backend)
             self._check_names(backend)
             check_compatible(backend, self.abi)
         except (PluginError, LoadError) as error:
@@ -447,7 +447,7 @@ class OperatorLibrary:
                     plugin, State.INCOMPATIBLE, backend=backend, code=error.code, reason=str(error), fix=error.fix
                 )
             else:
-                self._settlement.expel(plugin, error, backend)
+                self._loader.expel(plugin, error, backend)
             return None
         operators = frozenset(self.operators if backend.operators is None else backend.operators)
         self.trace("plugin", f"{plugin.name}: {backend.dispatch_key}, {len(operators)} operators")

@@ -16,10 +16,10 @@ from .status import State
 from .statuses import Ledger
 
 
-class Settlement:
-    """Who owns which kernels.
+class Loader:
+    """Loads the backends of one library.
 
-    ``owners`` maps (operator, dispatch key) to a backend's name, also where a broken one could not be removed.
+    ``owners`` says whose kernels are in the dispatcher: it maps (operator, dispatch key) to a backend's name, also where a broken one could not be removed.
     """
 
     def __init__(self, namespace: str, policy: Policy, ledger: Ledger, isolation: Isolation) -> None:
@@ -31,7 +31,7 @@ class Settlement:
         self._claims: dict[str, Claim] = {}
         self._loaded: dict[str, Loaded] = {}
 
-    def settle(self, claims: list[Claim]) -> None:
+    def load(self, claims: list[Claim]) -> None:
         """Probe and load in order of precedence; whoever comes later and wants the same operator is shadowed."""
         self._claims.update({claim.backend.name: claim for claim in claims})
         for claim in self._in_order(claims):
@@ -42,7 +42,7 @@ class Settlement:
             try:
                 probe = self._probe(claim)
                 if probe.ok:
-                    self._load(claim)
+                    self._load_one(claim)
                 else:
                     self._ledger.record(
                         claim.plugin,
@@ -56,7 +56,7 @@ class Settlement:
                 self.expel(claim.plugin, error, claim.backend)
 
     def forecast(self, claims: list[Claim]) -> dict[Pair, str]:
-        """``owners`` as :meth:`settle` would leave it if every library opens and has all that is claimed."""
+        """``owners`` as :meth:`load` would leave it if every library opens and has all that is claimed."""
         owners = dict(self.owners)
         taken = {pair for pair in owners if self.owner(pair)}
         for claim in self._in_order(claims):
@@ -134,7 +134,7 @@ class Settlement:
             fix=fix,
         )
 
-    def _load(self, claim: Claim) -> None:
+    def _load_one(self, claim: Claim) -> None:
         backend, key = claim.backend, claim.backend.dispatch_key
         if any(may_define_operators(path) for path in backend.libraries):
             self._isolation.expect_definitions()
