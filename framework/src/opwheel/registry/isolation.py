@@ -16,7 +16,6 @@ from .dispatcher import EVERY, Pair, Registrations, difference, foreign, operato
 from .errors import NoKernelError
 from .statuses import PACKAGE
 
-
 # What backends have registered rightly, by namespace: a second library of the same one must not take it for intruders'.
 _accepted: dict[str, set[tuple[Pair, str]]] = {}
 

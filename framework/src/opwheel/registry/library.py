@@ -24,7 +24,7 @@ from .policy import Policy, read_policy
 from .resolution import Claim
 from .schemas import open_schemas
 from .status import BackendStatus, Finding, State
-from .statuses import Ledger, describe
+from .statuses import Statuses, describe
 from .trace import Tracer
 from .variables import unknown_variables
 
@@ -76,14 +76,14 @@ class OperatorLibrary:
         self.schemas: tuple[str, ...] = ()
         self.policy: Policy = read_policy(plugins_file, os.environ, self.prefix)
         self.trace = Tracer(namespace, self.policy.trace)
-        self._ledger = Ledger(namespace, self.policy, self.trace)
+        self._statuses = Statuses(namespace, self.policy, self.trace)
         self._plugins: dict[str, FoundPlugin] = {}
         self._has_searched = False
         self._waiting: list[FoundPlugin] = []  # found, not read yet
         self._claims: dict[str, Claim] = {}
         self._unloaded: list[Claim] = []  # read, not loaded yet
         self._isolation = Isolation(namespace)
-        self._loader = Loader(namespace, self.policy, self._ledger, self._isolation)
+        self._loader = Loader(namespace, self.policy, self._statuses, self._isolation)
         self._lock = threading.RLock()
         self._deferred: set[str] = set()  # plugins whose import was under way when they should have been asked
         self._patience_ends = 0.0  # when imports by other threads are not waited for any more
@@ -189,21 +189,21 @@ class OperatorLibrary:
     def backends(self) -> dict[str, BackendStatus]:
         """Every installed backend by name, in alphabetical order."""
         self.load_pending()
-        return dict(sorted(self._ledger.statuses.items()))
+        return dict(sorted(self._statuses.by_name.items()))
 
     def runtimes(self) -> dict[str, BackendStatus]:
         """Installed kernels for runtimes that are not PyTorch's dispatcher, by name. Looks anew; opens no library."""
         from .runtimes import find_runtimes
 
         statuses, findings = find_runtimes(self._groups[1])
-        self._ledger.findings += [finding for finding in findings if finding not in self._ledger.findings]
+        self._statuses.findings += [finding for finding in findings if finding not in self._statuses.findings]
         return statuses
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What is wrong with policy files, environment variables, the metadata of distributions and the dispatcher."""
         self._note_others()
-        return tuple(self._ledger.findings)
+        return tuple(self._statuses.findings)
 
     def require(self, *names: str) -> None:
         """Check that backends are loaded.
@@ -237,7 +237,7 @@ class OperatorLibrary:
                     claim = claim or self._read(self._plugins[name])
                 self._load_claims([claim] if claim else [])
             self.require(name)
-            return self._ledger.statuses[name]
+            return self._statuses.by_name[name]
 
     def no_kernel_error(self, operator: str, device_type: str, layout: str = "strided") -> NoKernelError:
         """The error of a call that found no kernel, caused by what broke the backend that should have had one."""
@@ -312,14 +312,14 @@ class OperatorLibrary:
 
     def _find(self) -> None:
         found, findings = find_plugins(self.entry_point_group)
-        self._ledger.findings += findings
+        self._statuses.findings += findings
         self.trace("discover", f"{len(found)} entry points in group {self.entry_point_group}")
         for plugin in sorted(
             found, key=lambda p: (p.name, p.distribution not in self.policy.first_party, p.distribution)
         ):
             first = self._plugins.setdefault(plugin.name, plugin)
             if first is not plugin:
-                self._ledger.record(
+                self._statuses.record(
                     plugin,
                     State.SHADOWED,
                     code="OPWHEEL-E023",
@@ -333,10 +333,10 @@ class OperatorLibrary:
                 self._waiting.append(plugin)
             else:
                 reason, fix = rejection
-                self._ledger.record(plugin, State.DISABLED, code="OPWHEEL-E060", reason=reason, fix=fix)
-        self._ledger.findings += self.policy.unknown_names(set(self._plugins), self.prefix, self._is_dispatch_key)
+                self._statuses.record(plugin, State.DISABLED, code="OPWHEEL-E060", reason=reason, fix=fix)
+        self._statuses.findings += self.policy.unknown_names(set(self._plugins), self.prefix, self._is_dispatch_key)
         backends = {*self._plugins, *self.policy.backends, *self.policy.runtimes}
-        self._ledger.findings += unknown_variables(os.environ, self.namespace, backends)
+        self._statuses.findings += unknown_variables(os.environ, self.namespace, backends)
 
     def _load_found(self) -> None:
         if not self.discover():
@@ -345,11 +345,11 @@ class OperatorLibrary:
         try:
             self._load_claims(claims)
         except BaseException:
-            self._unloaded = [claim for claim in claims if claim.backend.name not in self._ledger.statuses]
+            self._unloaded = [claim for claim in claims if claim.backend.name not in self._statuses.by_name]
             raise
         self._load_count += bool(claims)
         self._note_earlier()
-        self._ledger.report()
+        self._statuses.report()
 
     def _defer(self, importing: list[FoundPlugin]) -> None:
         names = [plugin.name for plugin in importing]
@@ -387,7 +387,7 @@ class OperatorLibrary:
         fix = f"leave that to the libraries and register functions of backends, which {self.namespace} loads"
         self._isolation.block(left, f"{problem}, and it cannot be removed; to fix it: {fix}")
         consequence = f"; calls that reach {describe_pairs(left)} raise" if left else "; that has no effect"
-        self._ledger.findings.append(Finding("OPWHEEL-E054", problem + consequence, fix))
+        self._statuses.findings.append(Finding("OPWHEEL-E054", problem + consequence, fix))
 
     def _note_others(self) -> None:
         """Tell of kernels that were registered after the backends were loaded."""
@@ -401,7 +401,7 @@ class OperatorLibrary:
                 f"{self._authors(added)} registered {listed(added)} after the backends of {self.namespace} were loaded"
             )
             fix = f"leave that to the libraries and register functions of backends, which {self.namespace} loads"
-            self._ledger.findings.append(Finding("OPWHEEL-E054", problem, fix))
+            self._statuses.findings.append(Finding("OPWHEEL-E054", problem, fix))
 
     def _authors(self, added: Mapping[Pair, str]) -> str:
         """The plugins in whose files something was registered, as far as PyTorch knows the source lines."""
@@ -443,7 +443,7 @@ class OperatorLibrary:
             if plugin.is_being_imported:
                 raise StillImportingError from error
             if error.code in _INCOMPATIBLE:
-                self._ledger.record(
+                self._statuses.record(
                     plugin, State.INCOMPATIBLE, backend=backend, code=error.code, reason=str(error), fix=error.fix
                 )
             else:
@@ -483,6 +483,6 @@ class OperatorLibrary:
             )
         known = self.policy.backends.get(name)
         if known is None:
-            names = ", ".join(sorted(self._ledger.statuses)) or "none"
+            names = ", ".join(sorted(self._statuses.by_name)) or "none"
             return f"no backend {name!r} is installed; installed are: {names}"
         return f"the backend {name!r} is not installed: {known.hint or 'pip install ' + known.distribution}"

@@ -13,20 +13,21 @@ from .loading import Loaded, LoadError, run_probe
 from .policy import Policy
 from .resolution import Claim, deciding_rule, precedence
 from .status import State
-from .statuses import Ledger
+from .statuses import Statuses
 
 
 class Loader:
     """Loads the backends of one library.
 
-    ``owners`` says whose kernels are in the dispatcher: it maps (operator, dispatch key) to a backend's name, also where a broken one could not be removed.
+    ``owners`` says whose kernels are in the dispatcher: (operator, dispatch key) to the backend's name. A broken backend
+    whose kernels could not be removed is in it, too.
     """
 
-    def __init__(self, namespace: str, policy: Policy, ledger: Ledger, isolation: Isolation) -> None:
+    def __init__(self, namespace: str, policy: Policy, statuses: Statuses, isolation: Isolation) -> None:
         self.owners: dict[Pair, str] = {}
         self._namespace = namespace
         self._policy = policy
-        self._ledger = ledger
+        self._statuses = statuses
         self._isolation = isolation
         self._claims: dict[str, Claim] = {}
         self._loaded: dict[str, Loaded] = {}
@@ -44,7 +45,7 @@ class Loader:
                 if probe.ok:
                     self._load_one(claim)
                 else:
-                    self._ledger.record(
+                    self._statuses.record(
                         claim.plugin,
                         State.UNSUPPORTED,
                         backend=claim.backend,
@@ -94,16 +95,16 @@ class Loader:
                 f"{plugin.name!r} ({plugin.distribution} {plugin.version}) registered what it may not, and that cannot "
                 f"be removed; to fix it: {fix}",
             )
-        self._ledger.fail(plugin, backend, error, code=error.code, fix=fix, consequence=consequence)
+        self._statuses.fail(plugin, backend, error, code=error.code, fix=fix, consequence=consequence)
         for owner in {owner for pair in stuck if (owner := self.owner(pair))}:
             lost = {pair[0] for pair in stuck if self.owner(pair) == owner}
-            self._ledger.lose(owner, lost, plugin.name)
+            self._statuses.lose(owner, lost, plugin.name)
         self.owners.update(dict.fromkeys(stuck, plugin.name))
 
     def owner(self, pair: Pair) -> str | None:
         """The loaded backend that has it. On top of what a broken one could not take back, others may be loaded."""
         name = self.owners.get(pair)
-        return name if name and self._ledger.statuses[name].state is State.LOADED else None
+        return name if name and self._statuses.by_name[name].state is State.LOADED else None
 
     def _probe(self, claim: Claim) -> Probe:
         probe = run_probe(claim.backend, self._policy.probe_timeout_s)
@@ -125,7 +126,7 @@ class Loader:
         key, name = claim.backend.dispatch_key, claim.backend.name
         rule = deciding_rule(self._claims[owner], claim, self._policy)
         fix = f'to choose it, set prefer = {{ {key} = ["{name}"] }} under [policy] in plugins.toml'
-        self._ledger.record(
+        self._statuses.record(
             claim.plugin,
             State.SHADOWED,
             backend=claim.backend,
@@ -151,7 +152,7 @@ class Loader:
         self._isolation.unblock({(operator, key) for operator in covered})
         self.owners.update({(operator, key): backend.name for operator in covered})
         missing = tuple(sorted(claim.operators - covered))
-        self._ledger.record(
+        self._statuses.record(
             claim.plugin,
             State.LOADED,
             backend=backend,

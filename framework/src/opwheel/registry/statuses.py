@@ -18,11 +18,11 @@ from .trace import Tracer
 PACKAGE = f"{Path(__file__).parent.parent}{os.sep}"
 
 
-class Ledger:
-    """The statuses by name, and the findings that belong to no single backend."""
+class Statuses:
+    """The status of each backend by its name, and the findings that belong to no single backend."""
 
     def __init__(self, namespace: str, policy: Policy, trace: Tracer) -> None:
-        self.statuses: dict[str, BackendStatus] = {}
+        self.by_name: dict[str, BackendStatus] = {}
         self.findings: list[Finding] = list(policy.findings)
         self._namespace = namespace
         self._policy = policy
@@ -43,7 +43,7 @@ class Ledger:
             device_type=backend.device_type if backend else known.device if known else "",
             library=backend.libraries[0] if backend and backend.libraries else None,
         )
-        self.statuses[status.name] = status._replace(**details)
+        self.by_name[status.name] = status._replace(**details)
         self._trace(str(state), f"{status.name} {details.get('reason', '')}".strip())
 
     def fail(
@@ -71,9 +71,9 @@ class Ledger:
 
     def lose(self, name: str, operators: set[str], culprit: str) -> None:
         """A loaded backend whose kernels another one has replaced for good."""
-        status = self.statuses[name]
+        status = self.by_name[name]
         lost = sorted(operators & set(status.operators))
-        self.statuses[name] = status._replace(
+        self.by_name[name] = status._replace(
             operators=tuple(sorted(set(status.operators) - set(lost))),
             missing=tuple(sorted({*status.missing, *lost})),
             code="OPWHEEL-E054",
@@ -87,7 +87,7 @@ class Ledger:
         Raises:
             RegistryError: only with STRICT, for the first of them.
         """
-        failed = [status for _, status in sorted(self.statuses.items()) if status.is_failure]
+        failed = [status for _, status in sorted(self.by_name.items()) if status.is_failure]
         problems: list[BackendStatus | Finding] = [*self.findings, *failed]
         fresh = [problem for problem in problems if describe(problem) not in self._reported]
         for problem in fresh:
