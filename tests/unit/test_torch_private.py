@@ -88,7 +88,7 @@ def test_what_is_active():
 
 
 def test_keyset():
-    """Without it the short way would not reach the backend's kernel."""
+    """Without it the fast path would not reach the backend's kernel."""
     keys = private.keyset("CPU", "Negative")
     assert keys.has(torch._C.DispatchKey.CPU)
     assert keys.has(torch._C.DispatchKey.Negative)
@@ -96,7 +96,7 @@ def test_keyset():
 
 
 def test_redispatch():
-    """Without it neither the short way nor the kernel at the Autograd key can call what comes after it."""
+    """Without it neither the fast path nor the kernel at the Autograd key can call what comes after it."""
     negative = private.redispatch(torch.ops.aten.neg.default)
     assert negative(private.keyset("CPU"), torch.ones(2)).tolist() == [-1.0, -1.0]
 

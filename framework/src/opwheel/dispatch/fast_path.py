@@ -1,4 +1,4 @@
-"""A short way to the backend's kernel, for calls that the dispatcher would pass through unchanged.
+"""A fast path to the backend's kernel, for calls that the dispatcher would pass through unchanged.
 
 What cannot be asked for is not looked at: an observer of PyTorch's execution traces that runs without the profiler sees
 ``torch.ops`` calls, not these.
@@ -31,7 +31,7 @@ from .._torch_private import (
     is_profiling,
     tracing_state,
 )
-from .kernel_errors import has_code, repeat_allocation
+from .kernel_errors import has_code, raise_if_out_of_memory
 
 # With the key that resolves tensors whose negation is a bit of theirs, such as a conjugate's imaginary part.
 _CPU = private.keyset("CPU", "Negative")
@@ -40,7 +40,7 @@ _XPU = private.keyset("XPU", "Negative")
 
 
 class Kernels(dict[str, Callable[..., Any]]):
-    """For each overload of a namespace what the dispatcher calls below the keys that :func:`direct_keys` gives.
+    """For each overload of a namespace what the dispatcher calls below the keys that :func:`fast_path_keys` gives.
 
     They are called with these keys and the overload's arguments.
     """
@@ -57,7 +57,7 @@ class Kernels(dict[str, Callable[..., Any]]):
         return kernel
 
 
-def direct_keys(a: Any, b: Any, c: Any) -> Any | None:
+def fast_path_keys(a: Any, b: Any, c: Any) -> Any | None:
     """The dispatch keys of a call that nothing but a backend's kernel has to see; None for any other.
 
     Args:
@@ -82,13 +82,13 @@ def direct_keys(a: Any, b: Any, c: Any) -> Any | None:
     return _CPU if a.is_cpu else _CUDA if a.is_cuda else _XPU if a.is_xpu else None
 
 
-def explained_below(error: RuntimeError) -> None:
+def raise_unless_refused(error: RuntimeError) -> None:
     """Let the operator itself repeat what a kernel refused, in its words; anything else is raised.
 
     Raises:
         RuntimeError: the error, where it has a class that says more, or a code: the call may have written.
     """
-    repeat_allocation(error)
+    raise_if_out_of_memory(error)
     if type(error) is not RuntimeError or has_code(error):
         raise error
 
@@ -98,6 +98,6 @@ def _let_the_compiler_see_operators() -> None:
     """Dynamo follows the public functions; it is to find operators there, and no questions after PyTorch's state."""
     from torch._dynamo.decorators import substitute_in_graph
 
-    @substitute_in_graph(direct_keys)
+    @substitute_in_graph(fast_path_keys)
     def _never(a: Any, b: Any, c: Any) -> None:  # noqa: ARG001
         return None

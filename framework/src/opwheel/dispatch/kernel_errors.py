@@ -29,7 +29,7 @@ def memory_wanted(error: BaseException) -> tuple[int, str, str] | None:
     return (int(wanted[1]), wanted[2], wanted[3]) if wanted else None
 
 
-def repeat_allocation(error: RuntimeError) -> None:
+def raise_if_out_of_memory(error: RuntimeError) -> None:
     """Do in Python what a kernel could not do, if the error says that it had no memory: it lacks PyTorch's own error.
 
     Raises:

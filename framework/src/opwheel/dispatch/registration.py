@@ -9,7 +9,7 @@ import torch
 from .. import _torch_private as private
 from .._import_hooks import after_import
 from . import autocast, fake, fallback, flops, vmap
-from .adinplaceorview import mutation_kernel
+from .adinplaceorview import adinplaceorview_kernel
 from .autograd import autograd_kernel
 from .declaration import Operator
 from .fallback import LibraryLike
@@ -78,11 +78,11 @@ def _register_overload(
     name = overload.qualified_name
     private.register_fake(target, name, fake.fake_kernel(overload))
     target.impl(overload.name, autograd_kernel(overload), "Autograd", with_keyset=True)
-    target.impl(overload.name, fallback.default_kernel(overload, library), "CompositeExplicitAutogradNonFunctional")
+    target.impl(overload.name, fallback.fallback_kernel(overload, library), "CompositeExplicitAutogradNonFunctional")
     target.impl(overload.name, fallback.nested_kernel(overload), "CompositeImplicitAutogradNestedTensor")
     if overload.mutates:
         functional = overloads[overload.name.removesuffix(".out").removesuffix("_")]
-        target.impl(overload.name, mutation_kernel(overload), "ADInplaceOrView", with_keyset=True)
+        target.impl(overload.name, adinplaceorview_kernel(overload), "ADInplaceOrView", with_keyset=True)
         target.impl(overload.name, functionalization_kernel(overload, functional), "Functionalize")
         if overload.is_out:
             target.impl(overload.name, vmap.refuse_out(overload), "FuncTorchBatched")

@@ -19,7 +19,7 @@ from .statuses import Statuses
 class Loader:
     """Loads the backends of one library.
 
-    ``owners`` says whose kernels are in the dispatcher: (operator, dispatch key) to the backend's name. A broken backend
+    ``owners`` says whose kernels are in the dispatcher: (operator, dispatch key) to a backend's name. A broken backend
     whose kernels could not be removed is in it, too.
     """
 
