@@ -132,13 +132,13 @@ FAULTS = [
     Fault(
         "library registers an unknown operator",
         "OPWHEEL-E054",
-        "nonsense (not in the catalogue)",
+        "nonsense (not an operator of this library)",
         library={**GOOD, "ALSO_AT": "PrivateUse1", "ALSO": '"nonsense"'},
     ),
     Fault(
         "library defines an operator",
         "OPWHEEL-E054",
-        "fused_everything (not in the catalogue)",
+        "fused_everything (not an operator of this library)",
         library={**GOOD, "DEFINE_MORE": ""},
     ),
     Fault(

@@ -144,7 +144,7 @@ def test_memory_of_tensors():
 
 
 def test_parse_schema():
-    """Without it the declarations cannot be matched with the catalogue."""
+    """Without it the declarations cannot be matched with the schemas."""
     schema = private.parse_schema("f(Tensor x, float c, *, Tensor(a!) out) -> Tensor(a!)")
     assert [argument.name for argument in schema.arguments] == ["x", "c", "out"]
     assert [argument.kwarg_only for argument in schema.arguments] == [False, False, True]

@@ -2,7 +2,7 @@
 
 from opwheel.registry import Runtime
 
-from ._catalogue import names_in
+from ._custom_ops_yaml import names_in
 from ._files import custom_ops_yaml, library
 from ._loading import SUPPORTED
 

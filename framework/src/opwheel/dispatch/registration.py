@@ -22,7 +22,7 @@ _overloads: dict[str, dict[str, Overload]] = {}  # by namespace and name
 
 
 def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, Overload]:
-    """Register fake, autograd, vmap, autocast and default kernels for every schema of ``library``.
+    """Register fake, autograd, vmap, autocast and fallback kernels for every schema of ``library``.
 
     They replace those of an earlier attempt to import the library that failed afterwards.
 
@@ -39,11 +39,15 @@ def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, O
         base = name.partition(".")[0]
         operator = declared.get(base) or declared.get(base.removesuffix("_"))
         if operator is None:
-            raise ValueError(f"{library.namespace}: the catalogue has {name}, but no operator {base!r} is declared")
+            raise ValueError(
+                f"{library.namespace}: the schema library has {name}, but no operator {base!r} is declared"
+            )
         overloads[name] = Overload(operator, library.namespace, schema)
     missing = set(declared) - set(overloads)
     if missing:
-        raise ValueError(f"{library.namespace}: {sorted(missing)} are declared, but the catalogue does not have them")
+        raise ValueError(
+            f"{library.namespace}: {sorted(missing)} are declared, but the schema library does not have them"
+        )
 
     _overloads[library.namespace] = overloads
     attempt = library.namespace, library.schemas

@@ -133,7 +133,7 @@ _ROWS = (
         "OPWHEEL-E053",
         "partial coverage",
         "Some of the operators that the backend claims have no kernel; the others work.",
-        "Update the backend: it was built for an older catalogue.",
+        "Update the backend: it was built for an older list of operators.",
     ),
     ErrorCode(
         "OPWHEEL-E054",

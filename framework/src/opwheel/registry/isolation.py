@@ -32,15 +32,15 @@ class Isolation:
         self.blocked: dict[Pair, str] = {}
         self.earlier: dict[Pair, str] = {}
         self._namespace = namespace
-        self._catalogue: frozenset[str] = frozenset()
+        self._operators: frozenset[str] = frozenset()
         self._before: Registrations = {}
         self._now: Registrations = {}
         self._lists_all = False
         self._blocks: list[Any] = []
 
-    def clear(self, catalogue: Collection[str]) -> None:
+    def clear(self, operators: Collection[str]) -> None:
         """Remove the kernels that came before the library's own, but for what an earlier import of it has left."""
-        self._catalogue = frozenset(catalogue)
+        self._operators = frozenset(operators)
         self.earlier = self._earlier()
         self._remove(self.earlier, self._earlier)
 
@@ -103,8 +103,8 @@ class Isolation:
     def block(self, pairs: Collection[Pair], why: str) -> None:
         """Register kernels on top that raise, so that a call says what is wrong instead of doing what is wrong."""
         for operator, key in pairs:
-            fallen = [name for name in self._catalogue if uses_fallback(f"{self._namespace}::{name}", key)]
-            for name in fallen if operator == EVERY else self._catalogue & {operator}:
+            fallen = [name for name in self._operators if uses_fallback(f"{self._namespace}::{name}", key)]
+            for name in fallen if operator == EVERY else self._operators & {operator}:
                 text = f"{self._namespace}::{name} is blocked at {key}: {why}"
                 self._blocks.append(register_kernel(f"{self._namespace}::{name}", key, _raise(text)))
                 self.blocked[name, key] = text
@@ -142,7 +142,7 @@ class Isolation:
 
     def _look(self) -> Registrations:
         names = operator_names(self._namespace) if self._lists_all else frozenset()
-        return registrations(self._namespace, self._catalogue | names)
+        return registrations(self._namespace, self._operators | names)
 
 
 def _raise(text: str) -> Callable[..., Any]:

@@ -99,7 +99,7 @@ class OperatorLibrary:
         return tuple(schema.partition("(")[0] for schema in self.schemas)
 
     def load_schemas(self) -> None:
-        """Open the schema library and read the catalogue back from it.
+        """Open the schema library and read the schemas back from it.
 
         Raises:
             ImportError: the library is missing, or something else in this process has defined the namespace already.

@@ -5,7 +5,7 @@
 
 namespace opwheel::cuda {
 
-// Enqueues a kernel of kernels.h on a cudaStream_t of the current device.
+// Enqueues a kernel of elementwise.h on a cudaStream_t of the current device.
 template <class Kernel>
 void enqueue(const Kernel& kernel, uint32_t blocks, void* stream);
 
