@@ -308,7 +308,7 @@ FAULTS = [
     Fault("unknown field", "OPWHEEL-E021", "colour", cause="TypeError", installed={"colour": "1"}),
     Fault("name empty", "OPWHEEL-E022", "field name is ''", cause="InvalidBackendError", installed={"name": "''"}),
     Fault(
-        "name is another", "OPWHEEL-E022", "'acme', but its backend names itself 'zeta'", installed={"name": "'zeta'"}
+        "name is another", "OPWHEEL-E022", "'acme', but its Backend names itself 'zeta'", installed={"name": "'zeta'"}
     ),
     Fault(
         "libraries is one path",

@@ -39,15 +39,11 @@ def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, O
         base = name.partition(".")[0]
         operator = declared.get(base) or declared.get(base.removesuffix("_"))
         if operator is None:
-            raise ValueError(
-                f"{library.namespace}: there is a schema of {name}, but no operator {base!r} is declared"
-            )
+            raise ValueError(f"{library.namespace}: there is a schema of {name}, but no operator {base!r} is declared")
         overloads[name] = Overload(operator, library.namespace, schema)
     missing = set(declared) - set(overloads)
     if missing:
-        raise ValueError(
-            f"{library.namespace}: {sorted(missing)} are declared, but there is no schema of them"
-        )
+        raise ValueError(f"{library.namespace}: {sorted(missing)} are declared, but there is no schema of them")
 
     _overloads[library.namespace] = overloads
     attempt = library.namespace, library.schemas

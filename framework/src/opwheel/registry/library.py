@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from .._torch_private import dispatch_key_of
 from .backend import Backend
-from .discovery import FoundPlugin, PluginError, find_plugins, read_backend
+from .discovery import FoundPlugin, PluginError, find_plugins, read_plugin
 from .dispatcher import EVERY, Pair, is_dispatch_key, listed
 from .dispatcher import describe as describe_pairs
 from .errors import BackendUnavailableError, LockError, NoKernelError
@@ -435,7 +435,7 @@ class OperatorLibrary:
         """
         backend: Backend | None = None
         try:
-            backend = read_backend(plugin)
+            backend = read_plugin(plugin, "opwheel_backend", Backend)
             self._loader.check_untouched("its import or hook", backend)
             self._check_names(backend)
             check_compatible(backend, self.abi)

@@ -12,7 +12,7 @@ from .backend import Backend
 from .discovery import FoundPlugin
 from .errors import RegistryError
 from .policy import Policy
-from .status import BackendStatus, Finding, State, describe_exception
+from .status import BackendStatus, Finding, State, describe_failure
 from .trace import Tracer
 
 PACKAGE = f"{Path(__file__).parent.parent}{os.sep}"
@@ -57,16 +57,14 @@ class Statuses:
         consequence: str = "",
     ) -> None:
         """A broken backend: the reason ends with the original exception, which is kept."""
-        cause = error.__cause__
-        reason = str(error) if cause is None else f"{error}: {describe_exception(cause)}"
         self.record(
             plugin,
             State.BROKEN,
             backend=backend,
             code=code,
-            reason=reason + consequence,
+            reason=describe_failure(error) + consequence,
             fix=fix or f"reinstall {plugin.distribution}, or uninstall it",
-            exception=error if cause is None else cause,
+            exception=error if error.__cause__ is None else error.__cause__,
         )
 
     def lose(self, name: str, operators: set[str], culprit: str) -> None:
