@@ -1,4 +1,5 @@
-// The seam between the code that knows PyTorch (compiled by the C++ compiler) and the code that knows CUDA (by nvcc).
+// The interface between the code that knows PyTorch, which the C++ compiler compiles, and the code that knows CUDA, which
+// nvcc compiles (enqueue.cuh).
 #pragma once
 
 #include <cstdint>
