@@ -1,6 +1,6 @@
 """Operators whose kernels are Python functions: something opaque to PyTorch, or a binding to a C library.
 
-They get shapes, derivatives, batching and autocast rules from their declarations, as operators with C++ kernels do.
+They get shapes, derivatives, vmap and autocast rules from their declarations, as operators with C++ kernels do.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -58,15 +58,15 @@ _ROWS = (
     ErrorCode(
         "OPWHEEL-E021",
         "plugin has no usable hook",
-        "The module has no function opwheel_backend (for another runtime: opwheel_runtime) that is marked with @hookimpl, "
-        "or the function raised, or it did not return a Backend (a Runtime).",
+        "The module has no function opwheel_backend (for another runtime: opwheel_runtime) that is marked with "
+        "@hookimpl, or the function raised, or it did not return a Backend (a Runtime).",
         "Report it to the plugin's author; uninstall the plugin or disable it in plugins.toml meanwhile.",
     ),
     ErrorCode(
         "OPWHEEL-E022",
         "plugin describes itself wrongly",
-        "A field of the Backend or Runtime has the wrong type or contradicts the entry point, or it claims operators, a "
-        "dispatch key or a requirement that do not exist, or a dispatch key that is not the one of its device type.",
+        "A field of the Backend or Runtime has the wrong type or contradicts the entry point, or it claims operators, "
+        "a dispatch key or a requirement that do not exist, or a dispatch key that is not the one of its device type.",
         "Report it to the plugin's author; uninstall the plugin or disable it in plugins.toml meanwhile.",
     ),
     ErrorCode(

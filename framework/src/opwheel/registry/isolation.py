@@ -16,7 +16,8 @@ from .dispatcher import EVERY, Pair, Registrations, difference, foreign, operato
 from .errors import NoKernelError
 from .statuses import PACKAGE
 
-# What backends have registered rightly, by namespace: a second library of the same one must not take it for intruders'.
+# Kernels that backends were allowed to register, by namespace. A second OperatorLibrary for the same namespace finds
+# them in the dispatcher, and must not take them for kernels that nobody claimed.
 _accepted: dict[str, set[tuple[Pair, str]]] = {}
 
 
@@ -45,7 +46,7 @@ class Isolation:
         self._remove(self.earlier, self._earlier)
 
     def start(self) -> None:
-        """From here on, whatever is registered is the doing of the plugin whose code runs."""
+        """Remember what is registered now. Whatever comes later is the doing of the plugin whose code runs."""
         self._before = self._look()
 
     def expect_definitions(self) -> None:
@@ -70,12 +71,12 @@ class Isolation:
         }
 
     def accept(self) -> None:
-        """What :meth:`changes` saw is in order."""
+        """Take what :meth:`changes` saw for allowed, and compare with that from now on."""
         _accepted.setdefault(self._namespace, set()).update(difference(self._now, self._before).items())
         self.go_on()
 
     def go_on(self) -> None:
-        """What :meth:`changes` saw has been dealt with."""
+        """Compare with what :meth:`changes` saw from now on, because it has been dealt with."""
         self._before = self._now
         self._lists_all = False
 
@@ -101,7 +102,7 @@ class Isolation:
         )
 
     def block(self, pairs: Collection[Pair], why: str) -> None:
-        """Register kernels on top that raise, so that a call says what is wrong instead of doing what is wrong."""
+        """Register kernels that raise in the place of these, which cannot be removed and must not run."""
         for operator, key in pairs:
             fallen = [name for name in self._operators if uses_fallback(f"{self._namespace}::{name}", key)]
             for name in fallen if operator == EVERY else self._operators & {operator}:
@@ -111,12 +112,12 @@ class Isolation:
         self.start()
 
     def unblock(self, pairs: Collection[Pair]) -> None:
-        """A backend has kernels on top now."""
+        """Stop raising there: a backend has kernels of its own in that place now."""
         for pair in pairs:
             self.blocked.pop(pair, None)
 
     def error(self, operator: str, key: str) -> NoKernelError | None:
-        """What a call raises there, if it is blocked."""
+        """The error that a call raises there, if it is blocked."""
         text = self.blocked.get((operator, key))
         return NoKernelError("OPWHEEL-E054", text) if text else None
 

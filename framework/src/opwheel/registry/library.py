@@ -31,16 +31,15 @@ from .variables import unknown_variables
 if TYPE_CHECKING:
     from .lock import Guard, Snapshot
 
-# Which of several backends for a device a failed call tells about: the one that is closest to working.
-_TELLING = (State.LOADED, State.BROKEN, State.INCOMPATIBLE, State.UNSUPPORTED, State.DISABLED, State.SHADOWED)
+# Of several backends for a device, the error of a failed call is about the one that is closest to working.
+_CLOSEST_FIRST = (State.LOADED, State.BROKEN, State.INCOMPATIBLE, State.UNSUPPORTED, State.DISABLED, State.SHADOWED)
 
-
-# A backend with one of these is not broken, but for another process than this one.
+# With one of these errors a backend is not broken, but made for other versions than those in this process.
 _INCOMPATIBLE = ("OPWHEEL-E030", "OPWHEEL-E031")
 
 
 class StillImportingError(Exception):
-    """A plugin cannot be asked: its import is under way."""
+    """A plugin cannot be asked for its backend, because its import is under way."""
 
 
 class OperatorLibrary:
@@ -169,10 +168,10 @@ class OperatorLibrary:
                 raise
 
     def load_pending(self) -> bool:
-        """Load the backends now if a plugin's own import got in the way before and is complete.
+        """Load the backends now, if that had to wait for the import of a plugin, and the import is complete.
 
         Returns:
-            Whether what found no kernel before should try again.
+            Whether backends were loaded since this thread last asked: a call that found no kernel is then made again.
 
         Raises:
             RegistryError: as :meth:`load_backends`.
@@ -247,7 +246,7 @@ class OperatorLibrary:
         blocked = self._isolation.error(operator, dispatch_key_of(device_type) or "")
         if blocked:
             return blocked
-        status = self._telling_status(device_type)
+        status = self._closest_status(device_type)
         known = [known.name for known in self.policy.backends.values() if known.device == device_type]
         if status is None:
             reason = self._not_installed(known[0]) if known else "no installed backend is for this device"
@@ -428,7 +427,7 @@ class OperatorLibrary:
             self._guard.check_winners(claims, self._loader.owners)
 
     def _read(self, plugin: FoundPlugin) -> Claim | None:
-        """What the plugin says of itself, if it can be taken at its word.
+        """Import a plugin and check what it says of itself. None if it is incompatible or broken, which is recorded.
 
         Raises:
             StillImportingError: another thread is in the middle of importing it, and waits for an import of this one.
@@ -471,10 +470,10 @@ class OperatorLibrary:
         if key == "Meta":
             raise LoadError("OPWHEEL-E022", f"it claims 'Meta', where {self.distribution} computes shapes")
 
-    def _telling_status(self, device_type: str) -> BackendStatus | None:
-        """The backend for the device that a user should hear about; else one that did not get to name its device."""
+    def _closest_status(self, device_type: str) -> BackendStatus | None:
+        """Of the backends for the device, the one closest to working; else one that did not get to name its device."""
         statuses = [status for status in self.backends().values() if status.device_type in (device_type, "")]
-        return min(statuses, key=lambda s: (not s.device_type, _TELLING.index(s.state)), default=None)
+        return min(statuses, key=lambda s: (not s.device_type, _CLOSEST_FIRST.index(s.state)), default=None)
 
     def _not_installed(self, name: str) -> str:
         if name in self._plugins:

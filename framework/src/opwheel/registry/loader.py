@@ -78,7 +78,7 @@ class Loader:
         self._isolation.accept()
 
     def expel(self, plugin: FoundPlugin, error: PluginError | LoadError, backend: Backend | None = None) -> None:
-        """Record a broken backend. What its code registered is removed; calls that reach what stays raise."""
+        """Record a broken backend and remove what its code registered; calls that reach what stays raise."""
         key = backend.dispatch_key if backend else ""
         added = self._isolation.changes(key)
         stuck = self._isolation.undo(key)
@@ -102,7 +102,7 @@ class Loader:
         self.owners.update(dict.fromkeys(stuck, plugin.name))
 
     def owner(self, pair: Pair) -> str | None:
-        """The loaded backend that has it. On top of what a broken one could not take back, others may be loaded."""
+        """The loaded backend whose kernel is there. Over one that a broken backend has left, others may be loaded."""
         name = self.owners.get(pair)
         return name if name and self._statuses.by_name[name].state is State.LOADED else None
 
@@ -181,7 +181,8 @@ class Loader:
         unclaimed = {pair: place for pair, place in added.items() if pair not in claim.pairs}
         if unclaimed:
             raise LoadError("OPWHEEL-E054", f"it registered what it does not claim: {listed(unclaimed)}")
-        # Of a library that was open before, nothing is added; and what is blocked has a kernel, too.
+        # Not from `added` alone: a library that was open before adds nothing. Blocked places do not count: the kernel
+        # there is the one that raises.
         there = {pair for pair in claim.pairs - self._isolation.blocked.keys() if has_kernel(self._namespace, *pair)}
         covered = {operator for operator, _ in there | added.keys()}
         if not covered:

@@ -56,7 +56,7 @@ class Statuses:
         fix: str = "",
         consequence: str = "",
     ) -> None:
-        """A broken backend: the reason ends with the original exception, which is kept."""
+        """Record a broken backend. The reason ends with the original exception, which is kept."""
         self.record(
             plugin,
             State.BROKEN,
@@ -68,7 +68,7 @@ class Statuses:
         )
 
     def lose(self, name: str, operators: set[str], culprit: str) -> None:
-        """A loaded backend whose kernels another one has replaced for good."""
+        """Record that a broken backend has replaced kernels of a loaded one, and cannot be removed."""
         status = self.by_name[name]
         lost = sorted(operators & set(status.operators))
         self.by_name[name] = status._replace(

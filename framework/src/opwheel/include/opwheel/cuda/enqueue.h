@@ -1,5 +1,5 @@
-// The interface between the code that knows PyTorch, which the C++ compiler compiles, and the code that knows CUDA, which
-// nvcc compiles (enqueue.cuh).
+// The interface between the code that knows PyTorch, which the C++ compiler compiles, and the code that knows CUDA,
+// which nvcc compiles (enqueue.cuh).
 #pragma once
 
 #include <cstdint>
