@@ -10,6 +10,7 @@
 #   make unit    tests without processes, compilers and network, in seconds
 #   make quick   the test suite without its slow parts, in minutes
 #   make nightly what takes longer: the whole kit on every template and plugin, 20,000 fuzzed calls, other torches
+#   make fuzz    20,000 calls drawn at random and 200 compiled ones, of which make test takes a part
 #   make docs    the documentation site, docs/_build/html/index.html
 #   make bench   measure the CPU backend beside its alternatives, for about half an hour, into benchmarks/results
 #   make instructions   count instructions (needs valgrind) and make them the record that the tests compare with
@@ -39,7 +40,7 @@ KIT := -m pytest --pyargs opwheel.testing -q -W ignore::DeprecationWarning --lib
 SYCL_TEST := PYTHONPATH=tests MULADD_REQUIRE=sycl $(SYCL)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo announce-demo unit nightly test test-kit test-registry test-rest test-sycl test-deploy test-docs test-third-party test-release test-torch quick docs bench instructions lint wheels clean tools
+.PHONY: help demo announce-demo unit nightly test test-kit test-registry test-rest test-sycl test-deploy test-docs test-third-party test-release test-torch fuzz quick docs bench instructions lint wheels clean tools
 .SECONDEXPANSION:
 
 help:
@@ -67,7 +68,10 @@ test-registry: $(VENV)/.installed
 	$(BIN)/python -m coverage report
 
 test-rest: $(VENV)/.installed $(VENV)/.release
-	$(BIN)/python -m pytest --ignore tests/faults --ignore tests/deploy --ignore tests/docs --ignore tests/release
+	TEST_FUZZ_EXAMPLES=3000 TEST_FUZZ_COMPILED=20 $(BIN)/python -m pytest --ignore tests/faults --ignore tests/deploy --ignore tests/docs --ignore tests/release
+
+fuzz: $(VENV)/.installed
+	$(BIN)/python -m pytest tests/interop -k fuzz
 
 test-sycl: $(SYCL)/.installed
 	$(SYCL_TEST) $(KIT) sycl -p simulated_xpu
@@ -94,8 +98,7 @@ test-third-party: $(VENV)/.installed
 unit: $(VENV)/.installed
 	$(BIN)/python -m pytest tests/unit -q
 
-nightly: test-third-party test-torch
-	TEST_FUZZ_EXAMPLES=20000 $(BIN)/python -m pytest tests/interop -k fuzz
+nightly: test-third-party test-torch fuzz
 
 quick: $(VENV)/.installed
 	$(BIN)/python $(KIT) cpu -m "not compiles"
