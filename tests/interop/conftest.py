@@ -6,6 +6,6 @@ import torch
 
 @pytest.fixture(autouse=True)
 def saved_tensors_hooks_enabled():
-    """torch.compile of torch.func leaves saved-tensor hooks refused when tracing fails; PyTorch's own tests do the same."""
+    """Where tracing of torch.func fails, torch.compile leaves saved-tensor hooks refused; PyTorch's tests end so, too."""
     yield
     torch._C._autograd._saved_tensors_hooks_enable()
