@@ -6,6 +6,6 @@ import torch
 
 @pytest.fixture(autouse=True)
 def saved_tensors_hooks_enabled():
-    """Where tracing of torch.func fails, torch.compile leaves saved-tensor hooks refused; PyTorch's tests end so, too."""
+    """A failed trace of torch.func leaves saved-tensor hooks refused; PyTorch's own tests end like this, too."""
     yield
     torch._C._autograd._saved_tensors_hooks_enable()
