@@ -365,7 +365,7 @@ def test_definitions(site: Site, run: Run) -> None:
         report = run(site.root, then="out['there'] = hasattr(__import__('torch').ops.muladd, 'extra')")
         status = report["statuses"]["acme"]
         assert (status["state"], status["code"]) == ("broken", "OPWHEEL-E054")
-        assert "extra (not in the catalogue)" in status["reason"]
+        assert "extra (not an operator of this library)" in status["reason"]
         assert report["out"]["there"] is False
 
 

@@ -96,15 +96,17 @@ def installation(tmp_path_factory: pytest.TempPathFactory, compiler: Compiler) -
     library = compiler.library("good", {"KEY": "PrivateUse1"})
     modules = {f"sub/{name}.py": HELPER for name in ("helper", *MEANINGS)}
     site.install("acme", library=library, files={"sub/__init__.py": "", **modules})
-    runtime = "[muladd.runtimes]\nbox = muladd_box:runtime\n"
+    runtime = "[muladd.runtimes]\nbox = muladd_box\n"
     site.install("box", source=BOX, entry_points=runtime, files={"../muladd_box.libs/libbox.so": library.read_bytes()})
     return site.root
 
 
 BOX = """
 from pathlib import Path
-from opwheel.registry import Runtime
-runtime = Runtime("box", Path(__file__).parents[1] / "muladd_box.libs/libbox.so", ["add"])
+from opwheel import Runtime, hookimpl
+@hookimpl
+def opwheel_runtime():
+    return Runtime("box", Path(__file__).parents[1] / "muladd_box.libs/libbox.so", ["add"])
 """
 
 

@@ -5,6 +5,8 @@ Importing it does nothing: no discovery, no library is opened, no operator is re
 An operator library opens itself with :func:`open_library`. A backend's plugin needs three names::
 
     from opwheel import Backend, Probe, hookimpl
+
+One with kernels for another runtime needs :class:`Runtime` and ``hookimpl``.
 """
 
 from pathlib import Path
@@ -15,12 +17,12 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from .dispatch import JointGradient, Library, Operator, functions_of, open_library
-    from .registry import Backend, Probe, hookimpl
+    from .registry import Backend, Probe, Runtime, hookimpl
 
 __getattr__ = names_from(
     __name__,
     {
-        **dict.fromkeys(("Backend", "Probe", "hookimpl"), ".registry"),
+        **dict.fromkeys(("Backend", "Probe", "Runtime", "hookimpl"), ".registry"),
         **dict.fromkeys(("JointGradient", "Library", "Operator", "functions_of", "open_library"), ".dispatch"),
     },
 )
@@ -37,6 +39,7 @@ __all__ = [
     "Library",
     "Operator",
     "Probe",
+    "Runtime",
     "__version__",
     "functions_of",
     "get_include",

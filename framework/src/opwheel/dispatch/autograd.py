@@ -24,7 +24,7 @@ from torch.autograd import forward_ad
 from .. import _torch_private as private
 from .elementwise import check_inputs, check_output, check_tensors, decompose, overwrite
 from .gradients import GradientPlan, Gradients
-from .kernel_errors import repeat_allocation
+from .kernel_errors import raise_if_out_of_memory
 from .overlap import may_share_memory
 from .overload import Overload
 
@@ -53,7 +53,7 @@ def autograd_kernel(overload: Overload) -> Callable[..., Any]:
             return differentiable(keyset, args, kwargs)
         except RuntimeError as error:
             check_tensors(overload, args, kwargs)
-            repeat_allocation(error)
+            raise_if_out_of_memory(error)
             raise
         except AttributeError:
             check_tensors(overload, args, kwargs)

@@ -26,7 +26,7 @@ class Operator(NamedTuple):
     """An element-wise operator of an operator library.
 
     Args:
-        name: of its schema. The overloads ``name.out`` and ``name_``, where the catalogue has them, follow from it.
+        name: of its schema. The overloads ``name.out`` and ``name_``, where there are schemas of them, follow from it.
         reference: the same computation in ATen operators, called with the schema's positional arguments. It is given
             tensors of the result's shape and of the compute dtype: float32 for float16 and bfloat16 results, which are
             rounded once at the end.

@@ -77,7 +77,7 @@ def open_library(package: str, operators: Iterable[Operator], *, distribution: s
     # 1. The operators exist, with the schemas of the list.
     library.load_schemas()
 
-    # 2. They have shapes, derivatives, batching rules, autocast rules, and an answer where no backend has a kernel.
+    # 2. They have shapes, derivatives, vmap rules, autocast rules, and an answer where no backend has a kernel.
     library.overloads = register(library, operators)
 
     # 3. They have functions in Python.

@@ -9,7 +9,7 @@ import torch
 from .. import _torch_private as private
 from .._import_hooks import after_import
 from . import autocast, fake, fallback, flops, vmap
-from .adinplaceorview import mutation_kernel
+from .adinplaceorview import adinplaceorview_kernel
 from .autograd import autograd_kernel
 from .declaration import Operator
 from .fallback import LibraryLike
@@ -22,7 +22,7 @@ _overloads: dict[str, dict[str, Overload]] = {}  # by namespace and name
 
 
 def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, Overload]:
-    """Register fake, autograd, vmap, autocast and default kernels for every schema of ``library``.
+    """Register fake, autograd, vmap, autocast and fallback kernels for every schema of ``library``.
 
     They replace those of an earlier attempt to import the library that failed afterwards.
 
@@ -39,11 +39,11 @@ def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, O
         base = name.partition(".")[0]
         operator = declared.get(base) or declared.get(base.removesuffix("_"))
         if operator is None:
-            raise ValueError(f"{library.namespace}: the catalogue has {name}, but no operator {base!r} is declared")
+            raise ValueError(f"{library.namespace}: there is a schema of {name}, but no operator {base!r} is declared")
         overloads[name] = Overload(operator, library.namespace, schema)
     missing = set(declared) - set(overloads)
     if missing:
-        raise ValueError(f"{library.namespace}: {sorted(missing)} are declared, but the catalogue does not have them")
+        raise ValueError(f"{library.namespace}: {sorted(missing)} are declared, but there is no schema of them")
 
     _overloads[library.namespace] = overloads
     attempt = library.namespace, library.schemas
@@ -78,11 +78,11 @@ def _register_overload(
     name = overload.qualified_name
     private.register_fake(target, name, fake.fake_kernel(overload))
     target.impl(overload.name, autograd_kernel(overload), "Autograd", with_keyset=True)
-    target.impl(overload.name, fallback.default_kernel(overload, library), "CompositeExplicitAutogradNonFunctional")
+    target.impl(overload.name, fallback.fallback_kernel(overload, library), "CompositeExplicitAutogradNonFunctional")
     target.impl(overload.name, fallback.nested_kernel(overload), "CompositeImplicitAutogradNestedTensor")
     if overload.mutates:
         functional = overloads[overload.name.removesuffix(".out").removesuffix("_")]
-        target.impl(overload.name, mutation_kernel(overload), "ADInplaceOrView", with_keyset=True)
+        target.impl(overload.name, adinplaceorview_kernel(overload), "ADInplaceOrView", with_keyset=True)
         target.impl(overload.name, functionalization_kernel(overload, functional), "Functionalize")
         if overload.is_out:
             target.impl(overload.name, vmap.refuse_out(overload), "FuncTorchBatched")

@@ -14,7 +14,7 @@ from .overload import Overload
 
 
 def functional_rule(overload: Overload) -> Callable[..., Any]:
-    """The batching rule of a functional overload, as torch.library.register_vmap wants it."""
+    """The vmap rule of a functional overload, as torch.library.register_vmap wants it."""
     result_count = len(overload.schema.returns)
 
     def rule(_info: Any, in_dims: tuple[int | None, ...], *args: Any) -> Any:
@@ -28,7 +28,7 @@ def functional_rule(overload: Overload) -> Callable[..., Any]:
 
 
 def in_place_rule(overload: Overload, functional: Overload) -> Callable[..., Any]:
-    """The batching rule of an in-place overload, through the functional one."""
+    """The vmap rule of an in-place overload, through the functional one."""
 
     def rule(_info: Any, in_dims: tuple[int | None, ...], *args: Any) -> Any:
         if in_dims[0] is None:

@@ -1,4 +1,4 @@
-"""The public functions' short way: taken for ordinary calls, and never where something else has to see the call."""
+"""The public functions' fast path: taken for ordinary calls, and never where something else has to see the call."""
 
 import sys
 from contextlib import nullcontext
