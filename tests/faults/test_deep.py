@@ -27,6 +27,7 @@ CRASHES = {
 Python = Callable[..., subprocess.CompletedProcess[str]]
 
 
+@pytest.mark.slow
 def test_crashes(site: Site, compiler: Compiler, python: Python) -> None:
     for name, (macros, _) in CRASHES.items():
         site.install(name, library=compiler.library(name, macros))
