@@ -27,6 +27,7 @@ _definitions = torch.library.Library("{name}", "DEF")
 _definitions.define("{schema}")
 BLEND = opwheel.Operator("blend", reference=lambda x, y, t: x * t + y, gradients={{"x": lambda grad, t: grad * t}})
 library = opwheel.open_library(__name__, [BLEND], distribution="{name}-core", version="3.1.4")
+library.load_backends()
 """
 _MAIN = """
 from opwheel.cli import main

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,8 @@ import pytest
 from opwheel.dispatch.kernel_errors import LAUNCH, OUT_OF_MEMORY
 
 from .builder import Compiler, Site
+from .conftest import Python
 
-Python = Callable[..., subprocess.CompletedProcess[str]]
 # What a vendor's library may say; nobody reads it but for the code. The last is memory that the kernel itself wanted.
 WORDS = [
     "could not allocate the result: 4 elements of torch.float32 on cpu",
