@@ -24,6 +24,7 @@ CRASHES = {
 }
 
 
+@pytest.mark.slow
 def test_crashes(site: Site, compiler: Compiler, python: Python) -> None:
     for name, (macros, _) in CRASHES.items():
         site.install(name, library=compiler.library(name, macros))
