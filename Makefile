@@ -69,7 +69,7 @@ test-registry: $(VENV)/.installed
 	$(BIN)/python -m coverage report
 
 test-rest: $(VENV)/.installed $(VENV)/.release
-	TEST_FUZZ_EXAMPLES=3000 TEST_FUZZ_COMPILED=20 $(BIN)/python -m pytest --ignore tests/faults --ignore tests/deploy --ignore tests/docs --ignore tests/release
+	TEST_FUZZ_EXAMPLES=3000 TEST_FUZZ_COMPILED=20 TEST_EVERY_MUTANT=6 $(BIN)/python -m pytest --ignore tests/faults --ignore tests/deploy --ignore tests/docs --ignore tests/release
 
 fuzz: $(VENV)/.installed
 	$(BIN)/python -m pytest tests/interop -k fuzz
