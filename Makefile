@@ -1,5 +1,5 @@
 # Each target does all of its set-up in .venv; a second run redoes only what changed.
-#   make demo    install everything, show the installation, train the digits classifier
+#   make demo    build the framework, the core and the CPU backend, show the installation, train the digits classifier
 #   make test    lint, types and the whole test suite, JOBS=2 parts at a time; its parts are
 #     make test-kit        the conformance kit on the CPU backend
 #     make test-registry   injected faults, with full coverage of the registry
@@ -7,13 +7,16 @@
 #     make test-deploy     programs without Python: AOTInductor and ExecuTorch
 #     make test-docs       the documentation: every page, link and code block
 #     make test-rest       everything else
-#   make test-third-party   the whole kit on every template and example plugin, about ten minutes
+#   make unit    tests without processes, compilers and network, in seconds
+#   make quick   the test suite without its slow parts, in minutes
+#   make nightly what takes longer: the whole kit on every template, plugin and simulated device, all mutants, 20,000 fuzzed
+#                calls, other torches; its result goes into benchmarks/results/nightly.json, which is committed
 #   make fuzz    20,000 calls drawn at random and 200 compiled ones, of which make test takes a part
-#   make quick   the test suite without its slow parts
 #   make docs    the documentation site, docs/_build/html/index.html
 #   make bench   measure the CPU backend beside its alternatives, for about half an hour, into benchmarks/results
 #   make instructions   count instructions (needs valgrind) and make them the record that the tests compare with
 #   make wheels  every wheel that can be built here, into dist/, with checks
+#   make test-third-party   the whole kit on every template and example plugin, about ten minutes
 #   make test-release   the wheels in fresh environments of several Pythons, and built twice (15 minutes)
 #   make test-torch     the wheels on PyTorch 2.10 to 2.15; downloads 12 GB (a quarter of an hour)
 
@@ -27,32 +30,36 @@ EXECUTORCH := executorch==1.5.1
 SYCL := .venv-sycl
 BACKENDS := $(filter-out sycl,$(shell sed -n '/^\[backends/,/^directory/s|^directory = "backends/\(.*\)"|\1|p' plugins.toml))
 sources_of = $(shell find $(1) -type f -not -path '$(1)/build/*' -not -path '$(1)/tests/*' -not -path '*.egg-info/*' -not -name '*.so' -not -path '*/__pycache__/*')
+FRAMEWORK_SOURCES := $(call sources_of,framework)
 CORE_SOURCES := plugins.toml $(call sources_of,core)
-# What a backend is compiled from, apart from its own folder.
-SDK_SOURCES := $(shell find core/src/muladd/include core/src/muladd/cpp_extension -name '*.h' -o -name '*.py' -o -name '*.cpp')
+# What a backend is compiled from, apart from its own folder; ninja compiles only what includes a header that changed.
+SDK_SOURCES := $(shell find framework/src/opwheel/include framework/src/opwheel/build core/src/muladd/include -name '*.h' -o -name '*.cuh' -o -name '*.py' -o -name '*.cpp')
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 INSTALL := $(BIN)/python $(PIP_INSTALL)
 # PyTorch deprecates jit.trace and jit.script, which the kit tests as long as they are there.
-KIT := -m pytest --pyargs muladd.testing -q -W ignore::DeprecationWarning --muladd-backend
+KIT := -m pytest --pyargs opwheel.testing -q -W ignore::DeprecationWarning --library muladd --backend
 SYCL_TEST := PYTHONPATH=tests MULADD_REQUIRE=sycl $(SYCL)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-kit test-registry test-rest test-sycl test-deploy test-docs test-third-party test-release test-torch fuzz quick docs bench instructions lint wheels clean tools
+.PHONY: help demo announce-demo unit nightly test test-kit test-registry test-rest test-sycl test-deploy test-docs test-third-party test-release test-torch fuzz quick quick-kit quick-faults quick-rest docs bench instructions lint wheels clean tools
 .SECONDEXPANSION:
 
 help:
 	@sed -n 's/^#   //p' $(firstword $(MAKEFILE_LIST))
 
-demo: $(VENV)/.installed
+demo: announce-demo $(VENV)/.demo
 	$(BIN)/muladd doctor
 	$(BIN)/python examples/digits.py
+
+announce-demo:
+	@test -e $(VENV)/.demo || echo "make demo takes about two minutes and 1.2 GB, nearly all of it PyTorch, in $(VENV)"
 
 # The parts are independent of each other, and run on when one fails; each prints what it has to say when it ends.
 test: lint $(SYCL)/.installed $(VENV)/.exported $(VENV)/.runtime-executorch $(VENV)/.docs $(VENV)/.release
 	@$(MAKE) --no-print-directory -k -j$(JOBS) --output-sync=target test-docs test-rest test-sycl test-deploy test-registry test-kit
 
 test-kit: $(VENV)/.installed
-	$(BIN)/python $(KIT) cpu --muladd-matrix $(VENV)/matrix.json
+	$(BIN)/python $(KIT) cpu --matrix $(VENV)/matrix.json
 	$(BIN)/python docs/coverage.py --check $(VENV)/matrix.json
 
 test-registry: $(VENV)/.installed
@@ -62,23 +69,24 @@ test-registry: $(VENV)/.installed
 	$(BIN)/python -m coverage report
 
 test-rest: $(VENV)/.installed $(VENV)/.release
-	MULADD_FUZZ_EXAMPLES=3000 MULADD_FUZZ_COMPILED=20 $(BIN)/python -m pytest --ignore tests/faults --ignore tests/deploy --ignore tests/docs --ignore tests/release
+	TEST_FUZZ_EXAMPLES=3000 TEST_FUZZ_COMPILED=20 TEST_EVERY_MUTANT=6 $(BIN)/python -m pytest --ignore tests/faults --ignore tests/deploy --ignore tests/docs --ignore tests/release
 
 fuzz: $(VENV)/.installed
-	$(BIN)/python -m pytest tests/interop/test_fuzz.py tests/interop/test_fuzz_aliasing.py
+	$(BIN)/python -m pytest tests/interop -k fuzz
 
 test-sycl: $(SYCL)/.installed
-	$(SYCL_TEST) $(KIT) sycl -p simulated_xpu
+	$(SYCL_TEST) $(KIT) sycl -p simulated_xpu -m "not device_independent"
 	$(SYCL_TEST) -m pytest -p simulated_xpu backends/sycl tests/wheels/test_wheels.py
 	$(SYCL_TEST) -m pytest tests/third_party/test_new_backend.py -k intel
 
 # What it builds stays in .venv/deploy; the models are exported again when muladd or the examples change.
 test-deploy: $(VENV)/.installed $(VENV)/.runtime-executorch $(VENV)/.exported
-	MULADD_DEPLOY_FOLDER=$(VENV)/deploy $(BIN)/python -m pytest tests/deploy
+	TEST_DEPLOY_FOLDER=$(VENV)/deploy $(BIN)/python -m pytest tests/deploy
 
-# Fresh each time: Sphinx does not see that a docstring has changed.
+# Fresh each time: Sphinx does not see that a docstring has changed, nor that a page of sources needs one more anchor.
 docs: $(VENV)/.docs
-	$(BIN)/python -m sphinx --builder html --fresh-env --fail-on-warning --quiet docs docs/_build/html
+	@rm -rf docs/_build
+	$(BIN)/python -m sphinx --builder html --fail-on-warning --quiet docs docs/_build/html
 	@echo "file://$(CURDIR)/docs/_build/html/index.html"
 
 test-docs: docs
@@ -86,11 +94,27 @@ test-docs: docs
 
 # Of this, test-rest runs what takes seconds.
 test-third-party: $(VENV)/.installed
-	MULADD_WHOLE_KIT=1 $(BIN)/python -m pytest tests/third_party
+	TEST_WHOLE_KIT=1 $(BIN)/python -m pytest tests/third_party
+
+unit: $(VENV)/.installed
+	$(BIN)/python -m pytest tests/unit -q
+
+nightly: $(VENV)/.installed $(VENV)/.release $(SYCL)/.installed
+	@test -d dist || $(MAKE) --no-print-directory wheels
+	$(BIN)/python -m tests.nightly
 
 quick: $(VENV)/.installed
+	@$(MAKE) --no-print-directory -k -j$(JOBS) --output-sync=target quick-faults quick-kit quick-rest
+
+quick-kit:
 	$(BIN)/python $(KIT) cpu -m "not compiles"
-	$(BIN)/python -m pytest -m "not slow and not wheels" --ignore tests/deploy --ignore tests/docs --ignore tests/release
+
+# The other files of tests/faults start hundreds of processes each: make test-registry.
+quick-faults:
+	$(BIN)/python -m pytest -q tests/faults/test_faults.py
+
+quick-rest:
+	$(BIN)/python -m pytest -q -m "not slow and not wheels" $(addprefix --ignore tests/,deploy docs faults release wheels)
 
 bench: $(VENV)/.installed
 	$(BIN)/muladd bench --json benchmarks/results/cpu.json --plot benchmarks/results/cpu.png
@@ -101,8 +125,9 @@ instructions: $(VENV)/.installed
 lint: $(VENV)/.installed
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/python -m opwheel.build.stubs muladd core/src/muladd/__init__.pyi
 	$(BIN)/mypy
-	$(BIN)/clang-format --dry-run --Werror $(shell find core backends benchmarks examples tests -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' | grep -v /build/)
+	$(BIN)/clang-format --dry-run --Werror $(shell find framework core backends benchmarks examples tests -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' | grep -vE '^(framework|core|backends/[a-z]+)/build/')
 
 wheels: $(VENV)/.installed $(VENV)/.release
 	$(BIN)/python -m release.build --out dist --python $(SYCL)/bin/python
@@ -120,7 +145,7 @@ test-torch: $(VENV)/.installed $(VENV)/.release
 	$(BIN)/python -m pytest tests/release/test_torches.py
 
 clean:
-	rm -rf $(VENV) $(SYCL) dist docs/_build core/build backends/*/build
+	rm -rf $(VENV) $(SYCL) dist docs/_build framework/build core/build backends/*/build
 
 # ---- set-up ----------------------------------------------------------------------------------------------------------
 
@@ -132,37 +157,58 @@ tools:
 
 # What an environment needs before anything of this repository is built in it.
 define ENVIRONMENT
-$(PYTHON) -m venv $(@D)
-$(@D)/bin/python $(PIP_INSTALL) pip==26.3
-$(@D)/bin/python $(PIP_INSTALL) $(TORCH)
+@echo "$(@D): Python environment with $(TORCH) (the longest step: about a minute)"
+@$(PYTHON) -m venv $(@D)
+@$(@D)/bin/python $(PIP_INSTALL) pip==26.3
+@$(@D)/bin/python $(PIP_INSTALL) $(TORCH)
 endef
 
-$(VENV)/.dependencies: pyproject.toml core/pyproject.toml | tools
+$(VENV)/.dependencies: pyproject.toml framework/pyproject.toml | tools
 	$(ENVIRONMENT)
-	$(INSTALL) --group build --group cuda --group test --group plugins --group lint
+	@$(INSTALL) --group build --group demo
 	@touch $@
 
-$(SYCL)/.dependencies: pyproject.toml core/pyproject.toml | tools
+$(VENV)/.tools: pyproject.toml $(VENV)/.dependencies
+	$(INSTALL) --group cuda --group test --group plugins --group lint
+	@touch $@
+
+$(SYCL)/.dependencies: pyproject.toml framework/pyproject.toml | tools
 	$(ENVIRONMENT)
 	$(SYCL)/bin/python $(PIP_INSTALL) --group build --group test --group sycl
 	@touch $@
 
+# Headers keep their times, so that ninja compiles only what includes one that changed.
+define KEEP_HEADER_TIMES
+@cp -Rp $(1)/include $$($*/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/$(2)/
+endef
+
 # --no-build-isolation: an isolated build would download another torch, with its CUDA packages.
-$(VENV)/.core $(SYCL)/.core: %/.core: $(CORE_SOURCES) %/.dependencies
-	$*/bin/python $(PIP_INSTALL) --no-build-isolation ./core[testing]
+$(VENV)/.framework $(SYCL)/.framework: %/.framework: $(FRAMEWORK_SOURCES) %/.dependencies
+	@echo "opwheel: the framework (Python and headers: seconds)"
+	@$*/bin/python $(PIP_INSTALL) --no-build-isolation ./framework
+	$(call KEEP_HEADER_TIMES,framework/src/opwheel,opwheel)
+	@touch $@
+
+$(VENV)/.core $(SYCL)/.core: %/.core: $(CORE_SOURCES) %/.framework
+	@echo "muladd-core: the operators' schemas and derivatives (one C++ file)"
+	@$*/bin/python $(PIP_INSTALL) --no-build-isolation ./core
+	$(call KEEP_HEADER_TIMES,core/src/muladd,muladd)
 	@touch $@
 
 $(VENV)/.backend-%: $$(call sources_of,backends/$$*) $(SDK_SOURCES) $(VENV)/.dependencies | $(VENV)/.core
-	$(INSTALL) --no-build-isolation ./backends/$*
+	@echo "muladd-$*: kernels"
+	@$(INSTALL) --no-build-isolation ./backends/$*
 	@touch $@
 
+$(VENV)/.backend-cuda: | $(VENV)/.tools
+
 # --no-deps: ExecuTorch's other requirements, several hundred megabytes, are for backends that are not used here.
-$(VENV)/.executorch: pyproject.toml $(VENV)/.dependencies
+$(VENV)/.executorch: pyproject.toml $(VENV)/.tools
 	$(INSTALL) --group deploy
 	$(INSTALL) --no-deps $(EXECUTORCH)
 	@touch $@
 
-$(VENV)/.release: pyproject.toml $(VENV)/.dependencies
+$(VENV)/.release: pyproject.toml $(VENV)/.tools
 	$(INSTALL) --group release
 	@touch $@
 
@@ -178,7 +224,10 @@ $(VENV)/.docs: pyproject.toml $(VENV)/.installed
 	$(INSTALL) --group docs
 	@touch $@
 
-$(VENV)/.installed: $(VENV)/.core $(BACKENDS:%=$(VENV)/.backend-%)
+$(VENV)/.demo: $(VENV)/.core $(VENV)/.backend-cpu
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.tools $(VENV)/.core $(BACKENDS:%=$(VENV)/.backend-%)
 	@touch $@
 
 $(SYCL)/.installed: $(call sources_of,backends/sycl) $(SDK_SOURCES) $(SYCL)/.core $(wildcard tests/simulated_xpu/*)

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import muladd
 import torch
-from muladd.bench.machine import describe_machine
+from opwheel.aotinductor import c_shims
+from opwheel.bench.machine import describe_machine
 from torch import Tensor, nn
 
 VARIANTS = ("dispatcher", "c_shim")
@@ -33,7 +34,7 @@ class Model(nn.Module):
 
 def compiled(folder: Path, inputs: tuple[Tensor, ...]) -> dict[str, object]:
     """Both packages, from the folder where they are there already."""
-    configs = {"dispatcher": {}, "c_shim": {"aot_inductor.custom_ops_to_c_shims": muladd.aotinductor.c_shims("cpu")}}
+    configs = {"dispatcher": {}, "c_shim": {"aot_inductor.custom_ops_to_c_shims": c_shims(muladd.library, "cpu")}}
     program = torch.export.export(Model(), inputs)
     models = {}
     for name in VARIANTS:

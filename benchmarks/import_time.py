@@ -22,7 +22,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from muladd.bench.machine import describe_machine
+from opwheel.bench.machine import describe_machine
 
 CHILD = """
 import json, time
@@ -42,13 +42,13 @@ print(json.dumps({"torch_ms": torch_ms, "muladd_ms": muladd_ms, "loop_ms": loop_
 """
 BACKENDS = 3
 PLUGIN = """
-from muladd.registry import Backend, Probe, hookimpl
+from opwheel.registry import Backend, Probe, hookimpl
 
 def register(library):
     library.impl("mul", lambda a, b: a * b)
 
 @hookimpl
-def muladd_backend():
+def opwheel_backend():
     return Backend("{name}", "{device}", "{key}", 1, register=register, operators=["mul"], requires=["torch>=2.10"])
 """
 

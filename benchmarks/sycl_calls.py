@@ -19,7 +19,7 @@ from typing import Any
 
 import simulated_xpu  # first: backends load with muladd, and only where their device is
 import torch
-from muladd.bench.machine import describe_machine
+from opwheel.bench.machine import describe_machine
 
 # isort: split
 import muladd

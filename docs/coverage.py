@@ -14,11 +14,12 @@ from typing import Any
 
 PAGE = Path(__file__).with_name("coverage.md")
 MARKS = {"passed": "ok", "failed": "**FAIL**"}
-KIT = "../core/src/muladd/testing"
+KIT = "../framework/src/opwheel/testing"
 HEAD = """# What is tested
 
 Made from the conformance kit's run on the CPU backend (`python docs/coverage.py matrix.json`, after
-`pytest --pyargs muladd.testing --muladd-backend cpu --muladd-matrix matrix.json`); `make test` fails when it is stale.
+`pytest --pyargs opwheel.testing --library muladd --backend cpu --matrix matrix.json`); `make test` fails when it is
+stale.
 The first column links to the tests. Empty: does not apply to that variant.
 
 """

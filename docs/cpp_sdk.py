@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 PAGE = Path(__file__).with_name("cpp-sdk.md")
-INCLUDE = Path(__file__).parents[1] / "core/src/muladd/include/muladd"
+INCLUDE = Path(__file__).parents[1] / "framework/src/opwheel/include/opwheel"
 HEAD = """# C++ SDK
 
-The headers under `muladd/` that a backend is made of; `muladd config --includes` prints the folder, and
-`muladd.cpp_extension` passes it to the compiler. They need C++20 and the LibTorch stable ABI, nothing else of PyTorch.
+The headers under `opwheel/` that operator libraries and backends are made of; `opwheel.build` passes their folder to
+the compiler, and `muladd config --includes` prints it. They need C++20 and the LibTorch stable ABI, nothing else of
+PyTorch.
 [Writing a backend](writing-a-backend.md) uses them from top to bottom.
 
 Made from the headers by `python docs/cpp_sdk.py`. Everything in a namespace `detail` is private.
@@ -25,9 +26,14 @@ Made from the headers by `python docs/cpp_sdk.py`. Everything in a namespace `de
 
 # The order in which one reads them.
 ORDER = (
-    *("operators", "catalogue", "kernels", "library", "elementwise", "tensor", "layout", "overlap", "arithmetic"),
-    *("error", "schema", "abi", "c_shim", "load", "schema_library", "device_guard", "device_image"),
-    *("xpu/queue", "xpu/kernels", "xpu/launch", "xpu/device/strided", "xpu/device/walk", "xpu/device/element"),
+    *("operators", "functor", "dtype", "elementwise_kernels", "registration", "elementwise", "tensor", "layout"),
+    *("overlap",),
+    *("error", "schema", "abi", "schema_library", "load", "c_shim", "device_guard", "reference_loop"),
+    *("indexing_32bit", "offset_calculator"),
+    *("cpu/backend", "cpu/loop", "cpu/vectorized_loops", "cpu/parallel_loop", "cpu/capability"),
+    *("cuda/backend", "cuda/launch", "cuda/elementwise", "cuda/vector", "cuda/enqueue", "cuda/stream"),
+    *("xpu/backend", "xpu/launch", "xpu/queue", "xpu/kernel_bundle", "device_image", "xpu/spirv"),
+    *("xpu/device/elementwise", "xpu/device/element", "xpu/device/operand_dtypes", "xpu/device/convert"),
 )
 
 
@@ -50,7 +56,7 @@ def _name(header: Path) -> str:
 
 
 def summary(header: Path) -> str:
-    """The comment at the top; code in it, which is indented, becomes a block of its own."""
+    """The comment at the top; what is indented in it, code or a table, becomes a block of its own."""
     text = re.match(r"(?://.*\n)+", header.read_text())
     return "" if text is None else _as_markdown(text[0])
 
@@ -59,9 +65,15 @@ def _as_markdown(comment: str) -> str:
     lines = re.sub(r"^\s*// ?", "", comment.rstrip(), flags=re.MULTILINE).splitlines()
     parts = []
     for is_code, group in itertools.groupby(lines, key=lambda line: not line or line.startswith("    ")):
-        part = "\n".join(group)
-        parts.append(f"```cpp\n{textwrap.dedent(part).strip()}\n```" if is_code else _escaped(part))
+        part = textwrap.dedent("\n".join(group)).strip()
+        if part:
+            parts.append(_fenced(part) if is_code else _escaped(part))
     return "\n\n".join(parts)
+
+
+def _fenced(text: str) -> str:
+    has_columns = re.search(r"\S {2,}(?!//)\S", text)  # apart from a comment behind code
+    return f"```{'text' if has_columns else 'cpp'}\n{text}\n```"
 
 
 def _escaped(text: str) -> str:
@@ -75,6 +87,7 @@ _NAME = re.compile(
     r"|(?P<alias>\busing\s+(?P<alias_name>\w+)\s*=)"
     r"|(?P<function>(?P<function_name>~?\b[a-zA-Z_]\w*|operator\S+)\s*\()"
 )
+_MACRO = re.compile(r"^#define (?P<text>(?P<name>OPWHEEL_(?!DETAIL_)\w+)(?:\([^)]*\)| \d+$)?)", re.MULTILINE)
 _ACCESS = re.compile(r"\b(public|private|protected)\s*:(?!:)")
 _TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])\'|[{};]|[^{};/"\']+|/', re.DOTALL)
 
@@ -84,7 +97,7 @@ def declarations(header: Path) -> list[Declaration]:
     source = header.read_text()
     macros = [
         Declaration(match["name"], match["text"].strip(), _comment_before(source, match.start()))
-        for match in re.finditer(r"^#define (?P<text>(?P<name>MULADD_\w+)(?:\([^)]*\)| \d+$)?)", source, re.MULTILINE)
+        for match in _MACRO.finditer(source)
         if f"#undef {match['name']}" not in source
     ]
     seen: dict[str, Declaration] = {}
@@ -177,15 +190,16 @@ def page() -> str:
 
 
 def _row(header: Path) -> str:
-    anchor = re.sub(r"[^a-z_]", "", f"muladd{_name(header)}")  # as GitHub and MyST make it from the heading
+    anchor = re.sub(r"[^a-z0-9_]", "", f"opwheel{_name(header)}")  # as GitHub and MyST make it from the heading
     first_sentence = re.split(r"[.:?](?:\s|$)", summary(header), maxsplit=1)[0]
-    return f"| [`muladd/{_name(header)}`](#{anchor}) | {first_sentence} |\n"
+    return f"| [`opwheel/{_name(header)}`](#{anchor}) | {first_sentence} |\n"
 
 
 def _section(header: Path) -> str:
-    about = summary(header).replace("```cpp", f"<!-- from {header.relative_to(INCLUDE.parents[4])} -->\n\n```cpp")
+    source = f"<!-- from {header.relative_to(INCLUDE.parents[4])} -->"
+    about = re.sub(r"^```(?=\w)", f"{source}\n\n```", summary(header), flags=re.MULTILINE)
     items = "\n".join(map(_item, declarations(header)))
-    return "\n" + "\n\n".join([f"## muladd/{_name(header)}", about, items]) + "\n"
+    return "\n" + "\n\n".join([f"## opwheel/{_name(header)}", about, items]) + "\n"
 
 
 def _item(declaration: Declaration) -> str:

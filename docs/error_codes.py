@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from muladd.registry import ERROR_CODES
+from opwheel.registry import ERROR_CODES
 
 PAGE = Path(__file__).with_name("error-codes.md")
+INTRODUCTION = (
+    "The same for every operator library. `<library>` stands for its name, such as muladd, and `<LIBRARY>` for the "
+    "name in capitals."
+)
 
 
 def page() -> str:
     """The page's text."""
     rows = "".join(f"| {row.id} | {row.title} | {row.cause} | {row.fix} |\n" for row in ERROR_CODES.values())
-    return f"# Error codes\n\n| code | what | cause | fix |\n|---|---|---|---|\n{rows}"
+    return f"# Error codes\n\n{INTRODUCTION}\n\n| code | what | cause | fix |\n|---|---|---|---|\n{rows}"
 
 
 if __name__ == "__main__":

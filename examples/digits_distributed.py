@@ -7,8 +7,8 @@ fsdp
     The parameters are whole again while a module runs, so muladd's operators are given ordinary tensors.
 tensor-parallel
     Each process computes some of the features for the whole batch (``parallelize_module``). muladd's operators are
-    given DTensors that are sharded along the features; ``import muladd.distributed`` has told them the sharding rules,
-    by which an element-wise operator communicates nothing.
+    given DTensors that are sharded along the features. They have sharding rules, by which an element-wise operator
+    communicates nothing.
 
 Each must end with the parameters and the accuracy of the single process, and in tensor-parallel mode no operator of
 muladd may have communicated; otherwise the exit code is 1.
@@ -26,7 +26,6 @@ import sys
 from collections.abc import Callable
 from typing import NamedTuple, TextIO
 
-import muladd.distributed  # noqa: F401 - imported for the sharding rules that it registers
 import torch
 from digits import (
     BATCH,

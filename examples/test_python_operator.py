@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from muladd.dispatch import Operator, register_python
-from muladd.registry import NoKernelError
+from opwheel.dispatch import Operator, register_python
+from opwheel.registry import NoKernelError
 
 EXAMPLE = Path(__file__).with_name("python_operator") / "run.py"
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 # Sources that builds and benchmarks compile where they run, those of new projects, and those of a runtime that others
 # select kernels from.
 _SOURCES = re.compile(
-    r"muladd/(cpp_extension/sycl_front_end|bench/triad)\.cpp|muladd/scaffold/templates/.+|muladd_executorch/sdk/.+"
+    r"opwheel/(build/sycl_front_end|bench/triad)\.cpp|opwheel/scaffold/templates/.+|muladd_executorch/sdk/.+"
 )
 _UNSTABLE = re.compile(r"_ZN?K?(2at|3c10|5torch|N2at|N3c10|N5torch)")
 # What other wheels have, which each library's own wheel requires.
@@ -34,11 +34,13 @@ class Limits(NamedTuple):
     size: int = 300_000
     glibc: tuple[int, int] = (2, 17)  # manylinux2014's
     needs_torch: bool = True
+    has_library: bool = True
 
 
 # The CUDA wheel has the same kernels for eight architectures, the SYCL wheel an image for each dtype; the runtimes
 # inside the one and beside the other need a newer glibc.
 LIMITS = {
+    "opwheel": Limits(400_000, has_library=False),
     "muladd_cuda": Limits(3_000_000, (2, 34)),
     "muladd_sycl": Limits(400_000, (2, 34)),
     "muladd_executorch": Limits(1_000_000, (2, 34), needs_torch=False),
@@ -52,20 +54,22 @@ def limits_of(name: str) -> Limits:
 
 def wheel_problems(wheel: Path) -> Iterator[str]:
     """What is wrong with name, size and content."""
-    if not re.search(r"-py3-none-(linux|manylinux)[\w.]*\.whl$", wheel.name):
-        yield "its tag is not py3-none-<platform>"
+    limits = limits_of(wheel.name)
+    platform = r"(linux|manylinux)[\w.]*" if limits.has_library else "any"
+    if not re.search(rf"-py3-none-{platform}\.whl$", wheel.name):
+        yield f"its tag is not py3-none-{'<platform>' if limits.has_library else 'any'}"
     size = wheel.stat().st_size
-    if size >= limits_of(wheel.name).size:
-        yield f"it has {size} bytes, at most {limits_of(wheel.name).size} are expected"
+    if size >= limits.size:
+        yield f"it has {size} bytes, at most {limits.size} are expected"
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
-    for suffix in ("LICENSE", "py.typed", ".so"):
+    for suffix in ("LICENSE", "py.typed", *([".so"] if limits.has_library else [])):
         if not any(name.endswith(suffix) for name in names):
             yield f"it has no {suffix}"
     if sum(name.endswith(".so") for name in names) > 1:
         yield "it has more than one library"
     for name in names:
-        is_kit = name.startswith(("muladd/testing/", "muladd_pytest", "muladd/scaffold/"))
+        is_kit = name.startswith(("opwheel/testing/", "opwheel_pytest", "opwheel/scaffold/"))
         is_product = name.endswith((".o", ".ninja", ".pyc"))
         is_source = name.endswith((".cpp", ".cu")) and not _SOURCES.fullmatch(name)
         if is_product or is_source or ("test" in name.lower() and not is_kit):

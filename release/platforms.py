@@ -13,7 +13,9 @@ FROM_OTHER_WHEELS = ["libtorch*.so", "libc10*.so", "libsycl.so.*", "libexecutorc
 
 
 def tag_platform(wheel: Path, out: Path) -> Path:
-    """Copy the wheel into ``out`` under the oldest manylinux tag that its libraries allow."""
+    """Copy the wheel into ``out`` under the oldest manylinux tag that its libraries allow; without any, as it is."""
+    if wheel.name.endswith("-none-any.whl"):
+        return Path(shutil.copy(wheel, out))
     folder = wheel.parent / "tagged"
     command = [sys.executable, "-m", "auditwheel", "repair", "--plat", "auto", "--only-plat", "-w", str(folder)]
     excludes = [word for pattern in FROM_OTHER_WHEELS for word in ("--exclude", pattern)]

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
-from muladd.registry import read_file
+from opwheel.registry import read_file
 
 ROOT = Path(__file__).parents[1]
 
@@ -44,10 +44,11 @@ class Project(NamedTuple):
 
 
 def projects() -> list[Project]:
-    """Core, then every backend and runtime of plugins.toml."""
+    """The framework, the core, then every backend and runtime of plugins.toml."""
     document = read_file(ROOT / "plugins.toml")
     known = [*document["backends"].values(), *document["runtimes"].values()]
-    return [Project("core", ROOT / "core"), *(Project(one.name, ROOT / one.directory) for one in known)]
+    first = [Project(name, ROOT / name) for name in ("framework", "core")]
+    return [*first, *(Project(one.name, ROOT / one.directory) for one in known)]
 
 
 def unmet_requirements(project: Project, python: str) -> list[str]:

@@ -28,7 +28,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml")]
 MULADD = [sys.executable, "-m", "muladd"]
-KIT = ["--pyargs", "muladd.testing", "--muladd-backend", "cuda", "-W", "ignore::DeprecationWarning"]
+KIT = ["--pyargs", "opwheel.testing", "--library", "muladd", "--backend", "cuda", "-W", "ignore::DeprecationWarning"]
 GRACE_S = 20
 OTHER_DEVICES = ("muladd_sycl-", "muladd_executorch-")  # `make wheels` may have built them, too
 CUDA_TESTS = ROOT / "backends/cuda/tests"
@@ -38,17 +38,20 @@ def steps(out: Path, *, quick: bool = False) -> dict[str, list[str]]:
     """The command of each step, in the order in which they run."""
     gpu_tests = str(CUDA_TESTS / "test_gpu.py")
     bench = [*MULADD, "bench", "--device", "cuda"]
-    layouts = ["-p", "muladd.testing.conftest", str(CUDA_TESTS / "layouts.py"), "--muladd-backend", "cuda"]
+    # The simulation of a GPU leaves out what depends on no device; a GPU is asked everything.
+    kit = KIT if quick else [*KIT, "--whole-kit"]
+    layouts = ["-p", "opwheel.testing.conftest", str(CUDA_TESTS / "layouts.py")]
+    layouts += ["--library", "muladd", "--backend", "cuda"]
     return {
         "doctor": [*MULADD, "doctor", "--json"],
         "probe": [*PYTEST, str(CUDA_TESTS / "test_probe.py")],
         "gpu": [*PYTEST, gpu_tests, "-m", "not slow"],
         "layouts": [*PYTEST, *layouts],
-        "kit": [*PYTEST, *KIT, "-m", "not compiles and not huge", "--muladd-matrix", str(out / "matrix.json")],
-        "huge": [*PYTEST, *KIT, "-m", "huge", "--muladd-huge"],
+        "kit": [*PYTEST, *kit, "-m", "not compiles and not huge", "--matrix", str(out / "matrix.json")],
+        "huge": [*PYTEST, *KIT, "-m", "huge", "--huge"],
         "benchmark": [*bench, "--json", str(out / "benchmark.json"), *(["--quick"] if quick else [])],
         "sanitizer": [*PYTEST, gpu_tests, "-m", "slow"],
-        "compile": [*PYTEST, *KIT, "-m", "compiles"],
+        "compile": [*PYTEST, *kit, "-m", "compiles"],
     }
 
 

@@ -1,27 +1,17 @@
-"""One library with the kernels for several instruction sets, of which the machine's best is chosen at run time."""
+"""One library with loops for several instruction sets, of which the machine's best is chosen at run time."""
 
-import platform
-
-from muladd.cpp_extension import CppLibrary, commands
+from opwheel.build import CppLibrary, commands, instruction_sets
 from setuptools import setup
 
-# a * b + c is one instruction with one rounding where the machine has it.
-X86_KERNELS = {
-    "csrc/kernels_avx2.cpp": ["-mavx2", "-mfma", "-mf16c", "-ffp-contract=fast"],
-    "csrc/kernels_avx512.cpp": [
-        *("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma", "-mf16c"),
-        *("-mprefer-vector-width=512", "-ffp-contract=fast"),
-        "-Wno-maybe-uninitialized",  # GCC 12 says it of its own header
-    ],
-}
-kernels = X86_KERNELS if platform.machine() in ("x86_64", "AMD64") else {}
+loops = instruction_sets("csrc/kernels_{}.cpp", contract=True)
 
 setup(
     ext_modules=[
         CppLibrary(
             "muladd_cpu.libmuladd_cpu",
-            ["csrc/register.cpp", "csrc/capability.cpp", "csrc/kernels_baseline.cpp", *kernels],
-            source_args={"csrc/kernels_baseline.cpp": ["-ffp-contract=fast"], **kernels},
+            ["csrc/register.cpp", *loops],
+            library="muladd",
+            source_args=loops,
             exports=["aoti_torch_cpu_*"],
         )
     ],

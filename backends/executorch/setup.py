@@ -1,4 +1,4 @@
-"""Builds the library with CMake, as ExecuTorch's package wants it, and writes custom_ops.yaml from the catalogue."""
+"""Builds the library with CMake, as ExecuTorch's package wants it, and writes custom_ops.yaml from the schemas."""
 
 import importlib.util
 import shutil
@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import muladd
-from muladd.cpp_extension import commands
+import opwheel
+from opwheel.build import commands
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
@@ -39,8 +40,8 @@ class CMakeBuild(build_ext):
     def build_extension(self, ext):
         output = Path(self.get_ext_fullpath(ext.name)).resolve()
         output.parent.mkdir(parents=True, exist_ok=True)
-        catalogue = load_module(HERE / "src/muladd_executorch/_catalogue.py")
-        (output.parent / "custom_ops.yaml").write_text(catalogue.yaml_text(muladd.library.schemas))
+        custom_ops_yaml = load_module(HERE / "src/muladd_executorch/_custom_ops_yaml.py")
+        (output.parent / "custom_ops.yaml").write_text(custom_ops_yaml.yaml_text(muladd.library.schemas))
 
         build_dir = Path(self.build_temp).resolve()
         # The tools that pip installed beside this Python, which may not be on PATH.
@@ -52,6 +53,7 @@ class CMakeBuild(build_ext):
             "CMAKE_PREFIX_PATH": find_executorch(),
             "CMAKE_LIBRARY_OUTPUT_DIRECTORY": output.parent,
             "MULADD_INCLUDE": muladd.get_include(),
+            "OPWHEEL_INCLUDE": opwheel.get_include(),
         }
         definitions = [f"-D{key}={value}" for key, value in options.items()]
         subprocess.run([cmake, "-S", HERE, "-B", build_dir, "-G", "Ninja", *definitions], check=True)

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 import torch
-from muladd.dispatch import Operator, register_python
+from opwheel.dispatch import Operator, register_python
 from torch import Tensor
 
 
@@ -39,7 +39,7 @@ def _with_library(x: Tensor) -> Tensor:
     return out
 
 
-register_python(
+log_cosh = register_python(
     "examples",
     {"log_cosh(Tensor x) -> Tensor": _with_library},
     [
@@ -48,11 +48,8 @@ register_python(
             reference=lambda x: torch.logaddexp(x, -x) - math.log(2),
             gradients={"x": lambda grad, x: grad * torch.tanh(x)},
             autocast="float32",
+            doc="""Return ``log(cosh(x))``: a loss that is quadratic near 0 and linear far away.""",
         )
     ],
-)
-
-
-def log_cosh(x: Tensor) -> Tensor:
-    """Return ``log(cosh(x))``: a loss that is quadratic near 0 and linear far away."""
-    return torch.ops.examples.log_cosh(x)
+    module=__name__,
+)["log_cosh"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from muladd.dispatch import Operator, register_python
+from opwheel.dispatch import Operator, register_python
 from torch import Tensor
 
 
@@ -12,7 +12,7 @@ def _with_numpy(x: Tensor, limit: float) -> Tensor:
     return torch.from_numpy(np.tanh(x.numpy() / limit, dtype=x.numpy().dtype) * np.asarray(limit, x.numpy().dtype))
 
 
-register_python(
+soft_clip = register_python(
     "examples",
     {"soft_clip(Tensor x, float limit) -> Tensor": _with_numpy},
     [
@@ -21,11 +21,8 @@ register_python(
             reference=lambda x, limit: limit * torch.tanh(x / limit),
             gradients={"x": lambda grad, x, limit: grad * (1 - torch.tanh(x / limit) ** 2)},
             autocast="float32",
+            doc="""Return ``x`` where it is small against ``limit``, and never more than ``limit``.""",
         )
     ],
-)
-
-
-def soft_clip(x: Tensor, limit: float) -> Tensor:
-    """Return ``x`` where it is small against ``limit``, and never more than ``limit``."""
-    return torch.ops.examples.soft_clip(x, limit)
+    module=__name__,
+)["soft_clip"]

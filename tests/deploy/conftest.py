@@ -40,7 +40,7 @@ def cmake(source, folder, **definitions):
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory):
     """Where everything is built."""
-    kept = os.environ.get("MULADD_DEPLOY_FOLDER")
+    kept = os.environ.get("TEST_DEPLOY_FOLDER")
     return Path(kept).resolve() if kept else tmp_path_factory.mktemp("deploy")
 
 

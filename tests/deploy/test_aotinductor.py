@@ -10,7 +10,8 @@ from pathlib import Path
 import muladd
 import pytest
 import torch
-from muladd.registry import BackendUnavailableError
+from opwheel.aotinductor import c_shims
+from opwheel.registry import BackendUnavailableError
 
 from .conftest import ROOT, last_line, run
 
@@ -84,7 +85,7 @@ def test_schema_only(digits, libraries):
     result = digits(libraries[0])
     assert result.returncode == 2
     assert "muladd::muladd has no kernel for cpu tensors: load the library of a backend" in result.stderr
-    assert "MULADD-E001" in result.stderr
+    assert "OPWHEEL-E001" in result.stderr
 
 
 def test_schema_only_with_c_shims(digits, libraries):
@@ -168,7 +169,7 @@ def test_another_library_of_that_name(digits, tmp_path):
     run("g++", "-shared", source, "-o", tmp_path / "libmuladd_schema.so", check=True)
     result = digits(tmp_path / "libmuladd_schema.so")
     assert result.returncode == 2
-    assert "is not muladd-core's schema library; reinstall muladd-core" in last_line(result)
+    assert "is not the schema library of muladd; reinstall its core package" in last_line(result)
 
 
 def test_a_program_that_is_not_linked_against_pytorch(aotinductor_programs, libraries):
@@ -219,7 +220,7 @@ torch.testing.assert_close(scores, read("scores", "f4", -1, 10), rtol=1e-5, atol
 
 
 def test_c_shims_are_the_functions_that_the_library_exports(libraries):
-    declarations = [text for texts in muladd.aotinductor.c_shims("cpu").values() for text in texts]
+    declarations = [text for texts in c_shims(muladd.library, "cpu").values() for text in texts]
     exported = run("nm", "-D", "--defined-only", libraries[1], check=True).stdout.split()
     names = {text.split()[1].partition("(")[0] for text in declarations}
     assert names == {name for name in exported if name.startswith("aoti_torch_cpu_")}
@@ -230,23 +231,23 @@ def test_c_shims_are_the_functions_that_the_library_exports(libraries):
 
 def test_c_shims_of_a_device_without_a_backend():
     with pytest.raises(BackendUnavailableError, match="cuda"):
-        muladd.aotinductor.c_shims("cuda")
+        c_shims(muladd.library, "cuda")
 
 
 def test_c_shims_of_a_backend_that_exports_none(tmp_path):
     """A backend in Python has no C functions."""
     (tmp_path / "plain.py").write_text(
-        "from muladd.registry import Backend, hookimpl\n"
+        "from opwheel import Backend, hookimpl\n"
         "@hookimpl\n"
-        "def muladd_backend():\n"
+        "def opwheel_backend():\n"
         "    register = lambda library: library.impl('mul', lambda a, b: a)\n"
-        "    return Backend('plain', 'mps', 'MPS', 1, register=register, operators=['mul'])\n"
+        "    return Backend('plain', 'mps', 'MPS', register=register, operators=['mul'])\n"
     )
     metadata = tmp_path / "plain-1.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: plain\nVersion: 1\n")
     (metadata / "entry_points.txt").write_text("[muladd.backends]\nplain = plain\n")
-    program = "import muladd; muladd.aotinductor.c_shims('mps')"
+    program = "import muladd; from opwheel.aotinductor import c_shims; c_shims(muladd.library, 'mps')"
     result = run(sys.executable, "-c", program, env=os.environ | {"PYTHONPATH": str(tmp_path)})
     assert result.returncode == 1
     assert "the backend 'plain' exports no aoti_torch_mps_muladd" in last_line(result)

@@ -7,10 +7,10 @@ block              run as
 ``pycon``          a doctest in that namespace
 ``console``        after each ``$`` a command of bash, which must succeed. Lines below it must occur in what it prints,
                    in that order; numbers, spaces and what ``...`` stands for may differ
-``toml``           parsed; a plugins.toml is read as muladd reads it
+``toml``           parsed; a plugins.toml is read as a library reads it
 named file         a block after a paragraph that is nothing but a path in backquotes becomes that file
 ``cpp``, ``cmake`` an excerpt: the comment ``<!-- from path -->`` names a file, which has these very lines, apart from
-                   spaces; ``...`` stands for what is left out. That file is compiled by other tests
+and ``text``       spaces; ``...`` stands for what is left out. That file is compiled by other tests
 =================  ==================================================================================================
 
 A page runs in an empty folder with links to the repository's folders. What it installs with pip goes to a folder of its
@@ -128,8 +128,8 @@ def _comparable(line: str) -> str:
 
 
 def run_toml(block: Block, _: Path, __: dict[str, Any]) -> None:
-    """Parse; raise where muladd would complain."""
-    from muladd.registry import read_file
+    """Parse; raise where a library would complain."""
+    from opwheel.registry import read_file
 
     if {"backends", "runtimes", "policy"} & set(tomllib.loads(block.text)):
         file = Path("plugins-of-the-page.toml")
@@ -165,6 +165,7 @@ RUNNERS: dict[str, Callable[[Block, Path, dict[str, Any]], None]] = {
     "toml": run_toml,
     "cpp": run_excerpt,
     "cmake": run_excerpt,
+    "text": run_excerpt,
 }
 
 

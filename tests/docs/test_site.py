@@ -71,19 +71,21 @@ def test_the_index_lists_every_page(site):
 
 def test_the_public_api_is_on_its_page(site):
     import muladd
-    from muladd import cpp_extension, dispatch, registry
+    import opwheel
+    from opwheel import build, dispatch, registry
 
     page = (site / "python-api.html").read_text()
     names = {f"muladd.{name}" for name in muladd.__all__}
-    names |= {f"{module.__name__}.{name}" for module in (registry, dispatch, cpp_extension) for name in module.__all__}
+    names |= {f"{module.__name__}.{name}" for module in (opwheel, registry, dispatch, build) for name in module.__all__}
     # Documented, or at least named as code.
-    found = set(re.findall(r'id="(?:module-)?(muladd[\w.]*)"', page)) | set(re.findall(r'class="pre">([\w.]+)<', page))
+    found = set(re.findall(r'id="(?:module-)?((?:muladd|opwheel)[\w.]*)"', page))
+    found |= set(re.findall(r'class="pre">([\w.]+)<', page))
     missing = {name for name in names if not {name, name.rpartition(".")[2]} & found}
     assert missing == set()
 
 
 def test_every_state_is_explained():
-    from muladd.registry import State
+    from opwheel.registry import State
 
     page = (DOCS / "how-a-call-flows.md").read_text()
     assert [state for state in State if f"| `{state}` |" not in page] == []
@@ -101,8 +103,8 @@ def settings(monkeypatch):
 
 def test_links_to_files_of_the_repository(settings):
     page = DOCS / "decisions/page.md"
-    text = "[kit](../../core/src/muladd/testing), [core](../../core), |[cell](../../core)|, [other](other.md)"
-    expected = "kit (`core/src/muladd/testing`), core, |cell|, [other](other.md)"
+    text = "[kit](../../framework/src/opwheel/testing), [core](../../core), |[cell](../../core)|, [other](other.md)"
+    expected = "kit (`framework/src/opwheel/testing`), core, |cell|, [other](other.md)"
     assert settings.link_outside(text, page, "") == expected
     assert "[core](https://host/blob/1/core)" in settings.link_outside(text, page, "https://host/blob/1")
     with pytest.raises(FileNotFoundError, match="nothing"):
@@ -142,7 +144,7 @@ FUNCTION = re.compile(r"^(?:(?:inline|constexpr|\[\[\w+\]\]|[\w:<>]+[&*]?) )+\*?
 def test_every_public_function_of_the_headers_is_on_the_page():
     page = (DOCS / "cpp-sdk.md").read_text()
     names = set()
-    for header in (ROOT / "core/src/muladd/include/muladd").glob("*.h"):
+    for header in (ROOT / "framework/src/opwheel/include/opwheel").rglob("*.h"):
         public = re.sub(
             r"^namespace detail \{.*?^\}  // namespace detail", "", header.read_text(), flags=re.MULTILINE | re.DOTALL
         )
@@ -154,12 +156,12 @@ def test_every_public_function_of_the_headers_is_on_the_page():
 HEADER = """// About it.
 #pragma once
 
-#define MULADD_THING(x) \\
+#define OPWHEEL_THING(x) \\
   do_it(x)
-#define MULADD_GONE
-#undef MULADD_GONE
+#define OPWHEEL_GONE
+#undef OPWHEEL_GONE
 
-namespace muladd {
+namespace opwheel {
 namespace detail {
 inline int hidden() { return 1; }
 }
@@ -181,7 +183,7 @@ template <class C>
 inline C twice(C c) {
   return c + other(c);
 }
-}  // namespace muladd
+}  // namespace opwheel
 """
 
 
@@ -189,7 +191,7 @@ def test_reads_a_header(sdk, tmp_path):
     header = tmp_path / "some.h"
     header.write_text(HEADER)
     found = {declaration.name: declaration for declaration in sdk["declarations"](header)}
-    assert list(found) == ["MULADD_THING", "Shape", "Shape::Shape", "Shape::size", "twice"]
+    assert list(found) == ["OPWHEEL_THING", "Shape", "Shape::Shape", "Shape::size", "twice"]
     assert found["Shape"].comment == "A type."
     assert found["Shape::Shape"] == ("Shape::Shape", "explicit Shape(int n)", "Makes one.")
     assert found["twice"].text == "template <class C> C twice(C c)"

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import shlex
+import struct
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 KERNELS = Path(__file__).parent / "kernels.cpp"
+INTRUDER = Path(__file__).parent / "intruder.cpp"
 
 _MODULE = """\
 from pathlib import Path
-from muladd.registry import Backend, Probe, hookimpl
+from opwheel.registry import Backend, Probe, hookimpl
 
 HERE = Path(__file__).parent
 {extra}
 
 @hookimpl
-def muladd_backend():
+def opwheel_backend():
     return Backend({fields})
 """
 
@@ -31,11 +34,17 @@ def module_source(name: str, extra: str = "", /, **fields: str) -> str:
         "name": repr(name),
         "device_type": "'npu'",
         "dispatch_key": "'PrivateUse1'",
-        "abi": "1",
         **({} if "register" in fields else {"libraries": "[HERE / 'libkernels.so']"}),
         **fields,
     }
     return _MODULE.format(extra=extra, fields=", ".join(f"{field}={value}" for field, value in given.items()))
+
+
+def with_abi(library: bytes, abi: int) -> bytes:
+    """The library as an SDK of that number would have built it (``opwheel/abi.h``)."""
+    own = b"opwheel\0" + struct.pack("<i", 1)
+    assert library.count(own) == 1
+    return library.replace(own, b"opwheel\0" + struct.pack("<i", abi))
 
 
 class Site:
@@ -58,12 +67,15 @@ class Site:
         entry_points: str | bytes | None = None,
         module: bool = True,
         extra: str = "",
+        abi: int | None = None,
+        files: Mapping[str, str | bytes] | None = None,
         **fields: str,
     ) -> Path:
         """Install a backend's distribution ``muladd-<name>`` and return its package's folder.
 
         Everything can be replaced by something faulty: ``source`` is the module, ``library`` becomes libkernels.so,
-        ``metadata`` and ``entry_points`` are files of the dist-info; further keywords are fields of the Backend.
+        ``metadata`` and ``entry_points`` are files of the dist-info, ``files`` are more of the package, ``abi``
+        is the number that the library says it was built with; further keywords are fields of the Backend.
         """
         distribution = distribution or f"muladd-{name}"
         package = self.root / distribution.replace("-", "_")
@@ -72,16 +84,19 @@ class Site:
             metadata = f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n"
         if entry_points is None:
             entry_points = f"[muladd.backends]\n{name} = {package.name}\n"
-        files = {
+        content_of = {
             info / "METADATA": metadata,
             info / "entry_points.txt": entry_points,
         }
         if module:
-            files[package / "__init__.py"] = module_source(name, extra, **fields) if source is None else source
+            content_of[package / "__init__.py"] = module_source(name, extra, **fields) if source is None else source
         if library is not None:
-            files[package / "libkernels.so"] = library.read_bytes() if isinstance(library, Path) else library
+            content = library.read_bytes() if isinstance(library, Path) else library
+            content_of[package / "libkernels.so"] = content if abi is None else with_abi(content, abi)
+        for file, content in (files or {}).items():
+            content_of[Path(os.path.normpath(package / file))] = content
         record = ""
-        for path, content in files.items():
+        for path, content in content_of.items():
             content = content.encode() if isinstance(content, str) else content
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)

@@ -10,6 +10,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+_DEVICE: list[Any] = []  # what makes a device of PyTorch's spare one, as long as the child lives
+
 
 def main(request: dict[str, Any]) -> None:
     """Do what the request says and write the report into the file it names."""
@@ -20,9 +22,10 @@ def main(request: dict[str, Any]) -> None:
             scope = {"out": report["out"]}
             exec(request["before"], scope)
             import muladd
+            import opwheel.registry
 
             _look(report, muladd, request)
-            exec(request["then"], scope | {"muladd": muladd})
+            exec(request["then"], scope | {"muladd": muladd, "opwheel": opwheel})
         except BaseException as error:
             report["error"] = {**_error(error), "traceback": traceback.format_exc()}
     report["warnings"] = [
@@ -35,14 +38,14 @@ def main(request: dict[str, Any]) -> None:
 
 def _look(report: dict[str, Any], muladd: Any, request: dict[str, Any]) -> None:
     import torch
+    from opwheel.registry import NoKernelError
 
-    with contextlib.suppress(muladd.registry.NoKernelError):
+    with contextlib.suppress(NoKernelError):
         a, b = torch.arange(6.0).reshape(2, 3), torch.full((3,), 2.0)
         report["numbers"] = muladd.muladd(a, b, 0.5).tolist()
     statuses = muladd.backends()
     report["statuses"] = {
-        name: {**status.as_json(), "exception": status.exception and _error(status.exception)}
-        for name, status in statuses.items()
+        name: {**status.as_json(), "exception": _error(status.exception)} for name, status in statuses.items()
     }
     report["findings"] = [finding._asdict() for finding in muladd.library.findings]
     report["digest"] = muladd.library.digest()
@@ -60,8 +63,8 @@ def _call_on_device(muladd: Any, torch: Any) -> Any:
     from torch.utils import backend_registration
 
     backend_registration._setup_privateuseone_for_python_backend("npu")
-    library = torch.library.Library("aten", "IMPL", "PrivateUse1")
-    library.impl(
+    _DEVICE.append(torch.library.Library("aten", "IMPL", "PrivateUse1"))
+    _DEVICE[0].impl(
         "empty.memory_format",
         lambda size, dtype=None, **_: torch._C._acc.create_empty_tensor(size, dtype or torch.float32),
     )
@@ -73,22 +76,21 @@ def _call_on_device(muladd: Any, torch: Any) -> Any:
 
 
 def _doctor(*options: str) -> dict[str, Any]:
-    from muladd.cli import app
+    from opwheel.cli import make_app
     from typer.testing import CliRunner
 
-    result = CliRunner().invoke(app, ["doctor", *options])
+    result = CliRunner().invoke(make_app("muladd"), ["doctor", *options])
     return {"exit": result.exit_code, "text": result.output}
 
 
 def _error(error: BaseException | None) -> dict[str, Any] | None:
     if error is None:
         return None
-    try:
-        text = str(error)
-    except Exception:
-        text = ""
+    text, cause = "", None
+    with contextlib.suppress(BaseException):  # a hostile plugin's may do anything
+        text, cause = str.__str__(str(error)), _error(error.__cause__)
     classes = [kind.__name__ for kind in type(error).__mro__]
-    return {"type": classes[0], "classes": classes, "text": text, "cause": _error(error.__cause__)}
+    return {"type": classes[0], "classes": classes, "text": text, "cause": cause}
 
 
 if __name__ == "__main__":

@@ -3,11 +3,14 @@
 #include <cstdlib>
 #include <stdexcept>
 
-#include "muladd/c_shim.h"
-#include "muladd/catalogue.h"
+#include "muladd/operators.h"
+#include "opwheel/elementwise_kernels.h"
+#include "opwheel/operators.h"
+
+OPWHEEL_DECLARE_OPERATORS(muladd, MULADD_OPERATORS)
 
 extern "C" {
-MULADD_EXPORT int launches = 0;
+__attribute__((visibility("default"))) int launches = 0;
 }
 
 namespace {
@@ -15,8 +18,8 @@ namespace {
 struct Backend {
   static int32_t device_type() { return aoti_torch_device_type_cpu(); }
 
-  template <template <class> class Functor, class... Params>
-  static void launch(const muladd::ElementwisePlan& plan, Params...) {
+  template <class Op, class... Params>
+  static void launch(const opwheel::ElementwisePlan& plan, Params...) {
     ++launches;
     *reinterpret_cast<float*>(plan.output(0).data) += 1;
     throw std::runtime_error(std::getenv("WORDS"));
@@ -27,8 +30,5 @@ struct Backend {
 
 STABLE_TORCH_LIBRARY_IMPL(muladd, CPU, m) {
   using namespace muladd;
-  using K = Kernels<Backend>;
-  implement<op::muladd, &K::muladd>(m);
-  implement<op::muladd_out, &K::muladd_out>(m);
-  implement<op::muladd_, &K::muladd_>(m);
+  opwheel::implement_all<Backend>(m, opwheel::OperatorList<op::muladd, op::muladd_out, op::muladd_>());
 }

@@ -1,6 +1,6 @@
 // A backend's library for the fault tests: its kernels do nothing but say which file they are in.
 //   KEY                where it registers                     ALSO_AT, ALSO  a second key and the operator there
-//   OPERATORS          a comma-separated list; all of the catalogue if left out
+//   OPERATORS          a comma-separated list; the whole list if left out
 //   BEFORE, AFTER      a statement in a static initialiser, before or after the registration
 //   DEFINE             registers the namespace itself instead
 #include <dlfcn.h>
@@ -13,6 +13,10 @@
 #include <string>
 
 #include "muladd/operators.h"
+#include "opwheel/abi.h"
+#include "opwheel/operators.h"
+
+OPWHEEL_DECLARE_OPERATORS(muladd, MULADD_OPERATORS)
 
 extern "C" int gone();
 
@@ -25,7 +29,8 @@ void kernel(StableIValue*, uint64_t, uint64_t) {
 }
 
 template <class... Operators>
-[[maybe_unused]] void implement_all(torch::stable::detail::StableLibrary& library, muladd::op::List<Operators...>) {
+[[maybe_unused]] void implement_all(torch::stable::detail::StableLibrary& library,
+                                    opwheel::OperatorList<Operators...>) {
   (library.impl(std::string(Operators::schema.name).c_str(), &kernel), ...);
 }
 
@@ -40,7 +45,7 @@ STABLE_TORCH_LIBRARY_IMPL(muladd, KEY, m) {
 #ifdef OPERATORS
   for (const char* name : {OPERATORS}) m.impl(name, &kernel);
 #else
-  implement_all(m, muladd::op::Catalogue{});
+  implement_all(m, muladd::op::Operators());
 #endif
 }
 #endif

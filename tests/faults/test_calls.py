@@ -27,19 +27,20 @@ CPU: dict[str, tuple[dict[str, Any], str, str]] = {
         "is broken: importing muladd_cpu failed",
         "OSError('bad disk')",
     ),
-    "incompatible": ({"abi": "9"}, "is incompatible: it was built for ABI 9, this core has ABI 1", "None"),
+    "incompatible": ({"abi": 9}, "is incompatible: libkernels.so was built for ABI 9, this core has ABI 1", "None"),
     "unsupported": (
         {"extra": "def probe(): return Probe(False, 'no AVX', 'buy one')", "probe": "probe"},
-        "is unsupported: no AVX [MULADD-E040]; to fix it: buy one",
+        "is unsupported: no AVX [OPWHEEL-E040]; to fix it: buy one",
         "None",
     ),
 }
 
 
 @pytest.mark.parametrize("state", CPU)
-def test_call_without_the_backend_of_the_device(state: str, site: Site, run: Run) -> None:
+def test_call_without_the_backend_of_the_device(state: str, site: Site, compiler: Compiler, run: Run) -> None:
     installed, reason, cause = CPU[state]
-    site.install("cpu", **{"device_type": "'cpu'", "dispatch_key": "'CPU'", **installed})
+    given = {"device_type": "'cpu'", "dispatch_key": "'CPU'", **installed}
+    site.install("cpu", library=compiler.library("good", GOOD), **given)
     out = run(site.root, then=CALL)["out"]
     assert out["classes"][:3] == ["NoKernelError", "RegistryError", "NotImplementedError"]
     for part in (
@@ -47,16 +48,17 @@ def test_call_without_the_backend_of_the_device(state: str, site: Site, run: Run
         reason,
         "muladd-cpu 1.0",
         "`muladd doctor`",
-        "MULADD-E001",
+        "OPWHEEL-E001",
     ):
         assert part in out["error"]
     assert out["cause"] == cause
 
 
 @pytest.mark.parametrize("state", CPU)
-def test_reference_computes_and_warns_once(state: str, site: Site, run: Run) -> None:
+def test_reference_computes_and_warns_once(state: str, site: Site, compiler: Compiler, run: Run) -> None:
     installed, _, _ = CPU[state]
-    site.install("cpu", **{"device_type": "'cpu'", "dispatch_key": "'CPU'", **installed})
+    given = {"device_type": "'cpu'", "dispatch_key": "'CPU'", **installed}
+    site.install("cpu", library=compiler.library("good", GOOD), **given)
     report = run(site.root, then=CALL + CALL, MULADD_FALLBACK="reference")
     assert report["out"]["result"] == [2.0, 2.0]
     assert len([w for w in report["warnings"] if "with ATen" in w["message"]]) == 1
@@ -82,7 +84,7 @@ out['special'] = str(muladd.library.no_kernel_error('add', 'cpu'))
 
 
 def test_require(site: Site, compiler: Compiler, run: Run, tmp_path: Any) -> None:
-    site.install("acme", library=compiler.library("good", GOOD), abi="3")
+    site.install("acme", library=compiler.library("good", GOOD), abi=3)
     policy = tmp_path / "mine.toml"
     policy.write_text('[backends.npu]\ndistribution = "muladd-npu"\ndispatch-key = "XLA"\ndevice = "xla"\n')
     report = run(
@@ -95,15 +97,17 @@ for name in ("acme", "npu", "nobody"):
     for function in (muladd.require, muladd.load):
         try:
             function(name)
-        except muladd.registry.BackendUnavailableError as error:
+        except opwheel.registry.BackendUnavailableError as error:
             out.setdefault(name, []).append(str(error))
 """,
     )
     out = report["out"]
-    assert all("'acme' (muladd-acme 1.0) is incompatible: it was built for ABI 3" in text for text in out["acme"])
+    assert all(
+        "'acme' (muladd-acme 1.0) is incompatible: libkernels.so was built for ABI 3" in text for text in out["acme"]
+    )
     assert all("'npu' is not installed: pip install muladd-npu" in text for text in out["npu"])
     assert all("no backend 'nobody' is installed; installed are: acme, cpu" in text for text in out["nobody"])
-    assert all("(MULADD-E002)" in text for texts in out.values() for text in texts)
+    assert all("(OPWHEEL-E002)" in text for texts in out.values() for text in texts)
     assert all(len(texts) == 2 for texts in out.values())
 
 
@@ -112,7 +116,7 @@ def test_no_backend_at_all(run: Run) -> None:
 import os
 os.environ["MULADD_BACKENDS"] = ""
 from pathlib import Path
-from muladd.registry import OperatorLibrary, BackendUnavailableError
+from opwheel.registry import OperatorLibrary, BackendUnavailableError
 bare = OperatorLibrary(
     "muladd", operators=[], schema_library=muladd.library.schema_library,
     entry_point_group="no.such.group", plugins_file=Path(muladd.__file__).parent / "plugins.toml",
@@ -143,18 +147,18 @@ package = Path({str(package)!r})
 def attempt(step):
     try:
         out[step] = muladd.load("acme").state
-    except muladd.registry.BackendUnavailableError as error:
+    except opwheel.registry.BackendUnavailableError as error:
         out[step] = str(error)
 def module(text):
     (package / "__init__.py").write_text(text)
     for folder in package.glob("__pycache__"): shutil.rmtree(folder)
     sys.modules.pop("muladd_acme", None)
 attempt("module")
-hook = "from muladd.registry import Backend, hookimpl\\nfrom pathlib import Path\\n"
-hook += "@hookimpl\\ndef muladd_backend():\\n    "
+hook = "from opwheel.registry import Backend, hookimpl\\nfrom pathlib import Path\\n"
+hook += "@hookimpl\\ndef opwheel_backend():\\n    "
 module(hook + "raise OSError('nor yet')")
 attempt("hook")
-module(hook + "return Backend('acme', 'npu', 'PrivateUse1', 1, [Path(__file__).parent / 'libkernels.so'])")
+module(hook + "return Backend('acme', 'npu', 'PrivateUse1', [Path(__file__).parent / 'libkernels.so'])")
 attempt("library")
 shutil.copy({str(good)!r}, package / "libkernels.so")
 attempt("repaired")
@@ -175,7 +179,7 @@ def test_load_against_the_order(site: Site, compiler: Compiler, run: Run) -> Non
 out["first"] = muladd.load("beta").state
 try:
     muladd.load("alpha")
-except muladd.registry.BackendUnavailableError as error:
+except opwheel.registry.BackendUnavailableError as error:
     out["second"] = str(error)
 """
     out = run(site.root, MULADD_AUTOLOAD="0", then=then)["out"]
@@ -202,7 +206,7 @@ def test_schema_library(fault: str, site: Site, compiler: Compiler, run: Run) ->
     namespace = "'muladd'" if fault == "second copy" else "'other'"
     then = f"""
 from pathlib import Path
-from muladd.registry import OperatorLibrary
+from opwheel.registry import OperatorLibrary
 path = Path({str(path)!r})
 changed = ({change})(muladd.library.schema_library.read_bytes()) if {change is not None} else None
 if changed is not None: path.write_bytes(changed)

@@ -66,7 +66,7 @@ def test_winner(contest: Contest, order: tuple[str, ...], tmp_path: Path, compil
     [loser] = {"alpha", "beta"} - {contest.winner}
     lost = report["statuses"][loser]
     assert report["statuses"][contest.winner]["state"] == "loaded"
-    assert (lost["state"], lost["code"]) == ("shadowed", "MULADD-E024")
+    assert (lost["state"], lost["code"]) == ("shadowed", "OPWHEEL-E024")
     assert f"'{contest.winner}' owns PrivateUse1" in lost["reason"]
     assert contest.rule in lost["reason"]
     assert report["warnings"] == []
@@ -153,13 +153,13 @@ def test_partial_coverage_is_reported(site: Site, compiler: Compiler, run: Run) 
     site.install("acme", library=compiler.library("split-beta", {**GOOD, "OPERATORS": quoted(*SPLIT[1])}))
     report = run(site.root, doctor=True, then="out['error'] = str(muladd.library.no_kernel_error('fma', 'npu'))")
     status = report["statuses"]["acme"]
-    assert (status["state"], status["code"]) == ("loaded", "MULADD-E053")
+    assert (status["state"], status["code"]) == ("loaded", "OPWHEEL-E053")
     assert status["operators"] == sorted(SPLIT[1])
     assert "fma" in status["missing"]
     assert "no kernel for" in status["reason"]
     assert status["fix"] == "pip install --upgrade muladd-acme"
     assert len(report["warnings"]) == 1
-    assert "MULADD-E053" in report["warnings"][0]["message"]
+    assert "OPWHEEL-E053" in report["warnings"][0]["message"]
     assert report["doctor"]["exit"] == 1
     assert "'acme' (muladd-acme 1.0) does not cover it" in report["out"]["error"]
     strict = run(site.root, MULADD_STRICT="1")["error"]
@@ -172,41 +172,60 @@ def test_partial_coverage_is_reported(site: Site, compiler: Compiler, run: Run) 
 STUCK = ("-Wl,-z,nodelete",)
 
 
-def test_kernels_that_stay_keep_others_off(site: Site, compiler: Compiler, run: Run) -> None:
-    """The broken winner cannot be taken out of the process again: nobody may be loaded on top of it."""
+def test_others_are_loaded_on_top_of_kernels_that_stay(site: Site, compiler: Compiler, run: Run) -> None:
+    """The broken winner cannot be taken out of the process again: the next one is loaded on top of it."""
     library = compiler.library("stuck", {**GOOD, "ALSO_AT": "XPU", "ALSO": '"add"'}, STUCK)
     site.install("alpha", library=library)
-    site.install("beta", library=compiler.library("good", GOOD))
+    site.install("beta", library=compiler.library("split-beta", {**GOOD, "OPERATORS": quoted(*SPLIT[1])}))
     report = run(
         site.root,
+        device=True,
         then="""
-import warnings
-for name in ("alpha", "beta"):
+import torch
+try:
+    muladd.load("alpha")
+except opwheel.registry.BackendUnavailableError as error:
+    out["alpha"] = str(error)
+x = torch.empty(3, device="npu")
+for name, call in {"scale": lambda: muladd.scale(x, 2.0), "mul": lambda: muladd.fma(x, x, x)}.items():
     try:
-        muladd.load(name)
-    except muladd.registry.BackendUnavailableError as error:
+        call()
+    except Exception as error:
         out[name] = str(error)
+out["explained"] = {name: dict(muladd.library.explain(name, "npu").blocked) for name in ("scale", "fma")}
 """,
     )
     alpha, beta = report["statuses"]["alpha"], report["statuses"]["beta"]
-    assert (alpha["state"], alpha["code"]) == ("broken", "MULADD-E054")
-    assert "cannot be unloaded, so that its kernels stay in this process" in alpha["reason"]
+    assert (alpha["state"], alpha["code"]) == ("broken", "OPWHEEL-E054")
+    assert "what cannot be removed stays, and calls that reach it raise" in alpha["reason"]
     assert "fma.out at PrivateUse1" in alpha["reason"]
     assert "start the process anew" in alpha["fix"]
-    assert (beta["state"], beta["code"]) == ("shadowed", "MULADD-E024")
-    assert "cannot be removed" in beta["reason"]
-    assert "'alpha'" in beta["fix"]
-    assert "stay in this process" in report["out"]["alpha"]
-    assert "cannot be removed" in report["out"]["beta"]
-    [warning] = report["warnings"]
-    assert "'alpha'" in warning["message"]
+    assert "calls that reach it raise" in report["out"]["alpha"]
+    assert (beta["state"], beta["code"]) == ("loaded", "OPWHEEL-E053")
+    assert beta["operators"] == sorted(SPLIT[1])
+    assert "muladd_beta/libkernels.so" in report["call"]["text"]
+    assert "muladd_beta/libkernels.so" in report["out"]["scale"]
+    assert "'alpha' (muladd-alpha 1.0) registered what it may not" in report["out"]["mul"]
+    assert report["out"]["explained"]["scale"] == {}
+    assert "muladd::fma is blocked at PrivateUse1: 'alpha'" in report["out"]["explained"]["fma"]["PrivateUse1"]
 
 
 def test_kernels_that_stay_on_top_of_another_backend(site: Site, compiler: Compiler, run: Run) -> None:
-    """A library replaces the CPU's kernel and stays: the CPU backend must not claim to be whole."""
+    """A library replaces the CPU's kernel and stays: a call says so instead of running it."""
     site.install("vile", library=compiler.library("stuck-everywhere", EVERYWHERE, STUCK))
-    report = run(site.root, then="out['error'] = str(muladd.library.no_kernel_error('muladd', 'cpu'))")
-    assert "muladd_vile" in report["error"]["text"]  # its kernel is what a call on the CPU reaches
+    then = """
+import torch
+out["error"] = str(muladd.library.no_kernel_error("muladd", "cpu"))
+try:
+    muladd.muladd(torch.ones(2), torch.ones(2), 1.0)
+except opwheel.registry.NoKernelError as error:
+    out["call"] = str(error)
+"""
+    report = run(site.root, then=then)
+    assert "numbers" not in report
+    assert report["out"]["call"] == report["out"]["error"]
+    assert "muladd::muladd is blocked at CPU: 'vile' (muladd-vile 1.0) registered" in report["out"]["call"]
+    assert "OPWHEEL-E054" in report["out"]["call"]
 
 
 def test_status_of_a_backend_that_was_replaced(site: Site, compiler: Compiler, run: Run) -> None:
@@ -242,14 +261,14 @@ def test_two_distributions_with_one_backend_name(site: Site, compiler: Compiler,
         then="""
 try:
     muladd.load("acme@zzz-acme")
-except muladd.registry.BackendUnavailableError as error:
+except opwheel.registry.BackendUnavailableError as error:
     out["error"] = str(error)
 """,
     )
     assert report["statuses"]["acme"]["state"] == "loaded"
     assert report["statuses"]["acme"]["distribution"] == "aaa-acme"
     second = report["statuses"]["acme@zzz-acme"]
-    assert (second["state"], second["code"]) == ("shadowed", "MULADD-E023")
+    assert (second["state"], second["code"]) == ("shadowed", "OPWHEEL-E023")
     assert "aaa-acme" in second["reason"]
     assert second["fix"] == "pip uninstall aaa-acme, or pip uninstall zzz-acme"
     assert "aaa-acme offers a backend of the same name" in report["out"]["error"]
@@ -283,7 +302,7 @@ def test_only_the_libraries_of_winners_are_opened(site: Site, compiler: Compiler
     site.install("winner", library=library, priority="1")
     site.install("loser", library=library)
     site.install("absent", library=library, priority="2", **no)
-    site.install("other", library=library, abi="7", priority="3")
+    site.install("other", library=library, abi=7, priority="3")
     site.install("off", library=library, priority="4")
     maps = run(site.root, MULADD_BACKENDS="cpu,winner,loser,absent,other")["maps"]
     assert [path for path in maps if path.startswith(f"{site.root}/")] == [f"{site.root}/muladd_winner/libkernels.so"]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
-from collections.abc import Callable
+
+import pytest
 
 from .builder import Compiler, Site
+from .conftest import Python
 
 GOOD = {"KEY": "PrivateUse1"}
-DOCTOR = "import muladd_cli; muladd_cli.main()"  # the console script
-QUICK = f"from muladd.cli import deep; deep._TIMEOUT_S = 8.0; {DOCTOR}"
+DOCTOR = "from opwheel.scripts import muladd; muladd()"  # the console script
+QUICK = f"from opwheel.cli import deep; deep._TIMEOUT_S = 25.0; {DOCTOR}"
 
 # name -> (macros of the library, what doctor says)
 CRASHES = {
@@ -19,12 +20,11 @@ CRASHES = {
     "throws": ({**GOOD, "BEFORE": "std::stoi(std::string())"}, "ended the process with SIGABRT"),
     "exits": ({**GOOD, "BEFORE": "(_exit(7), 0)"}, "ended the process with exit code 7"),
     "defines": ({**GOOD, "DEFINE": ""}, "ended the process with SIG"),
-    "hangs": ({**GOOD, "BEFORE": "sleep(600)"}, "did not finish within 8 s"),
+    "hangs": ({**GOOD, "BEFORE": "sleep(600)"}, "did not finish within 25 s"),
 }
 
-Python = Callable[..., subprocess.CompletedProcess[str]]
 
-
+@pytest.mark.slow
 def test_crashes(site: Site, compiler: Compiler, python: Python) -> None:
     for name, (macros, _) in CRASHES.items():
         site.install(name, library=compiler.library(name, macros))
@@ -45,14 +45,14 @@ def test_crashes(site: Site, compiler: Compiler, python: Python) -> None:
     report = json.loads(done.stdout)
     for name, (_, words) in CRASHES.items():
         status = report["backends"][name]
-        assert (status["state"], status["code"]) == ("broken", "MULADD-E055")
+        assert (status["state"], status["code"]) == ("broken", "OPWHEEL-E055")
         assert words in status["reason"]
         assert f"disable '{name}'" in status["fix"]
         assert status["distribution"] == f"muladd-{name}"
     assert report["backends"]["good"]["state"] == report["backends"]["cpu"]["state"] == "loaded"
-    assert report["backends"]["broken"]["code"] == "MULADD-E020"
+    assert report["backends"]["broken"]["code"] == "OPWHEEL-E020"
     assert "OSError: no disk" in report["backends"]["broken"]["exception"]
-    assert [finding["code"] for finding in report["findings"]] == ["MULADD-E011"]
+    assert [finding["code"] for finding in report["findings"]] == ["OPWHEEL-E011"]
 
     # The advice works.
     policy = site.root / "mine.toml"
@@ -69,9 +69,13 @@ def _autoload_off(program: str) -> str:
     return f"import os; os.environ['MULADD_AUTOLOAD'] = '0'; {program}"
 
 
-def test_console_script_opens_nothing_itself(site: Site, compiler: Compiler, python: Python) -> None:
+@pytest.mark.parametrize("command", [("-c", DOCTOR), ("-m", "muladd")], ids=["script", "module"])
+def test_the_command_opens_nothing_itself(
+    command: tuple[str, str], site: Site, compiler: Compiler, python: Python
+) -> None:
     site.install("segv", library=compiler.library("segv", CRASHES["segv"][0]))
-    done = python("-c", DOCTOR, "doctor", "--deep", path=(site.root,))
+    done = python(*command, "doctor", "--deep", path=(site.root,), MULADD_LOCK="/nonexistent")
     assert done.returncode == 1, done.stderr
-    assert "MULADD-E055" in done.stdout
+    assert "/nonexistent: cannot be read: No such file or directory [OPWHEEL-E070]" in done.stdout
+    assert "OPWHEEL-E055" in done.stdout
     assert "SIGSEGV" in done.stdout

@@ -45,14 +45,14 @@ def test_damaged_metadata(damage: str, site: Site, compiler: Compiler, run: Run)
     assert report["statuses"]["beta"]["state"] == "loaded"
     assert "acme" not in report["statuses"]
     [finding] = report["findings"]
-    assert finding["code"] == "MULADD-E025"
+    assert finding["code"] == "OPWHEEL-E025"
     assert str(site.root / "muladd_acme-1.0.dist-info") in finding["message"]
     assert words in finding["message"]
     assert "reinstall" in finding["fix"]
     [warning] = report["warnings"]
     assert finding["message"] in warning["message"]
     assert report["doctor"]["exit"] == report["doctor_json"]["exit"] == 1
-    assert "MULADD-E025" in report["doctor"]["text"]
+    assert "OPWHEEL-E025" in report["doctor"]["text"]
     error = run(site.root, MULADD_STRICT="1")["error"]
     assert "muladd_acme-1.0.dist-info" in error["text"]
 
@@ -94,14 +94,14 @@ def test_requirement_on_a_distribution_with_damaged_metadata(site: Site, compile
     site.install("acme", library=compiler.library("good", GOOD), requires="['muladd-victim>=1']")
     report = run(site.root)
     status = report["statuses"]["acme"]
-    assert (status["state"], status["code"]) == ("incompatible", "MULADD-E031")
+    assert (status["state"], status["code"]) == ("incompatible", "OPWHEEL-E031")
     assert "muladd-victim" in status["reason"]
 
 
 @pytest.mark.parametrize("step", ["module", "hook", "register"])
 def test_keyboard_interrupt_is_the_users(step: str, site: Site, run: Run) -> None:
     """Ctrl-C while a plugin is at work stops the import, as anywhere else."""
-    hook = "from muladd.registry import hookimpl\n@hookimpl\ndef muladd_backend(): raise KeyboardInterrupt\n"
+    hook = "from opwheel.registry import hookimpl\n@hookimpl\ndef opwheel_backend(): raise KeyboardInterrupt\n"
     installed: dict[str, dict[str, Any]] = {
         "module": {"source": "raise KeyboardInterrupt"},
         "hook": {"source": hook},

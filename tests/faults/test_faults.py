@@ -53,7 +53,7 @@ def probe(body: str) -> dict[str, str]:
 
 def hook(body: str, arguments: str = "") -> dict[str, str]:
     return {
-        "source": f"from muladd.registry import hookimpl\n@hookimpl\ndef muladd_backend({arguments}):\n    {body}\n"
+        "source": f"from opwheel.registry import hookimpl\n@hookimpl\ndef opwheel_backend({arguments}):\n    {body}\n"
     }
 
 
@@ -68,26 +68,26 @@ def set_machine(library: bytes) -> bytes:
 
 FAULTS = [
     # ---- libraries
-    Fault("library missing", "MULADD-E050", "libkernels.so", cause="OSError", library=None, repaired={}),
-    Fault("library empty", "MULADD-E050", "file too short", cause="OSError", library=lambda _: b"", repaired={}),
-    Fault("library truncated", "MULADD-E050", "truncated", cause="OSError", library=lambda so: so[: len(so) // 3]),
-    Fault("library truncated early", "MULADD-E050", "truncated", cause="OSError", library=lambda so: so[:100]),
-    Fault("library truncated in its header", "MULADD-E050", "too short", cause="OSError", library=lambda so: so[:40]),
-    Fault("library is text", "MULADD-E050", "invalid ELF header", cause="OSError", library=lambda _: b"hello\n" * 99),
-    Fault("library for AArch64", "MULADD-E050", "libkernels.so", cause="OSError", library=set_machine, repaired={}),
+    Fault("library missing", "OPWHEEL-E050", "libkernels.so", cause="OSError", library=None, repaired={}),
+    Fault("library empty", "OPWHEEL-E050", "file too short", cause="OSError", library=lambda _: b"", repaired={}),
+    Fault("library truncated", "OPWHEEL-E050", "truncated", cause="OSError", library=lambda so: so[: len(so) // 3]),
+    Fault("library truncated early", "OPWHEEL-E050", "truncated", cause="OSError", library=lambda so: so[:100]),
+    Fault("library truncated in its header", "OPWHEEL-E050", "too short", cause="OSError", library=lambda so: so[:40]),
+    Fault("library is text", "OPWHEEL-E050", "invalid ELF header", cause="OSError", library=lambda _: b"hello\n" * 99),
+    Fault("library for AArch64", "OPWHEEL-E050", "libkernels.so", cause="OSError", library=set_machine, repaired={}),
     Fault(
-        "library with undefined symbol", "MULADD-E050", "gone", cause="OSError", library={**GOOD, "BEFORE": "gone()"}
+        "library with undefined symbol", "OPWHEEL-E050", "gone", cause="OSError", library={**GOOD, "BEFORE": "gone()"}
     ),
     Fault(
         "library needs a missing one",
-        "MULADD-E050",
+        "OPWHEEL-E050",
         "libgone.so",
         cause="OSError",
         link=("-Wl,--no-as-needed", "-lgone"),
     ),
     Fault(
         "library is a folder",
-        "MULADD-E050",
+        "OPWHEEL-E050",
         "/muladd_acme'",
         cause="OSError",
         installed={"libraries": "[HERE]"},
@@ -95,78 +95,78 @@ FAULTS = [
     ),
     Fault(
         "library path with a null byte",
-        "MULADD-E050",
+        "OPWHEEL-E050",
         "null",
         cause="ValueError",
         installed={"libraries": "['/a\\0b']"},
     ),
     Fault(
         "library path too long",
-        "MULADD-E050",
+        "OPWHEEL-E050",
         "File name too long",
         cause="OSError",
         installed={"libraries": "['/' + 'x' * 300]"},
     ),
     Fault(
         "second library missing",
-        "MULADD-E050",
+        "OPWHEEL-E050",
         "other.so",
         cause="OSError",
         installed={"libraries": "[HERE / 'libkernels.so', HERE / 'other.so']"},
         repaired={},
     ),
-    Fault("library registers nothing", "MULADD-E051", "no kernel at PrivateUse1", library={}),
-    Fault("library registers another key", "MULADD-E054", "add at XPU", library={"KEY": "XPU"}),
+    Fault("library registers nothing", "OPWHEEL-E051", "no kernel at PrivateUse1", library={}),
+    Fault("library registers another key", "OPWHEEL-E054", "add at XPU", library={"KEY": "XPU"}),
     Fault(
         "library registers a second key",
-        "MULADD-E054",
+        "OPWHEEL-E054",
         "scale at AutocastCPU",
         library={**GOOD, "ALSO_AT": "AutocastCPU", "ALSO": '"scale"'},
     ),
     Fault(
         "library replaces another backend's kernel",
-        "MULADD-E054",
+        "OPWHEEL-E054",
         "muladd at CPU",
         library={**GOOD, "ALSO_AT": "CPU", "ALSO": '"muladd"'},
     ),
     Fault(
         "library registers an unknown operator",
-        "MULADD-E054",
-        "nonsense (not in the catalogue)",
+        "OPWHEEL-E054",
+        "nonsense (not an operator of this library)",
         library={**GOOD, "ALSO_AT": "PrivateUse1", "ALSO": '"nonsense"'},
     ),
     Fault(
         "library defines an operator",
-        "MULADD-E054",
-        "fused_everything (not in the catalogue)",
+        "OPWHEEL-E054",
+        "fused_everything (not an operator of this library)",
         library={**GOOD, "DEFINE_MORE": ""},
     ),
     Fault(
         "library registers more than claimed",
-        "MULADD-E054",
+        "OPWHEEL-E054",
         "mul at PrivateUse1",
         installed={"operators": "['add']"},
     ),
     # ---- compatibility
     Fault(
         "ABI too old",
-        "MULADD-E030",
+        "OPWHEEL-E030",
         "ABI 0, this core has ABI 1",
         state="incompatible",
-        installed={"abi": "0"},
+        installed={"abi": 0},
         repaired={},
     ),
     Fault(
         "ABI too new",
-        "MULADD-E030",
+        "OPWHEEL-E030",
         "ABI 9, this core has ABI 1",
         state="incompatible",
-        installed={"abi": "9"},
+        installed={"abi": 9},
         repaired={},
     ),
     Fault(
         "future torch",
-        "MULADD-E031",
+        "OPWHEEL-E031",
         "it requires torch>=99, but torch 2.",
         state="incompatible",
         installed={"requires": "['torch>=99']"},
@@ -174,7 +174,7 @@ FAULTS = [
     ),
     Fault(
         "required package missing",
-        "MULADD-E031",
+        "OPWHEEL-E031",
         "it requires not-there>=1, but that is not installed",
         state="incompatible",
         installed={"requires": "['pluggy', 'not-there>=1']"},
@@ -182,14 +182,30 @@ FAULTS = [
     ),
     Fault(
         "required package without a valid version",
-        "MULADD-E031",
+        "OPWHEEL-E031",
         "muladd-acme unknown is installed",
         state="incompatible",
         installed={"requires": "['muladd-acme>=1']", "version": "unknown"},
     ),
     Fault(
+        "marker not valid",
+        "OPWHEEL-E022",
+        "'torch; nonsense == 1' is not valid",
+        cause="InvalidRequirement",
+        installed={"requires": "['torch; nonsense == 1']"},
+        repaired={},
+    ),
+    Fault(
+        "marker without an order",
+        "OPWHEEL-E022",
+        "is not valid: UndefinedComparison",
+        cause="UndefinedComparison",
+        installed={"requires": "[\"torch; os_name ~= 'posix'\"]"},
+        repaired={},
+    ),
+    Fault(
         "requirement not valid",
-        "MULADD-E022",
+        "OPWHEEL-E022",
         "'torch >> 2'",
         cause="InvalidRequirement",
         installed={"requires": "['torch >> 2']"},
@@ -197,7 +213,7 @@ FAULTS = [
     # ---- modules
     Fault(
         "module missing",
-        "MULADD-E020",
+        "OPWHEEL-E020",
         "muladd_acme",
         cause="ModuleNotFoundError",
         library=None,
@@ -206,105 +222,97 @@ FAULTS = [
     ),
     Fault(
         "module missing, but not its folder",
-        "MULADD-E021",
-        "no function muladd_backend",
+        "OPWHEEL-E021",
+        "no function opwheel_backend",
         installed={"module": False},
         repaired={},
     ),
     Fault(
         "attribute missing",
-        "MULADD-E020",
+        "OPWHEEL-E020",
         "nothing",
         cause="AttributeError",
         installed={"entry_points": "[muladd.backends]\nacme = muladd_acme:nothing\n"},
     ),
     Fault(
         "import error",
-        "MULADD-E020",
+        "OPWHEEL-E020",
         "No module named 'not_there'",
         cause="ModuleNotFoundError",
         installed=source("import not_there"),
         repaired={},
     ),
-    Fault("syntax error", "MULADD-E020", "SyntaxError", cause="SyntaxError", installed=source("def hook(:\n")),
-    Fault("module not UTF-8", "MULADD-E020", "SyntaxError", cause="SyntaxError", installed=source(b"x = '\xff\xfe'\n")),
-    Fault("module with null bytes", "MULADD-E020", "null bytes", cause=None, installed=source(b"\0\0")),
-    Fault("module exits", "MULADD-E020", "SystemExit: 3", cause="SystemExit", installed=source("raise SystemExit(3)")),
+    Fault("syntax error", "OPWHEEL-E020", "SyntaxError", cause="SyntaxError", installed=source("def hook(:\n")),
+    Fault(
+        "module not UTF-8", "OPWHEEL-E020", "SyntaxError", cause="SyntaxError", installed=source(b"x = '\xff\xfe'\n")
+    ),
+    Fault("module with null bytes", "OPWHEEL-E020", "null bytes", cause=None, installed=source(b"\0\0")),
+    Fault("module exits", "OPWHEEL-E020", "SystemExit: 3", cause="SystemExit", installed=source("raise SystemExit(3)")),
     Fault(
         "module raises a BaseException",
-        "MULADD-E020",
+        "OPWHEEL-E020",
         "Weird: from the module",
         cause="Weird",
         installed=source("class Weird(BaseException): ...\nraise Weird('from the module')"),
     ),
     Fault(
         "exception that cannot be shown",
-        "MULADD-E020",
+        "OPWHEEL-E020",
         "Mute that cannot be shown",
         cause="Mute",
         installed=source("class Mute(Exception):\n    def __str__(self): raise KeyError\nraise Mute"),
     ),
     # ---- hooks
-    Fault("no hook", "MULADD-E021", "no function muladd_backend", installed=source("")),
-    Fault("hook not marked", "MULADD-E021", "@hookimpl", installed=source("def muladd_backend(): ..."), repaired={}),
+    Fault("no hook", "OPWHEEL-E021", "no function opwheel_backend", installed=source("")),
+    Fault("hook not marked", "OPWHEEL-E021", "@hookimpl", installed=source("def opwheel_backend(): ..."), repaired={}),
     Fault(
         "hook misspelt",
-        "MULADD-E021",
+        "OPWHEEL-E021",
         "muladd_backends",
         cause="PluginValidationError",
-        installed=source("from muladd.registry import hookimpl\n@hookimpl\ndef muladd_backends(): ..."),
+        installed=source("from opwheel.registry import hookimpl\n@hookimpl\ndef muladd_backends(): ..."),
     ),
     Fault(
-        "hook with an argument", "MULADD-E021", "config", cause="PluginValidationError", installed=hook("...", "config")
+        "hook with an argument",
+        "OPWHEEL-E021",
+        "config",
+        cause="PluginValidationError",
+        installed=hook("...", "config"),
     ),
     Fault(
         "hook raises",
-        "MULADD-E021",
+        "OPWHEEL-E021",
         "OSError: no driver",
         cause="OSError",
         installed=hook("raise OSError('no driver')"),
         repaired={},
     ),
-    Fault("hook exits", "MULADD-E021", "SystemExit", cause="SystemExit", installed=hook("raise SystemExit")),
-    Fault("hook returns None", "MULADD-E021", "returned None, expected a Backend", installed=hook("return None")),
+    Fault("hook exits", "OPWHEEL-E021", "SystemExit", cause="SystemExit", installed=hook("raise SystemExit")),
+    Fault("hook returns None", "OPWHEEL-E021", "returned None, expected a Backend", installed=hook("return None")),
     Fault(
         "hook returns a dict",
-        "MULADD-E021",
+        "OPWHEEL-E021",
         "returned {'name': 'acme'}, expected a Backend",
         installed=hook("return {'name': 'acme'}"),
     ),
     Fault(
         "hook returns what cannot be shown",
-        "MULADD-E021",
-        "Mute that cannot be shown",
+        "OPWHEEL-E021",
+        "returned <Mute object>, expected a Backend",
         installed=hook("class Mute:\n        def __repr__(self): raise KeyError\n    return Mute()"),
     ),
     Fault(
-        "hook returns something long", "MULADD-E021", "xxx..., expected a Backend", installed=hook("return 'x' * 9999")
+        "hook returns something long", "OPWHEEL-E021", "xxx..., expected a Backend", installed=hook("return 'x' * 9999")
     ),
     # ---- descriptions
-    Fault("unknown field", "MULADD-E021", "colour", cause="TypeError", installed={"colour": "1"}),
-    Fault("name empty", "MULADD-E022", "field name is ''", cause="InvalidBackendError", installed={"name": "''"}),
+    Fault("unknown field", "OPWHEEL-E021", "colour", cause="TypeError", installed={"colour": "1"}),
+    Fault("name empty", "OPWHEEL-E022", "field name is ''", cause="InvalidBackendError", installed={"name": "''"}),
     Fault(
-        "name is another", "MULADD-E022", "'acme', but its backend names itself 'zeta'", installed={"name": "'zeta'"}
-    ),
-    Fault(
-        "abi is text",
-        "MULADD-E022",
-        "field abi is '1', expected int",
-        cause="InvalidBackendError",
-        installed={"abi": "'1'"},
-    ),
-    Fault(
-        "abi is a bool",
-        "MULADD-E022",
-        "field abi is True, expected int",
-        cause="InvalidBackendError",
-        installed={"abi": "True"},
+        "name is another", "OPWHEEL-E022", "'acme', but its Backend names itself 'zeta'", installed={"name": "'zeta'"}
     ),
     Fault(
         "libraries is one path",
-        "MULADD-E022",
+        "OPWHEEL-E022",
         "field libraries is",
         cause="InvalidBackendError",
         installed={"libraries": "HERE / 'libkernels.so'"},
@@ -312,7 +320,7 @@ FAULTS = [
     ),
     Fault(
         "library path is relative",
-        "MULADD-E022",
+        "OPWHEEL-E022",
         "expected a sequence of absolute paths",
         cause="InvalidBackendError",
         installed={"libraries": "['libkernels.so']"},
@@ -320,63 +328,63 @@ FAULTS = [
     ),
     Fault(
         "neither libraries nor register",
-        "MULADD-E022",
+        "OPWHEEL-E022",
         "exactly one",
         cause="InvalidBackendError",
         installed={"libraries": "[]"},
     ),
     Fault(
         "libraries and register",
-        "MULADD-E022",
+        "OPWHEEL-E022",
         "exactly one",
         cause="InvalidBackendError",
         installed={"libraries": "['/lib.so']", "register": "print"},
     ),
     Fault(
         "register is not callable",
-        "MULADD-E022",
+        "OPWHEEL-E022",
         "field register is 5",
         cause="InvalidBackendError",
         installed={"register": "5"},
     ),
     Fault(
         "probe is not callable",
-        "MULADD-E022",
+        "OPWHEEL-E022",
         "field probe is True",
         cause="InvalidBackendError",
         installed={"probe": "True"},
     ),
     Fault(
         "operators is text",
-        "MULADD-E022",
+        "OPWHEEL-E022",
         "field operators is 'add'",
         cause="InvalidBackendError",
         installed={"operators": "'add'"},
     ),
     Fault(
         "requires is text",
-        "MULADD-E022",
+        "OPWHEEL-E022",
         "field requires is 'torch'",
         cause="InvalidBackendError",
         installed={"requires": "'torch'"},
     ),
     Fault(
         "priority is a float",
-        "MULADD-E022",
+        "OPWHEEL-E022",
         "field priority is 0.5",
         cause="InvalidBackendError",
         installed={"priority": "0.5"},
     ),
     Fault(
         "operators that do not exist",
-        "MULADD-E022",
+        "OPWHEEL-E022",
         "divide, sub",
         installed={"operators": "['sub', 'add', 'divide']"},
         repaired={"operators": "None"},
     ),
     Fault(
         "dispatch key that does not exist",
-        "MULADD-E022",
+        "OPWHEEL-E022",
         "no dispatch key 'NPU'",
         installed={"dispatch_key": "'NPU'"},
         repaired={},
@@ -384,32 +392,32 @@ FAULTS = [
     # ---- probes
     Fault(
         "probe raises",
-        "MULADD-E041",
+        "OPWHEEL-E041",
         "RuntimeError: driver is asleep",
         cause="RuntimeError",
         installed=probe("raise RuntimeError('driver is asleep')"),
         repaired=probe("return Probe(True)"),
     ),
-    Fault("probe exits", "MULADD-E041", "SystemExit: 1", cause="SystemExit", installed=probe("raise SystemExit(1)")),
-    Fault("probe returns a bool", "MULADD-E041", "returned True, expected a Probe", installed=probe("return True")),
-    Fault("probe returns None", "MULADD-E041", "returned None, expected a Probe", installed=probe("pass")),
+    Fault("probe exits", "OPWHEEL-E041", "SystemExit: 1", cause="SystemExit", installed=probe("raise SystemExit(1)")),
+    Fault("probe returns a bool", "OPWHEEL-E041", "returned True, expected a Probe", installed=probe("return True")),
+    Fault("probe returns None", "OPWHEEL-E041", "returned None, expected a Probe", installed=probe("pass")),
     Fault(
         "probe with wrong field",
-        "MULADD-E041",
+        "OPWHEEL-E041",
         "field ok is 1, expected bool",
         cause="InvalidBackendError",
         installed=probe("return Probe(1)"),
     ),
     Fault(
         "probe with wrong reason",
-        "MULADD-E041",
+        "OPWHEEL-E041",
         "field reason is None, expected str",
         cause="InvalidBackendError",
         installed=probe("return Probe(True, None)"),
     ),
     Fault(
         "probe hangs",
-        "MULADD-E041",
+        "OPWHEEL-E041",
         "did not finish within 0.2 s",
         installed=probe("import time; time.sleep(0.8); return Probe(True)"),
         environment={"MULADD_PROBE_TIMEOUT": "0.2"},
@@ -417,14 +425,14 @@ FAULTS = [
     ),
     Fault(
         "probe imports muladd",
-        "MULADD-E041",
+        "OPWHEEL-E041",
         "import the operator library",
         installed=probe("import muladd; return Probe(bool(muladd.backends))"),
         environment={"MULADD_PROBE_TIMEOUT": "0.2"},
     ),
     Fault(
         "probe says no",
-        "MULADD-E040",
+        "OPWHEEL-E040",
         "no NPU in this machine",
         state="unsupported",
         installed=probe("return Probe(False, 'no NPU in this machine', 'plug one in')"),
@@ -432,7 +440,7 @@ FAULTS = [
     ),
     Fault(
         "probe says no without a reason",
-        "MULADD-E040",
+        "OPWHEEL-E040",
         "gives no reason",
         state="unsupported",
         installed=probe("return Probe(False)"),
@@ -440,25 +448,25 @@ FAULTS = [
     # ---- backends without a library
     Fault(
         "register raises halfway",
-        "MULADD-E052",
+        "OPWHEEL-E052",
         "ValueError: halfway",
         cause="ValueError",
         installed=register("library.impl('add', lambda a, b: a)\nraise ValueError('halfway')"),
         repaired=register("for name in ('add', 'mul'): library.impl(name, lambda a, b: a)")
         | {"operators": "['add', 'mul']"},
     ),
-    Fault("register exits", "MULADD-E052", "SystemExit", cause="SystemExit", installed=register("raise SystemExit")),
-    Fault("register does nothing", "MULADD-E051", "no kernel at PrivateUse1", installed=register("pass")),
+    Fault("register exits", "OPWHEEL-E052", "SystemExit", cause="SystemExit", installed=register("raise SystemExit")),
+    Fault("register does nothing", "OPWHEEL-E051", "no kernel at PrivateUse1", installed=register("pass")),
     Fault(
         "register takes no argument",
-        "MULADD-E052",
+        "OPWHEEL-E052",
         "TypeError",
         cause="TypeError",
         installed={"extra": "def register(): ...", "register": "register"},
     ),
     Fault(
         "register at another key",
-        "MULADD-E052",
+        "OPWHEEL-E052",
         "XPU",
         cause="RuntimeError",
         installed=register("library.impl('add', lambda a, b: a)\nlibrary.impl('mul', lambda a, b: a, 'XPU')"),
@@ -466,7 +474,7 @@ FAULTS = [
     # ---- policy
     Fault(
         "not in MULADD_BACKENDS",
-        "MULADD-E060",
+        "OPWHEEL-E060",
         "MULADD_BACKENDS=cpu",
         state="disabled",
         environment={"MULADD_BACKENDS": "cpu"},
@@ -546,7 +554,7 @@ def check_call(report: Mapping[str, Any], fault: Fault) -> None:
     """An operator on the device says why there is no kernel, caused by the exception that is to blame."""
     call = report["call"]
     assert call["classes"][:2] == ["NoKernelError", "RegistryError"]
-    for part in ("npu", "acme", fault.reason, "muladd doctor", "MULADD-E001"):
+    for part in ("npu", "acme", fault.reason, "muladd doctor", "OPWHEEL-E001"):
         assert part in call["text"]
     assert (call["cause"] and call["cause"]["text"]) == (report["statuses"]["acme"]["exception"] or {}).get("text")
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from muladd.dispatch.kernel_errors import LAUNCH, OUT_OF_MEMORY
+from opwheel.dispatch.kernel_errors import LAUNCH, OUT_OF_MEMORY
 
 from .builder import Compiler, Site
+from .conftest import Python
 
-Python = Callable[..., subprocess.CompletedProcess[str]]
 # What a vendor's library may say; nobody reads it but for the code. The last is memory that the kernel itself wanted.
 WORDS = [
     "could not allocate the result: 4 elements of torch.float32 on cpu",
@@ -28,8 +27,9 @@ import os
 launches = 0
 
 def register(target):
-    from muladd import overloads
-    from muladd.dispatch import implement
+    from opwheel.dispatch import implement, overloads_of
+
+    overloads = overloads_of(target)
 
     implement(target, [overloads[name] for name in {operators}], "cpu", launch)
 
@@ -48,7 +48,7 @@ def launched():
 
     return ctypes.c_int.in_dll(ctypes.CDLL(str(HERE / "libkernels.so")), "launches").value
 """
-# Each call is made with x, which it may overwrite. The public functions take the short way, the others do not.
+# Each call is made with x, which it may overwrite. The public functions take the fast path, the others do not.
 CALLS = """
 import json, os, sys
 import muladd, muladd_half, torch
@@ -116,14 +116,14 @@ def check_coded(outcome: dict[str, Any]) -> None:
 
 
 def test_a_library(outcomes: Callable[..., list[dict[str, Any]]], compiler: Compiler) -> None:
-    """What is made of muladd/kernels.h, as all of the repository's backends and templates are."""
+    """What is made of opwheel/elementwise_kernels.h, as all of the repository's backends and templates are."""
     library = compiler.library("half_done", source=Path(__file__).with_name("half_done.cpp"))
     for outcome in outcomes(library=library, extra=IN_CPP):
         check_coded(outcome)
 
 
 def test_kernels_in_python(outcomes: Callable[..., list[dict[str, Any]]]) -> None:
-    """What is made of muladd.dispatch.implement."""
+    """What is made of opwheel.dispatch.implement."""
     extra = IN_PYTHON.format(operators=OPERATORS, error="RuntimeError")
     for outcome in outcomes(extra=extra, register="register"):
         check_coded(outcome)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from .builder import Compiler, Site
-from .conftest import Run
+from .conftest import Python, Run
 
 KEY = {"KEY": "PrivateUse1"}
 SNAPSHOT = "out['text'] = muladd.library.snapshot().as_text('muladd')"
@@ -124,7 +124,7 @@ def test_another_installation_fails(difference: str, lock: Lock, site: Site, lib
     path = lock()
     change(site, library)
     report = run(site.root, before=WATCH, MULADD_LOCK=str(path))
-    check_fails(report, "MULADD-E071", str(path), *parts)
+    check_fails(report, "OPWHEEL-E071", str(path), *parts)
     assert report["out"]["opened"] == []
 
 
@@ -153,7 +153,7 @@ def test_another_winner_fails_before_a_backend_is_opened(
     site.install("beta", library=library)
     path = lock()
     report = run(site.root, before=WATCH, MULADD_LOCK=str(path), FICKLE=answer)
-    check_fails(report, "MULADD-E071", "at PrivateUse1 beta wins add, ", "locked is acme")
+    check_fails(report, "OPWHEEL-E071", "at PrivateUse1 beta wins add, ", "locked is acme")
     assert report["out"]["opened"] == ["libmuladd_schema.so"]
 
 
@@ -170,7 +170,7 @@ def test_a_winner_that_does_not_load(lock: Lock, site: Site, run: Run) -> None:
     """Nothing could tell before: the import fails all the same."""
     site.install("acme", extra=MOODY, register="register", operators="['add']")
     report = run(site.root, MULADD_LOCK=str(lock()), MOODY="1")
-    check_fails(report, "MULADD-E071", "at PrivateUse1 no backend wins add, locked is acme")
+    check_fails(report, "OPWHEEL-E071", "at PrivateUse1 no backend wins add, locked is acme")
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_another_policy_fails(
     environment: dict[str, str], part: str, lock: Lock, site: Site, library: Path, run: Run
 ) -> None:
     site.install("acme", library=library)
-    check_fails(run(site.root, MULADD_LOCK=str(lock()), **environment), "MULADD-E071", part)
+    check_fails(run(site.root, MULADD_LOCK=str(lock()), **environment), "OPWHEEL-E071", part)
 
 
 def test_a_module_from_another_place(lock: Lock, site: Site, library: Path, run: Run, tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_a_module_from_another_place(lock: Lock, site: Site, library: Path, run:
     path = lock()
     shutil.copytree(package, tmp_path / "work" / package.name)
     report = run(tmp_path / "work", site.root, MULADD_LOCK=str(path))
-    check_fails(report, "MULADD-E071", str(tmp_path / "work"), "is used, but is no file of muladd-acme")
+    check_fails(report, "OPWHEEL-E071", str(tmp_path / "work"), "is used, but is no file of muladd-acme")
 
 
 def test_load_is_held_to_the_lock(lock: Lock, site: Site, library: Path, run: Run) -> None:
@@ -228,11 +228,88 @@ def test_malformed_file(mistake: str, tmp_path: Path, run: Run) -> None:
     content, part = MALFORMED[mistake]
     path = tmp_path / "muladd.lock"
     path.write_text(content if isinstance(content, str) else json.dumps({**VALID, **content}))
-    check_fails(run(MULADD_LOCK=str(path)), "MULADD-E070", f"{path}: {part}")
+    check_fails(run(MULADD_LOCK=str(path)), "OPWHEEL-E070", f"{path}: {part}")
 
 
 def test_missing_file(tmp_path: Path, run: Run) -> None:
-    check_fails(run(MULADD_LOCK=str(tmp_path / "gone")), "MULADD-E070", "gone: cannot be read: No such file")
+    check_fails(run(MULADD_LOCK=str(tmp_path / "gone")), "OPWHEEL-E070", "gone: cannot be read: No such file")
+
+
+@pytest.mark.parametrize("value", ["", " ", ".", "/"])
+def test_no_file_at_all(value: str, run: Run) -> None:
+    """Somebody wanted a lock: to go on without one would be no answer."""
+    check_fails(run(MULADD_LOCK=value), "OPWHEEL-E070")
+
+
+def test_empty_is_called_so(run: Run) -> None:
+    check_fails(run(MULADD_LOCK=""), "OPWHEEL-E070", "MULADD_LOCK is empty: name a lock file, or unset it")
+
+
+# ---- doctor ----------------------------------------------------------------------------------------------------------
+
+# What the command does before muladd is imported.
+# What `python -m muladd doctor` finds in sys while it imports muladd.
+AS_DOCTOR = "import sys; sys.orig_argv = ['python', '-m', 'muladd', 'doctor']; sys.argv = ['-m', 'doctor']"
+
+
+@pytest.mark.parametrize("difference", [name for name in DIFFERENCES if name != "damaged metadata"])
+def test_doctor_tells_the_differences(difference: str, lock: Lock, site: Site, library: Path, run: Run) -> None:
+    """Beside its table, where the import would fail."""
+    change, parts = DIFFERENCES[difference]
+    site.install("acme", library=library)
+    path = lock()
+    change(site, library)
+    report = run(site.root, before=AS_DOCTOR, doctor=True, MULADD_LOCK=str(path))
+    check_doctor(report, "OPWHEEL-E071", *parts)
+    assert report["statuses"]["cpu"]["state"] == "loaded"
+
+
+def check_doctor(report: dict[str, Any], code: str, *parts: str) -> None:
+    """The table and, as text and as JSON, each part among the findings."""
+    text, document = report["doctor"], report["doctor_json"]
+    findings = json.loads(document["text"])["findings"]
+    assert text["exit"] == document["exit"] == 1
+    assert {finding["code"] for finding in findings} == {code}
+    assert "cpu" in json.loads(document["text"])["backends"]
+    assert json.loads(document["text"])["ok"] is False
+    assert text["text"].splitlines()[1].split() == ["backend", "state", "key", "distribution", "operators", "load"]
+    for part in parts:
+        assert part in text["text"]
+        assert any(part in finding["message"] + finding["fix"] for finding in findings)
+    assert len({finding["message"] for finding in findings}) == len(findings)
+
+
+@pytest.mark.parametrize(
+    ("content", "part"), [(None, "cannot be read"), ("", "is not JSON"), ("{}", "is not a lock file")]
+)
+def test_doctor_without_a_usable_file(content: str | None, part: str, tmp_path: Path, run: Run) -> None:
+    path = tmp_path / "muladd.lock"
+    if content is not None:
+        path.write_text(content)
+    check_doctor(run(before=AS_DOCTOR, doctor=True, MULADD_LOCK=str(path)), "OPWHEEL-E070", part)
+
+
+def test_doctor_with_an_empty_variable(run: Run) -> None:
+    check_doctor(run(before=AS_DOCTOR, doctor=True, MULADD_LOCK=""), "OPWHEEL-E070", "MULADD_LOCK is empty")
+
+
+def test_doctor_tells_of_other_winners(lock: Lock, site: Site, library: Path, run: Run) -> None:
+    site.install("acme", library=library)
+    site.install("beta", library=library)
+    path = lock()
+    policy = site.root / "mine.toml"
+    policy.write_text("[policy]\ndisable = ['acme']\n")
+    report = run(site.root, before=AS_DOCTOR, doctor=True, MULADD_LOCK=str(path), MULADD_PLUGINS=str(policy))
+    check_doctor(report, "OPWHEEL-E071", "at PrivateUse1 beta wins add, ", "locked is acme")
+
+
+def test_doctor_where_all_is_as_locked(lock: Lock, site: Site, library: Path, run: Run) -> None:
+    site.install("acme", library=library)
+    path = lock()
+    then = f"out['deep'] = [tuple(f) for f in muladd.library.compare({str(path)!r}, winners=False)]"
+    report = run(site.root, before=AS_DOCTOR, doctor=True, then=then, MULADD_LOCK=str(path))
+    assert report["doctor"]["exit"] == report["doctor_json"]["exit"] == 0
+    assert report["out"]["deep"] == []
 
 
 # ---- what cannot be locked -------------------------------------------------------------------------------------------
@@ -241,7 +318,7 @@ def test_missing_file(tmp_path: Path, run: Run) -> None:
 def test_a_broken_backend_is_not_locked(site: Site, run: Run) -> None:
     site.install("acme", library=b"no library")
     report = run(site.root, then=SNAPSHOT)
-    assert "(MULADD-E072)" in report["error"]["text"]
+    assert "(OPWHEEL-E072)" in report["error"]["text"]
     assert "the backend 'acme' (muladd-acme 1.0) is broken" in report["error"]["text"]
 
 
@@ -264,3 +341,28 @@ def test_a_core_without_metadata_is_not_locked(run: Run) -> None:
     )
     report = run(before=hide, then=SNAPSHOT)
     assert "muladd-core is not installed, it is only imported" in report["error"]["text"]
+
+
+# ---- python -m muladd ------------------------------------------------------------------------------------------------
+
+
+def test_a_module_command_says_it_in_a_sentence(tmp_path: Path, python: Python) -> None:
+    done = python("-m", "muladd", "explain", MULADD_LOCK=str(tmp_path / "nowhere.lock"))
+    assert done.returncode == 1
+    assert done.stderr.startswith("muladd: ")
+    assert "OPWHEEL-E070" in done.stderr
+    assert "Traceback" not in done.stderr
+    traced = python("-m", "muladd", "explain", MULADD_LOCK=str(tmp_path / "nowhere.lock"), MULADD_TRACE="1")
+    assert "Traceback" in traced.stderr
+
+
+def test_a_module_command_that_opens_each_backend_elsewhere_opens_none(run: Run) -> None:
+    report = run(before=AS_DOCTOR.replace("'doctor']", "'doctor', '--deep']"))
+    assert "loaded" not in {status["state"] for status in report["statuses"].values()}
+
+
+def test_what_the_registry_does_not_raise_has_a_traceback(site: Site, python: Python) -> None:
+    site.install("acme", source="raise KeyboardInterrupt")
+    done = python("-m", "muladd", "explain", path=(site.root,))
+    assert "Traceback" in done.stderr
+    assert "KeyboardInterrupt" in done.stderr

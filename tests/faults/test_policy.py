@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opwheel.registry import PolicyError, read_file
 
 from .builder import Compiler, Site
 from .conftest import Run
@@ -40,6 +44,12 @@ MALFORMED = {
     "prefer is a list": ('[policy]\nprefer = ["cpu"]\n', 2, "policy.prefer is ['cpu'], expected a table"),
     "prefer has text": ('[policy]\n# a comment\nprefer = { CPU = "cpu" }\n', 3, "policy.prefer.CPU is 'cpu'"),
     "prefer table has text": ('[policy.prefer]\nXPU = []\nCPU = "cpu"\n', 3, "policy.prefer.CPU is 'cpu'"),
+    "lists within lists": (f"[policy]\nfallback = {'[' * 5000}{']' * 5000}\n", 2, "is too much for the parser: Recur"),
+    "tables within tables": (f"[policy]\n\nfallback = {'{a=' * 5000}1{'}' * 5000}\n", 3, "RecursionError"),
+    "integer of 5,000 digits": (f"[policy]\nfallback = {'9' * 5000}\n", 2, "is too much for the parser: ValueError"),
+    "integer of 5,000 hexadecimal digits": (f"[policy]\nfallback = 0x{'f' * 5000}\n", 2, "is <int of 20000 bits>"),
+    "a list that does not end": (f"[policy]\ndisable = {[1] * 9999}\n", 2, "policy.disable is [1, 1, 1,"),
+    "larger than any": ("#" * 2**20 + "\n", None, "is larger than 1048576 bytes"),
 }
 
 
@@ -49,7 +59,8 @@ def test_malformed_file(mistake: str, tmp_path: Path, run: Run) -> None:
     policy = tmp_path / "mine.toml"
     policy.write_text(text)
     report = run(doctor=True, MULADD_PLUGINS=str(policy))
-    check_finding(report, "MULADD-E010", f"{policy}:{line}: ", message, "the file is ignored")
+    place = f"{policy}:{line}: " if line else f"{policy}: "
+    check_finding(report, "OPWHEEL-E010", place, message, "the file is ignored")
     assert "MULADD_PLUGINS" in report["findings"][0]["fix"]
 
 
@@ -73,7 +84,7 @@ def check_finding(report: dict, code: str, *parts: str) -> None:
 def test_file_is_not_utf8(tmp_path: Path, run: Run) -> None:
     policy = tmp_path / "mine.toml"
     policy.write_bytes(b"[policy]\n\ndisable = ['\xff']\n")
-    check_finding(run(doctor=True, MULADD_PLUGINS=str(policy)), "MULADD-E010", f"{policy}:3: is not UTF-8 text")
+    check_finding(run(doctor=True, MULADD_PLUGINS=str(policy)), "OPWHEEL-E010", f"{policy}:3: is not UTF-8 text")
 
 
 @pytest.mark.parametrize(("kind", "words"), [("missing", "No such"), ("folder", "directory"), ("loop", "symbolic")])
@@ -83,13 +94,69 @@ def test_file_cannot_be_read(kind: str, words: str, tmp_path: Path, run: Run) ->
         policy.mkdir()
     elif kind == "loop":
         policy.symlink_to(policy)
-    check_finding(run(doctor=True, MULADD_PLUGINS=str(policy)), "MULADD-E010", f"{policy}: cannot be read", words)
+    check_finding(run(doctor=True, MULADD_PLUGINS=str(policy)), "OPWHEEL-E010", f"{policy}: cannot be read", words)
+
+
+def test_file_without_an_end(run: Run) -> None:
+    report = run(doctor=True, MULADD_PLUGINS="/dev/zero")
+    check_finding(report, "OPWHEEL-E010", "/dev/zero: is larger than", "the file is ignored")
+
+
+_VALUES = st.recursive(
+    st.integers() | st.floats() | st.booleans() | st.text() | st.integers(0, 6000).map(lambda digits: 10**digits),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+)
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{json.dumps(key)} = {_toml(inner)}' for key, inner in value.items())} }}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:#x}" if value >= 0 else str(max(value, -(10**400)))
+    return json.dumps(value) if not isinstance(value, float) else str(value)
+
+
+_TABLES = st.sampled_from(
+    ["backends", "backends.npu", "runtimes.et", "policy", "policy.prefer", "policy.prefer.CPU", "x"]
+)
+_KEYS = st.sampled_from(
+    ["distribution", "dispatch-key", "device", "hint", "disable", "prefer", "fallback", "CPU", '""']
+)
+_ROWS = st.builds(lambda key, value: f"{key} = {_toml(value)}", _KEYS, _VALUES)
+_SECTIONS = st.builds(lambda table, rows: "\n".join([f"[{table}]", *rows]), _TABLES, st.lists(_ROWS, max_size=4))
+_NESTED = st.builds(
+    lambda depth, text: f"x = {text * depth}", st.integers(0, 3000), st.sampled_from(["[", "{a=", "[{a=["])
+)
+_DOCUMENTS = st.lists(_SECTIONS | _NESTED, max_size=4).map("\n".join).map(lambda text: text.encode(errors="replace"))
+
+
+@settings(max_examples=300, deadline=None)
+@given(_DOCUMENTS | st.binary(max_size=200))
+def test_any_file_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    """Whatever it says: a document, or an error that names the file."""
+    path = tmp_path_factory.getbasetemp() / "any.toml"
+    path.write_bytes(content)
+    document, refusal = {}, None
+    try:
+        document = read_file(path)
+    except PolicyError as error:
+        refusal = error
+    if refusal is None:
+        assert document.keys() == {"backends", "runtimes", "policy"}
+    else:
+        assert refusal.code == "OPWHEEL-E010"
+        assert str(path) in refusal.message
+        assert len(refusal.message) < 2000
 
 
 def test_line_of_a_key_that_the_text_spells_otherwise(tmp_path: Path, run: Run) -> None:
     policy = tmp_path / "mine.toml"
     policy.write_text('[policy]\n"\\u0066allback" = "aten"\n')
-    check_finding(run(doctor=True, MULADD_PLUGINS=str(policy)), "MULADD-E010", f"{policy}:1: policy.fallback is 'aten'")
+    check_finding(
+        run(doctor=True, MULADD_PLUGINS=str(policy)), "OPWHEEL-E010", f"{policy}:1: policy.fallback is 'aten'"
+    )
 
 
 UNKNOWN = {
@@ -107,7 +174,7 @@ def test_unknown_name_in_file(key: str, tmp_path: Path, run: Run) -> None:
     text, message = UNKNOWN[key]
     policy = tmp_path / "mine.toml"
     policy.write_text(f"[policy]\n{text}\n")
-    check_finding(run(doctor=True, MULADD_PLUGINS=str(policy)), "MULADD-E010", message)
+    check_finding(run(doctor=True, MULADD_PLUGINS=str(policy)), "OPWHEEL-E010", message)
 
 
 BAD_VALUES = {
@@ -123,12 +190,12 @@ BAD_VALUES = {
 @pytest.mark.parametrize("variable", BAD_VALUES)
 def test_bad_value_in_environment(variable: str, run: Run) -> None:
     value, message = BAD_VALUES[variable]
-    check_finding(run(doctor=True, **{variable: value}), "MULADD-E011", message)
+    check_finding(run(doctor=True, **{variable: value}), "OPWHEEL-E011", message)
 
 
-@pytest.mark.parametrize("value", ["0", "-1", "inf", "nan"])
+@pytest.mark.parametrize("value", ["0", "-1", "inf", "nan", "1e10", "86401", "9" * 5000, "1e-400", ""])
 def test_bad_probe_timeout(value: str, run: Run) -> None:
-    check_finding(run(doctor=True, MULADD_PROBE_TIMEOUT=value), "MULADD-E011", "expected a positive number of seconds")
+    check_finding(run(doctor=True, MULADD_PROBE_TIMEOUT=value), "OPWHEEL-E011", "expected a positive number of seconds")
 
 
 @pytest.mark.parametrize("environment", [{"MULADD_FALLBACK": "aten"}, {"MULADD_PLUGINS": "/nowhere.toml"}], ids=str)
@@ -169,12 +236,13 @@ import torch
 out["error"] = str(muladd.library.no_kernel_error("add", "cpu"))
 out["loaded"] = muladd.load("cpu").state
 out["again"] = muladd.load("cpu").state
+out["digest"] = muladd.library.digest()
 out["numbers"] = muladd.add(torch.ones(2), torch.ones(2)).tolist()
 """,
         **environment,
     )
     status = report["statuses"]["cpu"]
-    assert (status["state"], status["code"]) == ("disabled", "MULADD-E060")
+    assert (status["state"], status["code"]) == ("disabled", "OPWHEEL-E060")
     assert reason in status["reason"]
     assert status["fix"]
     assert "numbers" not in report  # the driver's call found no kernel
@@ -184,6 +252,63 @@ out["numbers"] = muladd.add(torch.ones(2), torch.ones(2)).tolist()
     # load() does not ask the policy.
     assert (report["out"]["loaded"], report["out"]["again"]) == ("loaded", "loaded")
     assert report["out"]["numbers"] == [2.0, 2.0]
+    # What it loads is not the policy's choice, of which the digest tells.
+    assert report["out"]["digest"] == report["digest"]
+
+
+# ---- variables that nobody reads -------------------------------------------------------------------------------------
+
+OFFICIAL = (
+    "AUTOLOAD",
+    "BACKENDS",
+    "FALLBACK",
+    "LIBRARY_PATH",
+    "LOCK",
+    "PLUGINS",
+    "PROBE_TIMEOUT",
+    "REQUIRE",
+    "STRICT",
+    "TRACE",
+)
+
+
+def misspelt(name: str) -> list[str]:
+    """A letter is missing, doubled, or two have changed places."""
+    middle = len(name) // 2
+    start, end = name[:middle], name[middle:]
+    return [start + end[1:], start + end[0] + end, start[:-1] + end[0] + start[-1] + end[1:], name.lower()]
+
+
+def test_unknown_variables(run: Run) -> None:
+    wrong = {f"MULADD_{variant}": f"MULADD_{name}" for name in OFFICIAL for variant in misspelt(name)}
+    wrong |= {"MULADD_": "", "MULADD_XYZ": "", "MULADD_.-\udcff": "", "MULADD_COLOUR_OF_THE_LOGO": ""}
+    report = run(doctor=True, **dict.fromkeys(wrong, "1"))
+    assert "numbers" in report
+    assert {finding["code"] for finding in report["findings"]} == {"OPWHEEL-E012"}
+    messages = {finding["message"].split(" ")[0]: finding["message"] for finding in report["findings"]}
+    assert messages.keys() == wrong.keys()
+    for variable, meant in wrong.items():
+        assert ("did you mean" in messages[variable]) == bool(meant)
+        assert meant in messages[variable]
+    assert "MULADD_BACKENDS" in report["findings"][0]["fix"]
+    assert len(report["warnings"]) == len(wrong)
+    assert report["doctor"]["exit"] == report["doctor_json"]["exit"] == 1
+    assert "MULADD_FALLACK is set, but muladd has no such variable" in report["doctor"]["text"]
+    error = run(MULADD_STRICT="1", MULADD_FALLBCK="reference")["error"]
+    assert "MULADD_FALLBCK" in error["text"]
+    assert "OPWHEEL-E012" in error["text"]
+
+
+def test_variables_of_others(site: Site, run: Run) -> None:
+    """Of a library whose name begins with this one's, of its backends and of ours, of tests, and the official ones."""
+    site.install("acme", source="from opwheel.registry import hookimpl", distribution="muladd-acme-gpu")
+    (site.root / "muladd_other.py").write_text("")
+    theirs = {f"MULADD_EXTRA_{name}": "x" for name in OFFICIAL}
+    theirs |= {"MULADD_OTHER_FALLBCK": "x", "MULADD_OTHER_CPU_CAPABILITY": "x", "MULADD_ACME_DEBUG": "1"}
+    theirs |= {"MULADD_CPU_CAPABILITY": "baseline", "MULADD_SYCL_X": "", "MULADD_EXECUTORCH_X": "", "MULADD": ""}
+    theirs |= {"TEST_EXAMPLES": "5", "MULADDFALLBCK": "", "muladd_fallbck": ""}
+    ours = {"MULADD_REQUIRE": "nothing", "MULADD_LIBRARY_PATH": "/", "MULADD_PROBE_TIMEOUT": "9", "MULADD_STRICT": "0"}
+    assert run(site.root, **theirs, **ours)["findings"] == []
 
 
 def test_users_file_is_laid_over_the_shipped_one(tmp_path: Path, run: Run) -> None:
@@ -211,7 +336,7 @@ shipped, edited = Path(muladd.__file__).parent / "plugins.toml", Path({str(tmp_p
 edited.write_text(shipped.read_text().replace("disable = []", 'disable = ["cpu"]'))
 if {compiled == "of another text"}:
     shutil.copy(shipped.with_suffix(".json"), edited.with_suffix(".json"))
-library = muladd.registry.OperatorLibrary(
+library = opwheel.registry.OperatorLibrary(
     "muladd", operators=[], schema_library=muladd.library.schema_library, entry_point_group="none",
     plugins_file=edited, distribution="muladd-core")
 out["disable"] = sorted(library.policy.disable)
@@ -228,12 +353,12 @@ def test_shipped_file_is_damaged(tmp_path: Path, run: Run) -> None:
 from pathlib import Path
 library = muladd.library
 try:
-    muladd.registry.OperatorLibrary(
+    opwheel.registry.OperatorLibrary(
         "muladd", operators=[], schema_library=library.schema_library, entry_point_group="none",
         plugins_file=Path({str(policy)!r}), distribution="muladd-core")
-except muladd.registry.PolicyError as error:
+except opwheel.registry.PolicyError as error:
     out["error"], out["code"] = str(error), error.code
 """
     )
     assert f"{policy}:2: policy.fallback is 1" in report["out"]["error"]
-    assert report["out"]["code"] == "MULADD-E010"
+    assert report["out"]["code"] == "OPWHEEL-E010"

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from .builder import Compiler, Site
-
-Python = Callable[..., subprocess.CompletedProcess[str]]
+from .conftest import Python
 
 PROGRAMS = {
     "several threads import first": """
@@ -97,11 +94,11 @@ def test_program(program: str, site: Site, compiler: Compiler, python: Python, t
 
 def test_console_script_and_module(site: Site, compiler: Compiler, python: Python) -> None:
     """The real commands, in processes of their own."""
-    site.install("acme", library=compiler.library("good", {"KEY": "PrivateUse1"}), abi="2")
+    site.install("acme", library=compiler.library("good", {"KEY": "PrivateUse1"}), abi=2)
     doctor = python("-m", "muladd", "doctor", path=(site.root,))
     assert doctor.returncode == 1
-    assert "MULADD-E030" in doctor.stdout
+    assert "OPWHEEL-E030" in doctor.stdout
     assert "'acme'" in doctor.stderr
     explain = python("-m", "muladd", "explain", "add", "npu", path=(site.root,))
     assert explain.returncode == 1
-    assert "it was built for ABI 2, this core has ABI 1" in explain.stdout
+    assert "libkernels.so was built for ABI 2, this core has ABI 1" in explain.stdout

@@ -4,17 +4,20 @@ import pytest
 
 SOURCE = """
 from pathlib import Path
-from muladd.registry import Runtime
+from opwheel import Runtime, hookimpl
 
-RUNTIME = Runtime(
-    name="tiny",
-    library=Path(__file__).parent / "libkernels.so",
-    operators=["muladd.out", "add.out"],
-    requires={requires},
-)
+@hookimpl
+def opwheel_runtime():
+    return Runtime(
+        name="tiny",
+        library=Path(__file__).parent / "libkernels.so",
+        operators=["muladd.out", "add.out"],
+        requires={requires},
+    )
 """
+HOOK = "from opwheel import hookimpl\n@hookimpl\ndef opwheel_runtime(): return {}"
 SOUND = SOURCE.format(requires=["torch>=2.10"])
-ENTRY_POINTS = "[muladd.runtimes]\ntiny = muladd_tiny:RUNTIME\n"
+ENTRY_POINTS = "[muladd.runtimes]\ntiny = muladd_tiny\n"
 
 
 def install(site, source=SOUND, **faults):
@@ -38,15 +41,34 @@ def test_a_sound_one_is_listed_and_not_opened(site, run):
 @pytest.mark.parametrize(
     ("faults", "state", "code", "words"),
     [
-        ({"source": "import nothing_of_this_name"}, "broken", "MULADD-E020", "nothing_of_this_name"),
-        ({"source": "raise SystemExit(3)"}, "broken", "MULADD-E020", "SystemExit"),
-        ({"source": "RUNTIME = 5"}, "broken", "MULADD-E022", "expected a Runtime"),
-        ({"source": SOURCE.replace('"muladd.out"', "7")}, "broken", "MULADD-E022", "field operators"),
-        ({"source": SOURCE.replace("Path(__file__)", "Path('here')")}, "broken", "MULADD-E022", "field library"),
-        ({"source": SOURCE.format(requires=["torch>=99"])}, "incompatible", "MULADD-E031", "torch>=99"),
-        ({"library": None}, "broken", "MULADD-E050", "libkernels.so"),
+        ({"source": "import nothing_of_this_name"}, "broken", "OPWHEEL-E020", "nothing_of_this_name"),
+        ({"source": "raise SystemExit(3)"}, "broken", "OPWHEEL-E020", "SystemExit"),
+        ({"source": "RUNTIME = 5"}, "broken", "OPWHEEL-E021", "no function opwheel_runtime"),
+        ({"source": HOOK.format("1 / 0")}, "broken", "OPWHEEL-E021", "ZeroDivisionError"),
+        ({"source": HOOK.format("5")}, "broken", "OPWHEEL-E021", "returned 5, expected a Runtime"),
+        (
+            {"source": SOURCE.replace('"tiny"', '"mini"')},
+            "broken",
+            "OPWHEEL-E022",
+            "but its Runtime names itself 'mini'",
+        ),
+        ({"source": SOURCE.replace('"muladd.out"', "7")}, "broken", "OPWHEEL-E022", "field operators"),
+        ({"source": SOURCE.replace("Path(__file__)", "Path('here')")}, "broken", "OPWHEEL-E022", "field library"),
+        ({"source": SOURCE.format(requires=["torch>=99"])}, "incompatible", "OPWHEEL-E031", "torch>=99"),
+        ({"library": None}, "broken", "OPWHEEL-E050", "libkernels.so"),
     ],
-    ids=["no import", "exit", "no runtime", "operators", "relative path", "torch", "no library"],
+    ids=[
+        "no import",
+        "exit",
+        "no hook",
+        "hook raises",
+        "no runtime",
+        "name",
+        "operators",
+        "relative path",
+        "torch",
+        "no library",
+    ],
 )
 def test_a_faulty_one_is_a_finding(site, run, faults, state, code, words):
     source = faults.get("source")
@@ -89,7 +111,7 @@ def test_a_wrong_table_names_its_line(site, run, tmp_path, table, words):
     file = tmp_path / "plugins.toml"
     file.write_text(table)
     findings = run(site.root, MULADD_PLUGINS=str(file))["findings"]
-    assert [finding["code"] for finding in findings] == ["MULADD-E010"]
+    assert [finding["code"] for finding in findings] == ["OPWHEEL-E010"]
     assert f"{file}:" in findings[0]["message"]
     assert words in findings[0]["message"]
 
@@ -102,7 +124,7 @@ def test_a_table_of_a_user_s_own_is_a_hint(site, run, tmp_path):
 
 
 def test_the_description_is_imported_when_it_is_asked_for():
-    from muladd import registry
+    from opwheel import registry
 
     assert registry.Runtime.__name__ == "Runtime"
     with pytest.raises(AttributeError, match="no attribute 'Runtimes'"):

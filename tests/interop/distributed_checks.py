@@ -6,10 +6,9 @@ import random
 import sys
 
 import muladd
-import muladd.distributed
 import torch
-from muladd.testing.reference import as_tuple
-from muladd.testing.samples import arguments
+from opwheel.testing.reference import as_tuple
+from opwheel.testing.samples import arguments
 from torch import distributed
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor, init_device_mesh
 from torch.distributed.tensor.debug import CommDebugMode
@@ -118,7 +117,7 @@ def check_in_place(mesh, overload):
 def main():
     shape = tuple(int(size) for size in sys.argv[1].split("x"))
     mesh = init_device_mesh("cpu", shape)
-    for overload in muladd.overloads.values():
+    for overload in muladd.library.overloads.values():
         if overload.is_in_place:
             check_in_place(mesh, overload)
         if overload.mutates:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import muladd
 import pytest
 import torch
-from muladd.dispatch.elementwise import result_dtype
-from muladd.testing.samples import DTYPES
+from opwheel.dispatch.elementwise import result_dtype
+from opwheel.testing.samples import DTYPES
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import CheckpointError
@@ -17,10 +17,10 @@ from tests.interop.fuzzing import calls
 from tests.interop.fuzzing.chains import DERIVATIVES, MODES, RELATED, compiled, surrounded, total
 from tests.interop.fuzzing.operands import MEMORIES, SHAPES, Operand, broadcast
 
-EXAMPLES = int(os.environ.get("MULADD_FUZZ_EXAMPLES", "20000"))
-COMPILED = int(os.environ.get("MULADD_FUZZ_COMPILED", "200"))
-SEED = int(os.environ.get("MULADD_FUZZ_SEED", "0"))
-OVERLOADS = muladd.overloads
+EXAMPLES = int(os.environ.get("TEST_FUZZ_EXAMPLES", "20000"))
+COMPILED = int(os.environ.get("TEST_FUZZ_COMPILED", "200"))
+SEED = int(os.environ.get("TEST_FUZZ_SEED", "0"))
+OVERLOADS = muladd.library.overloads
 KINDS = [  # equally often, however few operators have them
     [name for name, overload in OVERLOADS.items() if not overload.mutates],
     [name for name, overload in OVERLOADS.items() if overload.is_out],
@@ -147,7 +147,7 @@ def search(count, check):
         try:
             compared += check(call, random)
         except Exception as error:
-            raise AssertionError(f"MULADD_FUZZ_SEED={number}: {call}") from error
+            raise AssertionError(f"TEST_FUZZ_SEED={number}: {call}") from error
     assert compared >= count // 3
 
 

@@ -8,12 +8,12 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from muladd.testing.samples import numbers
+from opwheel.testing.samples import numbers
 from torch.autograd.graph import allow_mutation_on_saved_tensors, saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
-EXAMPLES = int(os.environ.get("MULADD_FUZZ_EXAMPLES", "20000"))
-COMPILED = int(os.environ.get("MULADD_FUZZ_COMPILED", "200"))
+EXAMPLES = int(os.environ.get("TEST_FUZZ_EXAMPLES", "20000"))
+COMPILED = int(os.environ.get("TEST_FUZZ_COMPILED", "200"))
 
 
 def under_no_grad(view):

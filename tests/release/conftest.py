@@ -1,4 +1,4 @@
-"""Fresh environments that take PyTorch and everything else but muladd from the one that runs the tests."""
+"""Fresh environments that take PyTorch and everything else but opwheel and muladd from the one that runs the tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SITE = Path(os.path.dirname(os.path.dirname(pytest.__file__)))  # noqa: PTH120
 
 
 class Environment:
-    """An interpreter with nothing of muladd's until it is installed."""
+    """An interpreter with neither opwheel nor muladd until they are installed."""
 
     def __init__(self, python: Path) -> None:
         self.python = python
@@ -53,10 +53,10 @@ class Environment:
 
 @pytest.fixture(scope="session")
 def borrowed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with links to all that is installed here, less muladd and what belongs to one environment."""
+    """A folder with links to all that is installed here, less opwheel, muladd and what belongs to one environment."""
     folder = tmp_path_factory.mktemp("borrowed")
     for entry in SITE.iterdir():
-        if not entry.name.startswith(("muladd", "__editable__", "_virtualenv", "pip", "__pycache__")):
+        if not entry.name.startswith(("opwheel", "muladd", "__editable__", "_virtualenv", "pip", "__pycache__")):
             (folder / entry.name).symlink_to(entry)
     return folder
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def repack(wheel: Path, version: str, folder: Path, replace: Mapping[bytes, bytes] | None = None) -> Path:
-    """Write the wheel with another version, and with texts replaced in its Python files."""
+    """Write the wheel with another version, and with bytes replaced in its Python files and libraries."""
     name, old = wheel.name.split("-")[:2]
     output = folder / wheel.name.replace(f"-{old}-", f"-{version}-", 1)
     record = io.StringIO()
@@ -25,7 +25,7 @@ def repack(wheel: Path, version: str, folder: Path, replace: Mapping[bytes, byte
                 continue
             if path.endswith(("/METADATA", "/_version.py")):
                 content = content.replace(old.encode(), version.encode(), 1)
-            for this, that in (replace or {}).items() if path.endswith(".py") else ():
+            for this, that in (replace or {}).items() if path.endswith((".py", ".so")) else ():
                 content = content.replace(this, that)
             digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
             rows.writerow([path, f"sha256={digest}", len(content)])

@@ -26,7 +26,10 @@ def installed(torch_release: str, built: dict[str, Path], tmp_path: Path) -> Ite
     folder = tmp_path / "env"
     subprocess.run([find_python(RELEASES[torch_release]), "-m", "venv", str(folder)], check=True)
     environment = Environment(folder / "bin/python")
-    for requirements in ([f"torch=={torch_release}", "numpy"], [f"{built['core']}[testing]", str(built["cpu"])]):
+    for requirements in (
+        [f"torch=={torch_release}", "numpy"],
+        [f"{built['opwheel']}[testing]", str(built["core"]), str(built["cpu"])],
+    ):
         answer = environment.run("-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements)
         assert answer.returncode == 0, answer.stderr
     yield environment
@@ -37,7 +40,7 @@ def installed(torch_release: str, built: dict[str, Path], tmp_path: Path) -> Ite
 def test_conformance(torch_release: str, installed: Environment) -> None:
     version = installed.run("-c", "import torch; print(torch.__version__)").stdout
     assert version.startswith(torch_release)
-    kit = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", "--pyargs", "muladd.testing"]
-    result = installed.run(*kit, "--muladd-backend", "cpu", MULADD_REQUIRE="cpu")
+    kit = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", "--pyargs", "opwheel.testing"]
+    result = installed.run(*kit, "--library", "muladd", "--backend", "cpu", MULADD_REQUIRE="cpu")
     assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-2000:]
     assert " passed" in result.stdout

@@ -11,8 +11,8 @@ import venv
 from collections.abc import Sequence
 from pathlib import Path
 
-# Of the conformance kit what depends most on a backend's own code. MULADD_WHOLE_KIT=1 (make test-third-party) runs all.
-IS_WHOLE_KIT = os.environ.get("MULADD_WHOLE_KIT") == "1"
+# Of the conformance kit what depends most on a backend's own code. TEST_WHOLE_KIT=1 (make test-third-party) runs all.
+IS_WHOLE_KIT = os.environ.get("TEST_WHOLE_KIT") == "1"
 KERNEL_TESTS = "test_layouts or test_special or test_refuses"
 
 
@@ -64,11 +64,11 @@ class Environment:
         self, backend: str, library: str = "muladd", options: Sequence[str] = (), **variables: str
     ) -> None:
         """Run the conformance kit on the backend alone."""
-        chosen = options or ([] if IS_WHOLE_KIT else ["-k", KERNEL_TESTS])
+        chosen = options or (["--whole-kit"] if IS_WHOLE_KIT else ["-k", KERNEL_TESTS])
         result = self.run(
-            *("-m", "pytest", "--pyargs", "muladd.testing", "--muladd-library", library, "--muladd-backend", backend),
+            *("-m", "pytest", "--pyargs", "opwheel.testing", "--library", library, "--backend", backend),
             *("-q", "-p", "no:cacheprovider", "-W", "ignore::DeprecationWarning", *chosen),
-            **{"MULADD_REQUIRE": backend, **variables},
+            **{f"{library.upper()}_REQUIRE": backend, **variables},
         )
         assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-2000:]
         assert "passed" in result.stdout.splitlines()[-1]

@@ -19,13 +19,13 @@ def test_a_device_outside_of_pytorch(muladd, environment, example, tmp_path):
     assert muladd("new-backend", "toy", "--device-type", "toy").returncode == 0
     environment.install(tmp_path / "muladd-toy")
     status = environment.status("toy")
-    assert (status["state"], status["dispatch_key"], status["code"]) == ("unsupported", "PrivateUse1", "MULADD-E040")
+    assert (status["state"], status["dispatch_key"], status["code"]) == ("unsupported", "PrivateUse1", "OPWHEEL-E040")
     assert "toy" in status["reason"]
     environment.install(example("toy"))
     assert environment.status("toy")["state"] == "loaded"
     assert environment.status("cpu")["state"] == "loaded"
     off = environment.status("toy", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
-    assert (off["state"], off["code"]) == ("unsupported", "MULADD-E040")
+    assert (off["state"], off["code"]) == ("unsupported", "OPWHEEL-E040")
     environment.evaluate("import torch; " + RUN_A_CALL.replace("(3, 4)", '(3, 4, device="toy")'))
     environment.passes_the_kit("toy")
 
@@ -50,7 +50,7 @@ def test_triton(environment, example):
 def test_numba_is_chosen_through_plugins_toml(environment, example, tmp_path):
     environment.install(example("numba"))
     shadowed = environment.status("numba")
-    assert (shadowed["state"], shadowed["code"]) == ("shadowed", "MULADD-E024")
+    assert (shadowed["state"], shadowed["code"]) == ("shadowed", "OPWHEEL-E024")
     assert 'prefer = { CPU = ["numba"] }' in shadowed["fix"]
     plugins = tmp_path / "plugins.toml"
     plugins.write_text('[policy]\nprefer = { CPU = ["numba"] }\n')

@@ -1,5 +1,6 @@
 """Pages that are made from the code say what the code says."""
 
+import re
 import runpy
 from pathlib import Path
 
@@ -12,9 +13,19 @@ def test_error_codes_are_current():
 
 
 def test_every_error_code_is_used():
-    from muladd.registry import ERROR_CODES, errors
+    from opwheel.registry import ERROR_CODES, errors
 
     package = Path(errors.__file__).parents[1]
     sources = "".join(path.read_text() for path in package.rglob("*.py") if path != Path(errors.__file__))
-    sources += (package / "include/muladd/schema_library.h").read_text()
+    sources += (package / "include/opwheel/schema_library.h").read_text()
     assert [code for code in ERROR_CODES if code not in sources] == []
+
+
+def test_the_call_flow_names_files_that_exist():
+    root = DOCS.parent
+    text = (DOCS / "how-a-call-flows.md").read_text()
+    framework = root / "framework/src/opwheel"
+    folders = {"dispatch": framework, "registry": framework, "opwheel": framework / "include"}
+    paths = re.findall(r"`((?:dispatch|registry|opwheel|framework|core|backends)/[\w./]*)`", text)
+    assert len(paths) > 20
+    assert [path for path in paths if not (folders.get(path.partition("/")[0], root) / path).exists()] == []

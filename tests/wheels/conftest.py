@@ -8,7 +8,7 @@ import venv
 from pathlib import Path
 
 import pytest
-from muladd.registry import read_file
+from opwheel.registry import read_file
 
 ROOT = Path(__file__).parents[2]
 OTHER_TORCH = "2.14.1"
@@ -16,11 +16,11 @@ OTHER_TORCH = "2.14.1"
 
 @pytest.fixture(scope="session")
 def projects():
-    """The folders that build a wheel here: core and every backend of plugins.toml that is installed."""
+    """The folders that build a wheel here: framework, core and every backend of plugins.toml that is installed."""
     known = read_file(ROOT / "plugins.toml")["backends"].values()
     here = [backend for backend in known if importlib.util.find_spec(backend.distribution.replace("-", "_"))]
     assert here
-    return [ROOT / "core", *(ROOT / backend.directory for backend in here)]
+    return [ROOT / "framework", ROOT / "core", *(ROOT / backend.directory for backend in here)]
 
 
 @pytest.fixture(scope="session")
@@ -45,3 +45,12 @@ def other_python(wheels, tmp_path_factory):
     subprocess.run([*install, f"torch=={OTHER_TORCH}", "pytest", "hypothesis", "expecttest", "numpy"], check=True)
     subprocess.run([*install, *map(str, wheels)], check=True)
     return python
+
+
+@pytest.fixture(scope="session")
+def toolkit(other_python, tmp_path_factory):
+    """A simulated CUDA toolkit, for the PyTorch of that environment."""
+    from tests.simulated_cuda import Toolkit
+
+    (torch,) = other_python.parents[1].glob("lib/python3.*/site-packages/torch")
+    return Toolkit(tmp_path_factory.mktemp("simulated") / "cuda", torch)

@@ -27,7 +27,7 @@ def test_distributed(other_python):
 
 CUDA_WITHOUT_A_DEVICE = """
 import os, torch, muladd, muladd_cuda
-from muladd.registry.dispatcher import has_kernel
+from opwheel.registry.dispatcher import has_kernel
 assert torch.version.cuda, torch.__version__
 status = muladd.backends()["cuda"]
 print(status.state, "|", status.reason)
@@ -55,9 +55,9 @@ def test_conformance(other_python, tmp_path):
     version = [str(other_python), "-c", "import torch; print(torch.__version__)"]
     found = subprocess.run(version, capture_output=True, text=True, check=True).stdout
     assert not found.startswith(sys.modules["torch"].__version__)
-    command = [str(other_python), "-m", "pytest", "-q", "-W", "ignore", "--pyargs", "muladd.testing"]
+    command = [str(other_python), "-m", "pytest", "-q", "-W", "ignore", "--pyargs", "opwheel.testing"]
     result = subprocess.run(
-        [*command, "--muladd-backend", "cpu", "-p", "no:cacheprovider"],
+        [*command, "--library", "muladd", "--backend", "cpu", "-p", "no:cacheprovider"],
         cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert result.returncode == 0, result.stdout[-5000:]

@@ -33,18 +33,20 @@ def test_package_indexes_take_the_wheels(wheels, command):
 
 @pytest.fixture(scope="session")
 def two_builds(tmp_path_factory):
-    """The core, built from two checkouts, under other names and with other modes."""
+    """Framework and core, built from two checkouts, under other names and with other modes."""
     outs = []
     for name, umask in (("one", "022"), ("two/deeper", "077")):
         folder = tmp_path_factory.mktemp("checkout") / name
         command = (
-            f"umask {umask}; mkdir -p {folder}; cp -r --no-preserve=mode core release plugins.toml LICENSE {folder}"
+            f"umask {umask}; mkdir -p {folder}; cp -r --no-preserve=mode "
+            f"framework core release plugins.toml LICENSE {folder}"
         )
         subprocess.run(command, shell=True, cwd=ROOT, check=True)
         environment = {**os.environ, "SOURCE_DATE_EPOCH": "1790000000"}
-        command = [sys.executable, "-m", "release.build", "--out", "dist", "core"]
+        command = [sys.executable, "-m", "release.build", "--out", "dist", "framework", "core"]
         result = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
         assert result.returncode == 0, result.stderr
+        assert "opwheel-" in result.stdout
         assert "muladd_core-" in result.stdout
         outs.append(folder / "dist")
     return outs
@@ -52,7 +54,7 @@ def two_builds(tmp_path_factory):
 
 def test_the_same_bytes_from_two_checkouts(two_builds):
     one, two = ({path.name: path.read_bytes() for path in out.iterdir()} for out in two_builds)
-    assert len(one) == 2
+    assert len(one) == 4
     assert one.keys() == two.keys()
     assert [name for name in one if one[name] != two[name]] == []
 
@@ -64,11 +66,12 @@ def test_libraries_do_not_name_the_builders_folders(wheels):
                 assert not name.endswith(".so") or b"site-packages/" not in archive.read(name), wheel.name
 
 
-def test_source_distributions_have_every_source(two_builds):
-    (sdist,) = two_builds[0].glob("*.tar.gz")
+@pytest.mark.parametrize(("project", "name"), [("framework", "opwheel"), ("core", "muladd_core")])
+def test_source_distributions_have_every_source(two_builds, project, name):
+    (sdist,) = two_builds[0].glob(f"{name}-*.tar.gz")
     with tarfile.open(sdist) as archive:
         members = {member.name.partition("/")[2]: member for member in archive.getmembers()}
-    sources = {str(path.relative_to(ROOT / "core")) for path in (ROOT / "core").rglob("*") if path.is_file()}
+    sources = {str(path.relative_to(ROOT / project)) for path in (ROOT / project).rglob("*") if path.is_file()}
     sources = {path for path in sources if not path.startswith(("build/", "tests/")) and "egg-info" not in path}
     assert {path for path in sources if not path.endswith((".pyc", ".so")) and "/." not in f"/{path}"} <= members.keys()
     assert {member.mtime for member in members.values()} == {1790000000}
@@ -76,7 +79,7 @@ def test_source_distributions_have_every_source(two_builds):
 
 
 def test_lock_digests_are_those_of_the_wheels(wheels, tmp_path):
-    from muladd.registry.installed import read_installed, wheel_digest
+    from opwheel.registry.installed import read_installed, wheel_digest
 
     for wheel in wheels:
         target = tmp_path / wheel.stem
@@ -103,7 +106,7 @@ def test_what_cannot_be_built_is_skipped_with_its_reason(tmp_path):
 def test_unknown_project():
     result = run("release.build", "colour", "--out", "/nonexistent")
     assert result.returncode == 2
-    assert "no project colour; there are core, cpu, cuda, sycl, executorch" in result.stderr
+    assert "no project colour; there are framework, core, cpu, cuda, sycl, executorch" in result.stderr
 
 
 def test_a_failing_build_shows_the_compilers_words(tmp_path):

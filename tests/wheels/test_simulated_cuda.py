@@ -1,5 +1,6 @@
 """The CUDA backend under PyTorch's CUDA build without a GPU: on simulated devices, what runs on a GPU runs here."""
 
+import ast
 import json
 import os
 import re
@@ -8,21 +9,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import opwheel
 import pytest
 
-from tests.simulated_cuda import Toolkit
+from tests.mutants.mutations import CUDA_MUTATIONS
 from tests.third_party.environment import KERNEL_TESTS
 
 pytestmark = [pytest.mark.wheels, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="session")
-def toolkit(other_python, tmp_path_factory):
-    """For the PyTorch of that environment."""
-    (torch,) = other_python.parents[1].glob("lib/python3.*/site-packages/torch")
-    return Toolkit(tmp_path_factory.mktemp("simulated") / "cuda", torch)
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +29,7 @@ def build(toolkit, wheels, tmp_path_factory):
         command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps", "-w"]
         subprocess.run([*command, str(folder), str(project)], env=os.environ | toolkit.to_build, check=True)
         for wheel in wheels:
-            if wheel.name.startswith(("muladd_core-", "muladd_cpu-")):
+            if wheel.name.startswith(("opwheel-", "muladd_core-", "muladd_cpu-")):
                 shutil.copy(wheel, folder)
         return folder
 
@@ -98,7 +93,7 @@ def test_streams_graphs_devices_and_errors(passes):
 
 
 def test_layouts(passes):
-    assert passes("layouts", MULADD_EXAMPLES="40")["passed"] > 100
+    assert passes("layouts", TEST_EXAMPLES="40")["passed"] > 100
 
 
 def test_conformance(passes):
@@ -114,24 +109,32 @@ def test_benchmark(passes, tmp_path):
     assert {"muladd", "eager", "addcmul", "custom_op", "copy"} <= peers
 
 
-MISTAKES = {
-    "the default stream": (
-        "MULADD_SHIM(aoti_torch_get_current_cuda_stream(device, &stream_));",
-        "",
-        [f"test_{name}[contiguous]" for name in ("runs_on_the_current_stream_without_waiting", "graph")],
-    ),
-    "the first device": ("guard_(device)", "guard_(0)", ["test_second_device"]),
-}
-
-
-@pytest.mark.parametrize(("right", "wrong", "noticed_by"), MISTAKES.values(), ids=MISTAKES)
-def test_the_simulation_shows_mistakes(build, suite, sources, tmp_path, right, wrong, noticed_by):
+@pytest.mark.parametrize(
+    ("mutation", "noticed_by"), CUDA_MUTATIONS.items(), ids=lambda value: getattr(value, "name", "")
+)
+def test_the_simulation_shows_mistakes(build, suite, sources, tmp_path, mutation, noticed_by):
     """A backend that launches on something else than the current stream of the tensors' device."""
-    changed = shutil.copytree(sources, tmp_path / "changed") / "csrc/stream.h"
-    assert right in changed.read_text()
-    changed.write_text(changed.read_text().replace(right, wrong))
-    result = suite(build(changed.parents[1]), "gpu")["gpu"]
+    changed = shutil.copytree(sources, tmp_path / "changed")
+    header = changed / "csrc" / mutation.header  # found before the SDK's own
+    header.parent.mkdir(parents=True)
+    header.write_text(mutation.mutated(Path(opwheel.get_include())))
+    include_first(changed / "setup.py", "csrc")
+    result = suite(build(changed), "gpu")["gpu"]
     assert set(noticed_by) <= {name.rpartition("::")[2] for name in result["failed"]}
+
+
+def include_first(setup, folder):
+    """Give every library that the setup.py describes an include folder that the compiler searches first."""
+    tree = ast.parse(setup.read_text())
+    libraries = [
+        node for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and any(keyword.arg == "library" for keyword in node.keywords)
+    ]  # fmt: skip
+    assert libraries
+    for call in libraries:
+        assert "include_dirs" not in {keyword.arg for keyword in call.keywords}
+        call.keywords.append(ast.keyword("include_dirs", ast.Constant([folder])))
+    setup.write_text(ast.unparse(tree))
 
 
 def test_what_new_backend_writes(build, toolkit, other_python, tmp_path):
@@ -140,7 +143,7 @@ def test_what_new_backend_writes(build, toolkit, other_python, tmp_path):
     site, wheels = tmp_path / "site", sorted(build(tmp_path / "muladd-acme").glob("*.whl"))
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--target", str(site)]
     subprocess.run([*install, *map(str, wheels)], check=True)
-    kit = ["--pyargs", "muladd.testing", "--muladd-backend", "acme", "-k", KERNEL_TESTS]
+    kit = ["--pyargs", "opwheel.testing", "--library", "muladd", "--backend", "acme", "-k", KERNEL_TESTS]
     only_this = {"PYTHONPATH": str(site), "MULADD_REQUIRE": "acme", "MULADD_BACKENDS": "acme"}
     result = subprocess.run(
         [str(other_python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", *kit],

@@ -25,13 +25,22 @@ def test_wheels_are_as_promised(wheels, projects):
     assert {wheel.name: problems for wheel in wheels if (problems := audit.audit(wheel))} == {}
 
 
-def test_the_core_has_policy_and_sdk(wheels):
-    core = zipfile.ZipFile(next(wheel for wheel in wheels if "core" in wheel.name)).namelist()
-    assert "muladd/plugins.toml" in core
-    assert "muladd/include/muladd/operators.h" in core
-    templates = ROOT / "core/src/muladd/scaffold/templates"
+def names_in(wheels, prefix):
+    (wheel,) = [wheel for wheel in wheels if wheel.name.startswith(prefix)]
+    return zipfile.ZipFile(wheel).namelist()
+
+
+def test_the_core_has_policy_and_list(wheels):
+    core = names_in(wheels, "muladd_core-")
+    assert {"muladd/plugins.toml", "muladd/include/muladd/operators.h", "muladd/__init__.pyi"} <= set(core)
+
+
+def test_the_framework_has_sdk_and_templates(wheels):
+    framework = names_in(wheels, "opwheel-")
+    assert {"opwheel/include/opwheel/operators.h", "opwheel_pytest.py"} <= set(framework)
+    templates = ROOT / "framework/src/opwheel/scaffold/templates"
     files = {path.relative_to(templates).as_posix() for path in templates.rglob("*") if path.is_file()}
-    assert files == {name.partition("templates/")[2] for name in core if "/templates/" in name}
+    assert files == {name.partition("templates/")[2] for name in framework if "/templates/" in name}
 
 
 def test_the_audit_finds_what_is_wrong(tmp_path):

@@ -1,2 +1,5 @@
-#define MULADD_ISA avx512
-#include "row_kernels.h"
+#define OPWHEEL_ISA avx512
+#include "muladd/operators.h"
+#include "opwheel/cpu/vectorized_loops.h"
+
+OPWHEEL_CPU_LOOPS(muladd, MULADD_OPERATORS)

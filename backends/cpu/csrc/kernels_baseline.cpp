@@ -1,2 +1,5 @@
-#define MULADD_ISA baseline
-#include "row_kernels.h"
+#define OPWHEEL_ISA baseline
+#include "muladd/operators.h"
+#include "opwheel/cpu/vectorized_loops.h"
+
+OPWHEEL_CPU_LOOPS(muladd, MULADD_OPERATORS)

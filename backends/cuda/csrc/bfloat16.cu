@@ -1,3 +1,4 @@
-#include "enqueue.cuh"
+#include "muladd/operators.h"
+#include "opwheel/cuda/enqueue.cuh"
 
-MULADD_CUDA_KERNELS(BFloat16)
+OPWHEEL_CUDA_KERNELS(muladd, MULADD_OPERATORS, BFloat16)

@@ -1,3 +1,4 @@
-#include "enqueue.cuh"
+#include "muladd/operators.h"
+#include "opwheel/cuda/enqueue.cuh"
 
-MULADD_CUDA_KERNELS(double)
+OPWHEEL_CUDA_KERNELS(muladd, MULADD_OPERATORS, double)

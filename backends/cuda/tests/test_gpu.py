@@ -11,7 +11,7 @@ from pathlib import Path
 import muladd
 import pytest
 import torch
-from muladd.registry import State
+from opwheel.registry import State
 
 REQUIRED = "cuda" in os.environ.get("MULADD_REQUIRE", "").split(",")
 

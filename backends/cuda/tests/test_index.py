@@ -5,7 +5,7 @@ import math
 import subprocess
 from pathlib import Path
 
-import muladd
+import opwheel
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -18,8 +18,9 @@ LIMIT = 2**31
 def index(tmp_path_factory):
     library = tmp_path_factory.mktemp("index") / "libindex.so"
     command = ["g++", "-std=c++20", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared"]
-    include = [f"-I{muladd.get_include()}", f"-I{HERE.parent / 'csrc'}"]
-    subprocess.run([*command, *include, str(HERE / "simulated/index.cpp"), "-o", str(library)], check=True)
+    subprocess.run(
+        [*command, f"-I{opwheel.get_include()}", str(HERE / "simulated/index.cpp"), "-o", str(library)], check=True
+    )
     loaded = ctypes.CDLL(str(library))
     loaded.quotient.argtypes = [ctypes.c_uint32, ctypes.c_uint32]
     loaded.quotient.restype = ctypes.c_uint32

@@ -10,9 +10,9 @@ import muladd
 import muladd_cuda
 import pytest
 import torch
-from muladd.registry import State
 from muladd_cuda.driver import Driver
 from muladd_cuda.support import Build, Machine, judge, look
+from opwheel.registry import BackendUnavailableError, State
 
 BUILD = Build.read(muladd_cuda.LIBRARY.with_suffix(".json"))
 H200 = Machine("2.11.0+cu130", "13.0", device_count=1, driver=(13, 0), capabilities=((9, 0),))
@@ -132,17 +132,17 @@ def test_here():
 
 @pytest.mark.skipif(torch.version.cuda is not None, reason="this torch has CUDA")
 def test_requiring_it_tells_why():
-    with pytest.raises(muladd.registry.BackendUnavailableError, match="without CUDA"):
+    with pytest.raises(BackendUnavailableError, match="without CUDA"):
         muladd.require("cuda")
 
 
 ROCM_PLUGIN = """
-from muladd.registry import Backend, hookimpl
+from opwheel.registry import Backend, hookimpl
 
 @hookimpl
-def muladd_backend():
+def opwheel_backend():
     register = lambda library: library.impl("mul", lambda a, b: a * b)
-    return Backend("rocm", "cuda", "CUDA", 1, register=register, operators=["mul"])
+    return Backend("rocm", "cuda", "CUDA", register=register, operators=["mul"])
 """
 
 

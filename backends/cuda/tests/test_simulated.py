@@ -8,64 +8,47 @@ out of bounds, the undefined behaviour sanitizer every vector that is not aligne
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import muladd
 import pytest
 
 pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parent
-KIT = [f"muladd.testing.test_{name}" for name in ("values", "layout", "out", "errors")]
-LAYOUTS = ["-p", "muladd.testing.conftest", str(HERE / "layouts.py")]
+KIT = [f"opwheel.testing.test_{name}" for name in ("values", "layout", "out", "errors")]
+LAYOUTS = ["-p", "opwheel.testing.conftest", str(HERE / "layouts.py")]
 PLUGIN = """
 from pathlib import Path
-from muladd.registry import Backend, hookimpl
+from opwheel.registry import Backend, hookimpl
 
 @hookimpl
-def muladd_backend():
-    return Backend("simulated", "cpu", "CPU", {abi}, libraries=[Path(__file__).with_name("libsimulated.so")])
+def opwheel_backend():
+    return Backend("simulated", "cpu", "CPU", libraries=[Path(__file__).with_name("libsimulated.so")])
 """
-ON_THE_GRID = [
-    ("register.cpp", "muladd, CUDA, m", "muladd, CPU, m"),
-    ("register.cpp", "cuda::CurrentStream", "cuda::Grid"),
-    ("register.cpp", '"stream.h"', '"grid.h"'),
-]
-SMALL_SLABS = [
-    ("index.h", "kMaxElements = int64_t{1} << 31", "kMaxElements = 1000"),
-    ("index.h", "kMaxReach = int64_t{1} << 32", "kMaxReach = 3000"),
-]
+SMALL_PARTS = ["-DOPWHEEL_MAX_INDEXED_ELEMENTS=1000", "-DOPWHEEL_MAX_INDEXED_BYTES=3000"]
 
 
 def run(*command, **options):
     return subprocess.run(command, capture_output=True, text=True, check=False, **options)
 
 
-def build(folder, edits):
-    """Compile the edited sources as a plugin that is preferred to the CPU backend."""
-    shutil.copytree(HERE.parent / "csrc", folder / "csrc")
-    shutil.copy(HERE / "simulated/grid.h", folder / "csrc")
-    for file, old, new in edits:
-        path = folder / "csrc" / file
-        text = path.read_text()
-        assert old in text
-        path.write_text(text.replace(old, new))
+def build(folder, defines):
+    """Compile the kernels as a plugin that is preferred to the CPU backend."""
     flags = shlex.split(run(sys.executable, "-m", "muladd", "config", "--cflags").stdout)
     include = next(Path(flag.removeprefix("-isystem")) for flag in flags if flag.startswith("-isystem"))
     sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize=vptr", "-fno-sanitize-recover=all", "-g1"]
-    source, library = folder / "csrc/register.cpp", folder / "libsimulated.so"
+    source, library = HERE / "simulated/register.cpp", folder / "libsimulated.so"
     # nvcc contracts a product and a sum, too.
     fused = ["-mfma", "-ffp-contract=fast", "-fexpensive-optimizations"]
     contraction = fused if " fma " in Path("/proc/cpuinfo").read_text() else []
-    command = ["g++", *flags, "-O1", *contraction, *sanitizers, "-shared", str(source), "-o", str(library)]
+    command = ["g++", *flags, "-O1", *contraction, *sanitizers, *defines, "-shared", str(source), "-o", str(library)]
     result = run(*command, f"-L{include.parent / 'lib'}", "-ltorch_cpu", "-lc10")
     assert result.returncode == 0, result.stderr[-3000:]
     assert "warning" not in result.stderr, result.stderr
-    (folder / "simulated_plugin.py").write_text(PLUGIN.format(abi=muladd.library.abi))
+    (folder / "simulated_plugin.py").write_text(PLUGIN)
     metadata = folder / "simulated-1.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: simulated\nVersion: 1\n")
@@ -85,7 +68,8 @@ def run_tests(folder, *arguments, **environment):
         "ASAN_OPTIONS": f"detect_leaks=0:detect_odr_violation=0:log_path={log}",
         "UBSAN_OPTIONS": f"print_stacktrace=1:log_path={log}",
     }
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--muladd-backend", "simulated"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--library", "muladd"]
+    command += ["--backend", "simulated"]
     result = run(*command, *arguments, cwd=folder, env=os.environ | environment)
     reports = "".join(path.read_text()[:3000] for path in folder.glob("sanitizers.*"))
     assert result.returncode == 0, result.stdout[-4000:] + reports
@@ -93,9 +77,9 @@ def run_tests(folder, *arguments, **environment):
 
 
 VARIANTS = {
-    "as it is": ON_THE_GRID,
-    "small slabs": [*ON_THE_GRID, *SMALL_SLABS],
-    "one vector too far": [*ON_THE_GRID, ("kernels.h", "if (number >= end) continue;", "if (number > end) continue;")],
+    "as it is": [],
+    "small parts": SMALL_PARTS,
+    "one element too far": ["-DONE_ELEMENT_TOO_FAR"],
 }
 
 
@@ -127,12 +111,12 @@ def test_layouts(built):
     assert run_tests(built("as it is"), *LAYOUTS) > 100
 
 
-def test_layouts_in_small_slabs(built):
+def test_layouts_in_small_parts(built):
     """What is split into several launches because 32 bits do not reach it, at a size that a test can afford."""
-    assert run_tests(built("small slabs"), *LAYOUTS, MULADD_EXAMPLES="60") > 100
+    assert run_tests(built("small parts"), *LAYOUTS, TEST_EXAMPLES="60") > 100
 
 
 def test_the_sanitizers_are_at_work(built):
-    """A kernel that reads one vector too far is caught."""
+    """A kernel that reads one element too far is caught."""
     with pytest.raises(AssertionError, match="AddressSanitizer"):
-        run_tests(built("one vector too far"), "-x", "-k", "test_every_head_and_tail", *LAYOUTS)
+        run_tests(built("one element too far"), "-x", "-k", "test_every_head_and_tail", *LAYOUTS)

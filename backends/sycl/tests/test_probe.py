@@ -35,7 +35,7 @@ def run(code, *options, path=ROOT / "tests"):
 
 def is_refused(answer, *words):
     state, code, *_ = answer.split("|")
-    assert (state, code) == ("unsupported", "MULADD-E040")
+    assert (state, code) == ("unsupported", "OPWHEEL-E040")
     assert "fix:" in answer
     for word in words:
         assert word in answer.splitlines()[0]

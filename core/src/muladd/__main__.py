@@ -1,5 +1,5 @@
 """``python -m muladd``."""
 
-from .cli import main
+from opwheel.cli import main
 
-main()
+main(__package__)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import muladd
 import torch
+from opwheel.aotinductor import c_shims
 from torch.export import Dim, export
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -34,7 +35,7 @@ def main() -> None:
 
     variants: dict[str, dict[str, object]] = {"digits.pt2": {}}
     if options.c_shims:
-        variants["digits_c_shims.pt2"] = {"aot_inductor.custom_ops_to_c_shims": muladd.aotinductor.c_shims("cpu")}
+        variants["digits_c_shims.pt2"] = {"aot_inductor.custom_ops_to_c_shims": c_shims(muladd.library, "cpu")}
     for name, config in variants.items():
         package = torch._inductor.aoti_compile_and_package(
             program, package_path=str(options.folder.resolve() / name), inductor_configs=config

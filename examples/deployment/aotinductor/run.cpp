@@ -2,7 +2,7 @@
 //
 //     run_digits digits.pt2 SAMPLES [LIBRARY...]
 //
-// LIBRARY is what muladd::load takes: cpu, or the path of a library. Exit codes: 0 the scores are those of eager
+// LIBRARY is what opwheel::load takes: cpu, or the path of a library. Exit codes: 0 the scores are those of eager
 // PyTorch, 1 they are not, 2 something is missing.
 #include <ATen/ops/from_blob.h>
 #include <c10/core/InferenceMode.h>
@@ -13,7 +13,7 @@
 #include <exception>
 
 #include "../samples.h"
-#include "muladd/load.h"
+#include "opwheel/load.h"
 
 int main(int argc, char** argv) try {
   if (argc < 3) throw std::runtime_error("usage: run_digits digits.pt2 SAMPLES [LIBRARY...]");
@@ -21,7 +21,7 @@ int main(int argc, char** argv) try {
   setenv("AOTI_RUNTIME_CHECK_INPUTS", "1", 0);
 
   // 1. The operators and their kernels.
-  muladd::load({argv + 3, argv + argc});
+  opwheel::load("muladd", {argv + 3, argv + argc});
 
   // 2. The model.
   const c10::InferenceMode inference;

@@ -4,10 +4,10 @@
 
 #include <cstdio>
 
-#include "muladd/load.h"
+#include "opwheel/load.h"
 
 int main(int argc, char** argv) {
-  muladd::load({argv + 1, argv + argc});
+  opwheel::load("muladd", {argv + 1, argv + argc});
   using Function = AOTITorchError (*)(AtenTensorHandle, AtenTensorHandle, AtenTensorHandle*);
   const auto mul = reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, "aoti_torch_cpu_mul"));
   at::Tensor numbers = at::zeros({3}, at::kLong);

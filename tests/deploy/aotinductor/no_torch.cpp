@@ -3,7 +3,7 @@
 #include <thread>
 #include <vector>
 
-#include "muladd/load.h"
+#include "opwheel/load.h"
 
 int main(int argc, char** argv) {
   std::vector<std::string> messages(4);
@@ -11,8 +11,8 @@ int main(int argc, char** argv) {
   for (std::string& message : messages) {
     threads.emplace_back([&] {
       try {
-        muladd::load({argv + 1, argv + argc});
-      } catch (const muladd::LoadError& error) {
+        opwheel::load("muladd", {argv + 1, argv + argc});
+      } catch (const opwheel::LoadError& error) {
         message = error.what();
       }
     });

@@ -6,10 +6,10 @@
 #include <cstdio>
 #include <exception>
 
-#include "muladd/load.h"
+#include "opwheel/load.h"
 
 int main(int argc, char** argv) try {
-  muladd::load({argv + 2, argv + argc});
+  opwheel::load("muladd", {argv + 2, argv + argc});
   const c10::InferenceMode inference;
   torch::inductor::AOTIModelPackageLoader model(argv[1]);
   model.run({at::zeros({3, 64}, at::kDouble), at::zeros({3}, at::kLong)});

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import muladd
 import torch
-from muladd.dispatch.elementwise import decompose, has_shape, result_dtype
-from muladd.dispatch.overload import Overload
+from opwheel.dispatch.elementwise import decompose, has_shape, result_dtype
+from opwheel.dispatch.overload import Overload
 from torch import Tensor
 
 from tests.interop.fuzzing.chains import is_plain

@@ -2,17 +2,16 @@
 
 from pathlib import Path
 
-from muladd.registry import Backend, hookimpl
+from opwheel import Backend, hookimpl
 
 
 @hookimpl
-def muladd_backend() -> Backend:
+def opwheel_backend() -> Backend:
     """The hook that muladd calls."""
     return Backend(
         name="cpu",
         device_type="cpu",
         dispatch_key="CPU",
-        abi=1,
         libraries=[Path(__file__).parent / "libmuladd_cpu.so"],
         requires=["torch>=2.10"],
     )

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from muladd.registry import Backend, Probe, hookimpl
+from opwheel import Backend, Probe, hookimpl
 
 LIBRARY = Path(__file__).parent / "libmuladd_cuda.so"
 
@@ -23,13 +23,12 @@ def probe() -> Probe:
 
 
 @hookimpl
-def muladd_backend() -> Backend:
+def opwheel_backend() -> Backend:
     """The hook that muladd calls."""
     return Backend(
         name="cuda",
         device_type="cuda",
         dispatch_key="CUDA",
-        abi=1,
         libraries=[LIBRARY],
         probe=probe,
         requires=["torch>=2.10"],

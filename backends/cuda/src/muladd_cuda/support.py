@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from muladd.registry import Probe
+from opwheel.registry import Probe
 
 Version = tuple[int, int]
 

@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <numeric>
 
-#include "choose.h"
+#include "opwheel/cuda/launch.h"
 
 namespace muladd::cuda {
+
+using opwheel::cuda::kThreads;
 
 class Grid {
  public:
@@ -15,7 +17,10 @@ class Grid {
   explicit Grid(int32_t) {}
 
   template <class Kernel>
-  void enqueue(const Kernel& kernel, uint32_t blocks) {
+  void enqueue(Kernel kernel, uint32_t blocks) {
+#ifdef ONE_ELEMENT_TOO_FAR  // shows that the sanitizers are at work
+    kernel.count += 1;
+#endif
     const uint64_t threads = uint64_t{blocks} * kThreads;
     // A step that shares no divisor with their number visits all threads; neighbours are far apart in time.
     uint64_t step = threads * 5 / 8 + 1;

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ._catalogue import names_in
+from ._custom_ops_yaml import names_in
 from ._files import sdk_dir
 
 _MAGIC = b"ET"  # after the four bytes of a flatbuffer's root; a version number follows
@@ -22,12 +22,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m muladd_executorch.select", description=__doc__.splitlines()[0])
     parser.add_argument("--yaml", type=Path, required=True, help="custom_ops.yaml with the operators and kernels")
     parser.add_argument("--output", type=Path, required=True, help="folder for the generated code")
+    parser.add_argument("--header", help="declares the kernels; if it is not given, they are declared by their schemas")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--root-ops", help="comma-separated operators; all of the file if nothing is said")
     which.add_argument("--model", type=Path, help="an exported program: the operators it calls")
     options = parser.parse_args()
     try:
-        generate(options.yaml, options.output, options.root_ops, options.model)
+        generate(options.yaml, options.output, options.root_ops, options.model, options.header)
     except SelectionError as error:
         parser.exit(2, f"muladd_executorch.select: {error}\n")
 
@@ -36,7 +37,7 @@ class SelectionError(ValueError):
     """The selection does not fit the operators there are."""
 
 
-def generate(yaml: Path, output: Path, root_ops: str | None, model: Path | None) -> None:
+def generate(yaml: Path, output: Path, root_ops: str | None, model: Path | None, header: str | None) -> None:
     """Run both steps of the code generation.
 
     Raises:
@@ -64,6 +65,8 @@ def generate(yaml: Path, output: Path, root_ops: str | None, model: Path | None)
         f"--functions-yaml-path={yaml}",
         *_torch_yamls(),
     )
+    if header is not None:
+        (output / "NativeFunctions.h").write_text(f'#include "{header}"\n')
 
 
 def _operators_of(model: Path, known: tuple[str, ...]) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ import re
 from importlib import metadata
 from pathlib import Path
 
-from muladd.registry import Backend, Probe, hookimpl
+from opwheel import Backend, Probe, hookimpl
 
 RUNTIME_MAJOR = 9  # of the libsycl that the library was linked with, which torch uses since 2.13
 RUNTIME = "dpcpp-cpp-rt"
@@ -58,13 +58,12 @@ def _no_runtime() -> str:
 
 
 @hookimpl
-def muladd_backend() -> Backend:
+def opwheel_backend() -> Backend:
     """The hook that muladd calls."""
     return Backend(
         name="sycl",
         device_type="xpu",
         dispatch_key="XPU",
-        abi=1,
         libraries=[Path(__file__).parent / "libmuladd_sycl.so"],
         probe=probe,
         requires=["torch>=2.13"],

@@ -1,12 +1,10 @@
-"""The operators, one file each: public function, reference and gradients."""
+"""The operators, one declaration a file: docstring, reference, gradients."""
 
-from .add import ADD, add
-from .fma import FMA, fma
-from .mul import MUL, mul
-from .muladd import MULADD, muladd, muladd_
+from .add import ADD
+from .fma import FMA
+from .mul import MUL
+from .muladd import MULADD
 from .muladd_backward import MULADD_BACKWARD
-from .scale import SCALE, scale
+from .scale import SCALE
 
-DECLARATIONS = (MULADD, MULADD_BACKWARD, FMA, MUL, ADD, SCALE)
-
-__all__ = ["DECLARATIONS", "add", "fma", "mul", "muladd", "muladd_", "scale"]
+OPERATORS = (MULADD, MULADD_BACKWARD, FMA, MUL, ADD, SCALE)

@@ -1,19 +1,13 @@
 """a + b."""
 
-from __future__ import annotations
+from opwheel import Operator
 
-import torch
-from torch import Tensor
-
-from ..dispatch import Operator
-from ..dispatch.direct import Kernels, direct_keys, explained_below
-
-_ops = torch.ops.muladd
-_kernels = Kernels("muladd")
-
-
-def add(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Add two tensors: ``a + b``.
+ADD = Operator(
+    "add",
+    reference=lambda a, b: a + b,
+    gradients={"a": lambda grad: grad, "b": lambda grad: grad},
+    linear=(("a", "b"),),
+    doc="""Add two tensors: ``a + b``.
 
     Args:
         a: tensor of any shape; float16, bfloat16, float32 or float64.
@@ -25,22 +19,6 @@ def add(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Raises:
         RuntimeError: as :func:`muladd`.
-        muladd.registry.NoKernelError: no backend for the tensors' device is loaded.
-    """
-    if out is not None:
-        return _kernels.overwrite(direct_keys(out, a, b), "add.out", out, a, b, out=out)  # type: ignore[no-any-return]
-    keys = direct_keys(a, b, b)
-    if keys is not None:
-        try:
-            return _kernels.add(keys, a, b)  # type: ignore[no-any-return]
-        except RuntimeError as error:
-            explained_below(error)
-    return _ops.add(a, b)  # type: ignore[no-any-return]
-
-
-ADD = Operator(
-    "add",
-    reference=lambda a, b: a + b,
-    gradients={"a": lambda grad: grad, "b": lambda grad: grad},
-    linear=(("a", "b"),),
+        opwheel.registry.NoKernelError: no backend for the tensors' device is loaded.
+    """,
 )

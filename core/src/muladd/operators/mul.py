@@ -1,20 +1,18 @@
 """a * b."""
 
-from __future__ import annotations
+from opwheel import Operator, functions_of
 
-import torch
-from torch import Tensor
-
-from ..dispatch import Operator
-from ..dispatch.direct import Kernels, direct_keys, explained_below
 from .muladd_backward import BOTH_FACTORS
 
-_ops = torch.ops.muladd
-_kernels = Kernels("muladd")
+_muladd = functions_of("muladd")
 
-
-def mul(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Multiply two tensors: ``a * b``.
+MUL = Operator(
+    "mul",
+    reference=lambda a, b: a * b,
+    gradients={"a": lambda grad, b: _muladd.mul(grad, b), "b": lambda grad, a: _muladd.mul(grad, a)},
+    joint_gradient=BOTH_FACTORS,
+    linear=(("a",), ("b",)),
+    doc="""Multiply two tensors: ``a * b``.
 
     Args:
         a: tensor of any shape; float16, bfloat16, float32 or float64.
@@ -26,23 +24,6 @@ def mul(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Raises:
         RuntimeError: as :func:`muladd`.
-        muladd.registry.NoKernelError: no backend for the tensors' device is loaded.
-    """
-    if out is not None:
-        return _kernels.overwrite(direct_keys(out, a, b), "mul.out", out, a, b, out=out)  # type: ignore[no-any-return]
-    keys = direct_keys(a, b, b)
-    if keys is not None:
-        try:
-            return _kernels.mul(keys, a, b)  # type: ignore[no-any-return]
-        except RuntimeError as error:
-            explained_below(error)
-    return _ops.mul(a, b)  # type: ignore[no-any-return]
-
-
-MUL = Operator(
-    "mul",
-    reference=lambda a, b: a * b,
-    gradients={"a": lambda grad, b: _ops.mul(grad, b), "b": lambda grad, a: _ops.mul(grad, a)},
-    joint_gradient=BOTH_FACTORS,
-    linear=(("a",), ("b",)),
+        opwheel.registry.NoKernelError: no backend for the tensors' device is loaded.
+    """,
 )

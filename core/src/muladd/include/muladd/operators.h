@@ -1,39 +1,20 @@
-// The operator catalogue: the one place where a schema is written. The schema library defines it in the dispatcher,
-// every backend's kernels are checked against it at compile time, and the Python package reads it back.
+// The operators: a row each, with the functor that computes it and its schema (opwheel/operators.h). Nothing else lists
+// them: the schema library, every backend, the C functions, ExecuTorch's kernels and the Python package go by this
+// list.
 #pragma once
 
-#include <array>
-#include <string_view>
+#include "muladd/functors.h"
 
-#include "muladd/schema.h"
-
-namespace muladd::op {
-
-#define MULADD_OPERATOR(identifier, text)                \
-  struct identifier {                                    \
-    static constexpr const char* schema_text = text;     \
-    static constexpr Schema schema = parse_schema(text); \
-  }
-
-MULADD_OPERATOR(muladd, "muladd(Tensor a, Tensor b, float c) -> Tensor");
-MULADD_OPERATOR(muladd_out, "muladd.out(Tensor a, Tensor b, float c, *, Tensor(a!) out) -> Tensor(a!)");
-MULADD_OPERATOR(muladd_, "muladd_(Tensor(a!) a, Tensor b, float c) -> Tensor(a!)");
-MULADD_OPERATOR(muladd_backward, "muladd_backward(Tensor grad, Tensor a, Tensor b) -> (Tensor, Tensor)");
-MULADD_OPERATOR(fma, "fma(Tensor a, Tensor b, Tensor c) -> Tensor");
-MULADD_OPERATOR(fma_out, "fma.out(Tensor a, Tensor b, Tensor c, *, Tensor(a!) out) -> Tensor(a!)");
-MULADD_OPERATOR(mul, "mul(Tensor a, Tensor b) -> Tensor");
-MULADD_OPERATOR(mul_out, "mul.out(Tensor a, Tensor b, *, Tensor(a!) out) -> Tensor(a!)");
-MULADD_OPERATOR(add, "add(Tensor a, Tensor b) -> Tensor");
-MULADD_OPERATOR(add_out, "add.out(Tensor a, Tensor b, *, Tensor(a!) out) -> Tensor(a!)");
-MULADD_OPERATOR(scale, "scale(Tensor x, float factor) -> Tensor");
-MULADD_OPERATOR(scale_out, "scale.out(Tensor x, float factor, *, Tensor(a!) out) -> Tensor(a!)");
-
-#undef MULADD_OPERATOR
-
-template <class... Operators>
-struct List {};
-
-using Catalogue =
-    List<muladd, muladd_out, muladd_, muladd_backward, fma, fma_out, mul, mul_out, add, add_out, scale, scale_out>;
-
-}  // namespace muladd::op
+#define MULADD_OPERATORS(OPERATOR, OVERLOAD)                                                                        \
+  OPERATOR(muladd, MulAdd, "muladd(Tensor a, Tensor b, float c) -> Tensor")                                         \
+  OVERLOAD(muladd_out, muladd, "muladd.out(Tensor a, Tensor b, float c, *, Tensor(a!) out) -> Tensor(a!)")          \
+  OVERLOAD(muladd_, muladd, "muladd_(Tensor(a!) a, Tensor b, float c) -> Tensor(a!)")                               \
+  OPERATOR(muladd_backward, MulAddBackward, "muladd_backward(Tensor grad, Tensor a, Tensor b) -> (Tensor, Tensor)") \
+  OPERATOR(fma, Fma, "fma(Tensor a, Tensor b, Tensor c) -> Tensor")                                                 \
+  OVERLOAD(fma_out, fma, "fma.out(Tensor a, Tensor b, Tensor c, *, Tensor(a!) out) -> Tensor(a!)")                  \
+  OPERATOR(mul, Mul, "mul(Tensor a, Tensor b) -> Tensor")                                                           \
+  OVERLOAD(mul_out, mul, "mul.out(Tensor a, Tensor b, *, Tensor(a!) out) -> Tensor(a!)")                            \
+  OPERATOR(add, Add, "add(Tensor a, Tensor b) -> Tensor")                                                           \
+  OVERLOAD(add_out, add, "add.out(Tensor a, Tensor b, *, Tensor(a!) out) -> Tensor(a!)")                            \
+  OPERATOR(scale, Scale, "scale(Tensor x, float factor) -> Tensor")                                                 \
+  OVERLOAD(scale_out, scale, "scale.out(Tensor x, float factor, *, Tensor(a!) out) -> Tensor(a!)")

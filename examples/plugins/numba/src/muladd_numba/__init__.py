@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muladd.registry import Backend, hookimpl
+from opwheel import Backend, hookimpl
 
 if TYPE_CHECKING:
     import torch
@@ -12,22 +12,20 @@ if TYPE_CHECKING:
 
 def register(target: torch.library.Library) -> None:
     """Put the kernels into PyTorch's dispatcher."""
-    from muladd import overloads
-    from muladd.dispatch import implement
+    from opwheel.dispatch import implement, overloads_of
 
     from .kernels import launch
 
-    implement(target, overloads.values(), "cpu", launch)
+    implement(target, overloads_of(target).values(), "cpu", launch)
 
 
 @hookimpl
-def muladd_backend() -> Backend:
+def opwheel_backend() -> Backend:
     """The hook that muladd calls."""
     return Backend(
         name="numba",
         device_type="cpu",
         dispatch_key="CPU",
-        abi=1,
         register=register,
         requires=["torch>=2.10", "numba>=0.60"],
     )

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from muladd.dispatch.elementwise import compute_dtype
 from numba import vectorize
+from opwheel.dispatch.elementwise import compute_dtype
 from torch import Tensor
 
 
@@ -42,7 +42,7 @@ _RESULTS = {
 
 
 def launch(name: str, outputs: tuple[Tensor, ...], args: tuple[Any, ...]) -> None:
-    """Compute an operator into ``outputs``; see :func:`muladd.dispatch.implement`."""
+    """Compute an operator into ``outputs``; see :func:`opwheel.dispatch.implement`."""
     dtype = compute_dtype(outputs[0].dtype)
     arrays = [torch.as_tensor(value, dtype=dtype).detach().numpy() for value in args]
     for output, (function, chosen) in zip(outputs, _RESULTS[name], strict=True):

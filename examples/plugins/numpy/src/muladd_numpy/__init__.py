@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muladd.registry import Backend, hookimpl
+from opwheel import Backend, hookimpl
 
 if TYPE_CHECKING:
     import torch
@@ -16,8 +16,7 @@ def register(target: torch.library.Library) -> None:
     """Put the kernels into PyTorch's dispatcher."""
     import numpy as np
     import torch
-    from muladd import overloads
-    from muladd.dispatch import implement, in_compute_dtype
+    from opwheel.dispatch import implement, in_compute_dtype, overloads_of
 
     def add(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return torch.from_numpy(np.asarray(a.detach().numpy() + b.detach().numpy()))
@@ -31,17 +30,16 @@ def register(target: torch.library.Library) -> None:
         with np.errstate(all="ignore"):  # nan and infinity are results like others
             launch(name, outputs, args)
 
-    implement(target, [overloads[name] for name in OPERATORS], "cpu", quietly)
+    implement(target, [overloads_of(target)[name] for name in OPERATORS], "cpu", quietly)
 
 
 @hookimpl
-def muladd_backend() -> Backend:
+def opwheel_backend() -> Backend:
     """The hook that muladd calls."""
     return Backend(
         name="numpy",
         device_type="cpu",
         dispatch_key="CPU",
-        abi=1,
         register=register,
         operators=OPERATORS,
         requires=["torch>=2.10", "numpy"],

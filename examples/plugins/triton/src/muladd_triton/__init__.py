@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from muladd.registry import Backend, Probe, hookimpl
+from opwheel import Backend, Probe, hookimpl
 
 if TYPE_CHECKING:
     import torch
@@ -30,22 +30,20 @@ def probe() -> Probe:
 
 def register(target: torch.library.Library) -> None:
     """Put the kernels into PyTorch's dispatcher."""
-    from muladd import overloads
-    from muladd.dispatch import implement
+    from opwheel.dispatch import implement, overloads_of
 
     from .kernels import launch
 
-    implement(target, overloads.values(), "cpu" if IS_INTERPRETED else "cuda", launch)
+    implement(target, overloads_of(target).values(), "cpu" if IS_INTERPRETED else "cuda", launch)
 
 
 @hookimpl
-def muladd_backend() -> Backend:
+def opwheel_backend() -> Backend:
     """The hook that muladd calls."""
     return Backend(
         name="triton",
         device_type="cpu" if IS_INTERPRETED else "cuda",
         dispatch_key="CPU" if IS_INTERPRETED else "CUDA",
-        abi=1,
         register=register,
         probe=probe,
         requires=["torch>=2.10", "triton>=3.4"],

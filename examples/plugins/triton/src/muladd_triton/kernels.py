@@ -8,8 +8,8 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
-from muladd.dispatch.elementwise import compute_dtype
-from muladd.dispatch.overlap import is_dense
+from opwheel.dispatch.elementwise import compute_dtype
+from opwheel.dispatch.overlap import is_dense
 from torch import Tensor
 
 BLOCK = 1024
@@ -81,7 +81,7 @@ _TRITON = {torch.float32: tl.float32, torch.float64: tl.float64}
 
 
 def launch(name: str, outputs: tuple[Tensor, ...], args: tuple[Any, ...]) -> None:
-    """Compute an operator into ``outputs``; see :func:`muladd.dispatch.implement`."""
+    """Compute an operator into ``outputs``; see :func:`opwheel.dispatch.implement`."""
     like = outputs[0]
     if not is_dense(like):
         dense = torch.empty_like(like)

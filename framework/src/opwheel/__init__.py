@@ -1,0 +1,48 @@
+"""The framework under operator libraries: registry of backends, dispatch rules, C++ SDK, build, conformance kit.
+
+Importing it does nothing: no discovery, no library is opened, no operator is registered, and torch is not imported.
+
+An operator library opens itself with :func:`open_library`. A backend's plugin needs three names::
+
+    from opwheel import Backend, Probe, hookimpl
+
+One with kernels for another runtime needs :class:`Runtime` and ``hookimpl``.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ._import_hooks import names_from
+from ._version import __version__
+
+if TYPE_CHECKING:
+    from .dispatch import JointGradient, Library, Operator, functions_of, open_library
+    from .registry import Backend, Probe, Runtime, hookimpl
+
+__getattr__ = names_from(
+    __name__,
+    {
+        **dict.fromkeys(("Backend", "Probe", "Runtime", "hookimpl"), ".registry"),
+        **dict.fromkeys(("JointGradient", "Library", "Operator", "functions_of", "open_library"), ".dispatch"),
+    },
+)
+
+
+def get_include() -> str:
+    """The folder of the C++ SDK's headers, for ``-I``."""
+    return str(Path(__file__).parent / "include")
+
+
+__all__ = [
+    "Backend",
+    "JointGradient",
+    "Library",
+    "Operator",
+    "Probe",
+    "Runtime",
+    "__version__",
+    "functions_of",
+    "get_include",
+    "hookimpl",
+    "open_library",
+]

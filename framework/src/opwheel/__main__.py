@@ -1,0 +1,5 @@
+"""``python -m opwheel``."""
+
+from .cli import main
+
+main()

@@ -1,0 +1,77 @@
+"""What is imported late: names of a package when they are first used, and actions as soon as a module is there."""
+
+from __future__ import annotations
+
+import importlib.abc
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Any
+
+Action = Callable[[], None]
+
+
+def names_from(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
+    """The ``__getattr__`` of a package (PEP 562) whose names are imported when they are first used.
+
+    Args:
+        package: its name.
+        modules: for each name the module that has it, relative to the package: ``".library"``.
+    """
+
+    def get(name: str) -> Any:
+        if name in modules:
+            return getattr(import_module(modules[name], package), name)
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    return get
+
+
+def after_import(module: str) -> Callable[[Action], Action]:
+    """Decorator: run the function after ``module`` has been imported, which may be now, later or never.
+
+    For what most programs do not use and what takes long to import.
+    """
+
+    def register(action: Action) -> Action:
+        if module in sys.modules:
+            action()
+        else:
+            waiting = [found for found in sys.meta_path if isinstance(found, _Finder) and found.module == module]
+            if not waiting:
+                waiting = [_Finder(module)]
+                sys.meta_path.insert(0, waiting[0])
+            waiting[0].actions.append(action)
+        return action
+
+    return register
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds one module as Python would, and runs actions when it has been imported."""
+
+    def __init__(self, module: str) -> None:
+        self.module = module
+        self.actions: list[Action] = []
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != self.module:
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def execute_and_act(module: ModuleType) -> None:
+                execute(module)
+                # Not before: a specification may be asked for, and an import may fail, without the module being there.
+                if self in sys.meta_path:
+                    sys.meta_path.remove(self)
+                    for action in self.actions:
+                        action()
+
+            spec.loader.exec_module = execute_and_act  # type: ignore[method-assign]
+        return spec

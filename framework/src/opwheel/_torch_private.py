@@ -1,0 +1,231 @@
+"""Every name of PyTorch that is not public and that opwheel uses, in one place.
+
+tests/unit/test_torch_private.py says for each of them what breaks when it moves.
+"""
+
+from __future__ import annotations
+
+import _ctypes
+import ctypes
+import gc
+from collections.abc import Callable, Iterator
+from typing import Any
+from weakref import WeakSet
+
+import torch
+from torch.autograd import forward_ad
+
+# Names under torch._C are stable in practice but not promised: they are reached through this module only.
+below_autograd = torch._C._AutoDispatchBelowAutograd
+below_version_bump = torch._C._AutoDispatchBelowADInplaceOrView
+after_autograd_keys = torch._C._after_autograd_keyset
+after_version_bump_keys = torch._C._after_ADInplaceOrView_keyset
+functorch_is_active = torch._C._are_functorch_transforms_active
+any_requires_grad = torch._C._any_requires_grad
+is_any_autocast_enabled = torch._C._is_any_autocast_enabled
+dispatch_modes = torch._C._len_torch_dispatch_stack
+function_modes = torch._C._len_torch_function_stack
+tracing_state = torch._C._get_tracing_state
+is_profiling = torch._C._autograd._profiler_enabled
+has_storage = torch._C._has_storage  # tensors of torch.func have none
+address = torch._C._data_address  # type: ignore[attr-defined]  # 0 for fake tensors, for which data_ptr() raises
+is_alias = torch._C._is_alias_of  # type: ignore[attr-defined]  # whether two tensors have one storage
+
+
+def forward_ad_is_active() -> bool:
+    """Whether some ``forward_ad.dual_level()`` is entered, so that tensors may carry tangents."""
+    return bool(forward_ad._current_level >= 0)
+
+
+def keyset(*keys: str) -> Any:
+    """A set of dispatch keys."""
+    result = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, keys[0]))
+    for key in keys[1:]:
+        result = result.add(getattr(torch._C.DispatchKey, key))
+    return result
+
+
+def redispatch(op: Any) -> Callable[..., Any]:
+    """``op.redispatch`` without the frame of Python around it: called with a set of dispatch keys and the arguments."""
+    function: Callable[..., Any] = op._handle.redispatch_boxed
+    return function
+
+
+def without_dispatch_key(key: str) -> Any:
+    """A context in which the dispatcher skips ``key``."""
+    return torch._C._ExcludeDispatchKeyGuard(keyset(key))
+
+
+def parse_schema(text: str) -> Any:
+    """The schema as PyTorch sees it, with ``arguments`` and ``returns``."""
+    return torch._C.parse_schema(text)
+
+
+def base_of(view: torch.Tensor) -> torch.Tensor | None:
+    """The tensor that a differentiable view is a view of; None if it is no view."""
+    return view._base if view._is_view() else None
+
+
+def view_may_be_modified(view: torch.Tensor) -> bool:
+    """False for views that autograd cannot rebase: one of several from one call, or made under no_grad."""
+    return bool(torch._C._autograd._get_creation_meta(view) == torch._C._autograd.CreationMeta.DEFAULT)
+
+
+def has_memory(tensor: torch.Tensor) -> bool:
+    """Whether its storage has an address. Asking in another way copies memory that is shared until somebody writes."""
+    return bool(address(tensor))
+
+
+def privateuse1_name() -> str:
+    """The name of the device that a package has added to PyTorch; ``privateuseone`` where it gave none."""
+    return torch._C._get_privateuse1_backend_name()
+
+
+def register_fake(library: torch.library.Library, operator: str, kernel: Callable[..., Any]) -> None:
+    """``torch.library.register_fake`` without its look-up of the calling source line, which delays the import."""
+    entry = torch._library.simple_registry.singleton.find(operator)
+    library._registration_handles.append(entry.fake_impl.register(kernel, "opwheel.dispatch.fake", library))
+
+
+def compiler_is_functionalizing() -> bool:
+    """Whether torch.compile or torch.export is removing mutation from what it traces."""
+    return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FUNCTIONAL) is not None
+
+
+def is_functional_view(tensor: torch.Tensor) -> bool:
+    """Under functionalization: whether the tensor is a part of another one, whose memory is not its own to resize."""
+    return not torch._is_functional_tensor_base(tensor)
+
+
+def replace_functional(target: torch.Tensor, value: torch.Tensor) -> None:
+    """Under functionalization: from now on ``target`` stands for ``value``, and so do views of it.
+
+    A value that was computed from constants alone is no wrapper.
+    """
+    is_wrapper = torch._is_functional_tensor(value)
+    torch._functionalize_replace(target, torch._from_functional_tensor(value) if is_wrapper else value)
+    torch._functionalize_commit_update(target)
+    torch._functionalize_sync(target)
+
+
+def has_kernel(operator: str, dispatch_key: str) -> bool:
+    """Whether a kernel is registered for exactly this key: alias keys and fallbacks do not count."""
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(operator, dispatch_key))
+
+
+def kernel_registrations(operator: str) -> str:
+    """PyTorch's own dump of what is registered for an operator, a line each."""
+    return str(torch._C._dispatch_dump(operator))
+
+
+def kernels_without_schema() -> dict[str, str]:
+    """Operators that have a kernel but no schema, with PyTorch's dump of what is registered."""
+    dumps = torch._C._dispatch_find_dangling_impls()
+    return {dump.partition("\n")[0].removeprefix("name: "): dump for dump in dumps}
+
+
+def schema_of(operator: str) -> Any | None:
+    """The schema of an operator (``"ns::name"`` or ``"ns::name.overload"``), None when nobody defined it."""
+    name, _, overload = operator.partition(".")
+    try:
+        return torch._C._dispatch_find_schema_or_throw(name, overload)
+    except RuntimeError:
+        return None
+
+
+def is_namespace_defined(namespace: str) -> bool:
+    """Whether there is a TORCH_LIBRARY block, or a ``torch.library.Library`` of kind DEF, for the namespace."""
+    try:
+        torch._C._dispatch_library("DEF", namespace, "").reset()
+    except RuntimeError:
+        return True
+    return False
+
+
+def operators_of(namespace: str) -> list[str]:
+    """Names that have a schema or a kernel in this process, with the namespace."""
+    return [name for name in torch._C._dispatch_get_all_op_names() if name.startswith(f"{namespace}::")]
+
+
+def operators_defined_in_python(namespace: str) -> list[str]:
+    """Those of :func:`operators_of` that torch.library has defined, and some that are gone. Takes microseconds."""
+    return [name for name in torch.library._defs if name.startswith(f"{namespace}::")]
+
+
+def dispatch_keys() -> dict[str, Any]:
+    """Every dispatch key under which a call can look for a kernel, by name; aliases are not among them."""
+    known = torch._C.DispatchKey.__members__  # the enumeration lacks some keys, the parser others
+    names = str(torch._C._dispatch_keyset_full()).removeprefix("DispatchKeySet(").removesuffix(")").split(", ")
+    return {name: known[name] if name in known else torch._C._dispatch_key_parse(name) for name in names}
+
+
+has_fallback: Callable[[Any], bool] = torch._C._dispatch_has_backend_fallback
+
+
+def uses_fallback(operator: str, dispatch_key: str) -> bool:
+    """Whether a call that arrives at the key runs the fallback for all operators, not a kernel of this one."""
+    lines = torch._C._dispatch_dump_table(operator).splitlines()
+    return any(line.startswith(f"{dispatch_key}: ") and line.endswith("[backend fallback]") for line in lines)
+
+
+def dispatch_key_of(device_type: str) -> str | None:
+    """The key at which kernels for the plain tensors of a device are; None if PyTorch knows no such device."""
+    try:
+        torch.device(device_type)
+    except RuntimeError:
+        # The spare device gets its name at run time, perhaps only when it is used.
+        is_spare = torch._C._get_privateuse1_backend_name() == "privateuseone" and device_type.isidentifier()
+        return "PrivateUse1" if is_spare else None
+    try:
+        return str(torch._C._dispatch_key_for_device(device_type))
+    except RuntimeError:
+        return None
+
+
+def register_kernel(operator: str, dispatch_key: str, kernel: Callable[..., Any]) -> Any:
+    """Register a kernel on top of whatever is there, for as long as the returned object lives."""
+    namespace, _, name = operator.partition("::")
+    library = torch._C._dispatch_library("IMPL", namespace, "", __file__)
+    library.impl(name, dispatch_key, kernel)
+    return library
+
+
+# What torch.library.Library objects a search for those of others must not find.
+_ours: WeakSet[torch.library.Library] = WeakSet()
+
+
+def keep_as_ours(library: torch.library.Library) -> None:
+    """Let :func:`libraries_of_others` leave out ``library``."""
+    _ours.add(library)
+
+
+def libraries_of_others() -> Iterator[torch.library.Library]:
+    """Every ``torch.library.Library`` in this process that is not ours, the newest first. Takes a tenth of a second."""
+    gc.collect()
+    for thing in reversed(gc.get_objects()):
+        if issubclass(type(thing), torch.library.Library) and thing not in _ours:
+            yield thing
+
+
+def registered_through(library: torch.library.Library) -> set[tuple[str, str]]:
+    """What was registered: operators with their namespace, and dispatch keys; the key "" is a definition.
+
+    A library of fallbacks keeps no list: ``("_::*", key)`` is the key it was made for, "" if for none in particular.
+    """
+    if library.ns == "_":
+        return {("_::*", library.dispatch_key)}
+    kernels = (name.removeprefix(f"{library.ns}/").rpartition("/") for name in library._op_impls)
+    return {(name, "") for name in library._op_defs} | {
+        (f"{library.ns}::{operator}", "CompositeImplicitAutograd" if key in ("", "Undefined") else key)
+        for operator, _, key in kernels
+    }
+
+
+def destroy_library(library: torch.library.Library) -> None:
+    """Remove everything that was registered through ``library``."""
+    library._destroy()
+
+
+def close_shared_library(handle: ctypes.CDLL) -> None:
+    """``dlclose``: the counterpart of ``ctypes.CDLL``, which the standard library keeps to itself."""
+    _ctypes.dlclose(handle._handle)

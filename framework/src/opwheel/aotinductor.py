@@ -1,0 +1,56 @@
+"""Models compiled by AOTInductor: direct calls of a backend's C functions instead of calls through the dispatcher."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Any
+
+from .dispatch.opening import Library
+from .dispatch.overload import Overload
+from .registry import State
+
+_C_TYPES = {"Tensor": "AtenTensorHandle", "float": "double"}
+
+
+def c_shims(library: Library, device_type: str) -> dict[Any, list[str]]:
+    """The C declarations of a backend's kernels, by operator.
+
+    They are the value of the inductor option ``aot_inductor.custom_ops_to_c_shims``. A model compiled with it looks the
+    functions up when it is loaded, so that the library has to be open with its symbols visible to all: this call does
+    it for the Python process, ``opwheel::load`` (``opwheel/load.h``) for a C++ program.
+
+    Args:
+        library: whose operators the model calls.
+        device_type: of a loaded backend: ``"cpu"``.
+
+    Raises:
+        BackendUnavailableError: no backend for the device is loaded.
+        ValueError: it exports no C functions.
+    """
+    backends = [status for status in library.backends().values() if status.device_type == device_type]
+    loaded = [status for status in backends if status.state is State.LOADED]
+    if not loaded:
+        library.require(backends[0].name if backends else device_type)  # which raises, with the reason
+    backend = loaded[0]
+    functions = {
+        overload.op: _declaration(overload, device_type)
+        for overload in library.overloads.values()
+        if not overload.mutates
+    }
+    exported = None if backend.library is None else ctypes.CDLL(str(backend.library), mode=os.RTLD_NOW | os.RTLD_GLOBAL)
+    missing = [function for function, _ in functions.values() if not hasattr(exported, function)]
+    if missing:
+        raise ValueError(
+            f"the backend {backend.name!r} exports no {', '.join(missing)}; compile the model without "
+            "custom_ops_to_c_shims: its operators are then called through the dispatcher"
+        )
+    return {op: [declaration] for op, (_, declaration) in functions.items()}
+
+
+def _declaration(overload: Overload, device_type: str) -> tuple[str, str]:
+    """Name and declaration; inductor derives the name from the operator's in the same way."""
+    function = f"aoti_torch_{device_type}_{overload.name}"
+    parameters = [f"{_C_TYPES[str(argument.type)]} {argument.name}" for argument in overload.schema.arguments]
+    parameters += [f"AtenTensorHandle* ret{number}" for number in range(len(overload.schema.returns))]
+    return function, f"AOTITorchError {function}({', '.join(parameters)})"

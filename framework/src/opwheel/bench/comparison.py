@@ -1,0 +1,69 @@
+"""Two runs side by side: what became slower?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+from .results import Measurement, Results
+from .suite import Suite
+from .tables import format_time
+
+
+@dataclass(frozen=True)
+class Change:
+    """One case that both runs have."""
+
+    case: str
+    old: Measurement
+    new: Measurement
+    control: float | None
+    """New over old time of a peer that no change of the library can have made slower."""
+
+    @property
+    def ratio(self) -> float:
+        """New over old time."""
+        return self.new.median_s / self.old.median_s
+
+    def is_slower(self, tolerance: float) -> bool:
+        """By more than the tolerance, and by more than the samples of either run scatter."""
+        return self.ratio > 1 + tolerance and self.new.lower_quartile_s > self.old.upper_quartile_s
+
+
+def compare(old: Results, new: Results, suite: Suite) -> list[Change]:
+    """The cases that both runs have, the one that lost most first."""
+    ours, unchanged = suite.ours.name, suite.control
+    before = {row.name: row.peers for row in old.rows}
+    changes = []
+    for row in new.rows:
+        if ours in (earlier := before.get(row.name, {})):
+            both = unchanged in row.peers and unchanged in earlier
+            control = row.peers[unchanged].median_s / earlier[unchanged].median_s if both else None
+            changes.append(Change(row.name, earlier[ours], row.peers[ours], control))
+    return sorted(changes, key=lambda change: -change.ratio)
+
+
+def show(old: Results, new: Results, suite: Suite, tolerance: float, console: Console) -> bool:
+    """Print what changed; whether nothing became slower."""
+    changes = compare(old, new, suite)
+    table = Table("case", "before", "now", "now/before", f"{suite.control} now/before", "", box=None, pad_edge=False)
+    for change in changes:
+        table.add_row(
+            change.case.replace("[", "\\["),
+            format_time(change.old.median_s),
+            format_time(change.new.median_s),
+            f"{change.ratio:.2f}",
+            "-" if change.control is None else f"{change.control:.2f}",
+            "[red]slower[/]" if change.is_slower(tolerance) else "",
+        )
+    console.print(table)
+    before, now = old.machine | old.settings, new.machine | new.settings
+    for key in sorted(before.keys() | now.keys()):
+        if before.get(key) != now.get(key):
+            text = f"note: not the same conditions: {key} was {before.get(key)!r}, is {now.get(key)!r}"
+            console.print(text, markup=False, highlight=False)
+    slower = sum(change.is_slower(tolerance) for change in changes)
+    console.print(f"{slower} of {len(changes)} cases are slower by more than {tolerance:.0%}", highlight=False)
+    return slower == 0

@@ -1,0 +1,80 @@
+"""What comes out of a run, in memory and as JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+FORMAT = 1
+
+
+class ResultsFileError(Exception):
+    """A file that is not what ``bench --json`` writes."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One peer in one case; seconds for one call."""
+
+    median_s: float
+    lower_quartile_s: float
+    upper_quartile_s: float
+    samples: int
+    calls_per_sample: int
+    bytes: int
+    statement: str
+
+    @property
+    def gigabytes_per_second(self) -> float:
+        """Of what has to be moved, not of what the peer in fact moves."""
+        return self.bytes / self.median_s / 1e9
+
+    @property
+    def spread(self) -> float:
+        """Half of the distance between the quartiles, relative to the median."""
+        return (self.upper_quartile_s - self.lower_quartile_s) / 2 / self.median_s
+
+
+@dataclass(frozen=True)
+class Row:
+    """One case."""
+
+    name: str
+    group: str
+    form: str
+    layout: str
+    dtype: str
+    elements: int
+    peers: dict[str, Measurement]
+
+
+@dataclass
+class Results:
+    """One run."""
+
+    machine: dict[str, Any]
+    settings: dict[str, Any]
+    rows: list[Row] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """Peers that did not take part, with the reason."""
+    findings: list[str] = field(default_factory=list)
+    """What is wrong."""
+
+    def save(self, path: Path) -> None:
+        """Write the run as JSON."""
+        path.write_text(json.dumps({"format": FORMAT, **asdict(self)}, indent=1) + "\n")
+
+
+def load(path: Path) -> Results:
+    """Read what :meth:`Results.save` wrote."""
+    try:
+        fields = json.loads(path.read_text())
+        if fields.pop("format") != FORMAT:
+            raise ResultsFileError(f"{path} has another format than {FORMAT}; measure again with this version")
+        for row in fields["rows"]:
+            row["peers"] = {name: Measurement(**one) for name, one in row["peers"].items()}
+        return Results(**{**fields, "rows": [Row(**row) for row in fields["rows"]]})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ResultsFileError(f"{path} was not written by bench --json: {error}") from error

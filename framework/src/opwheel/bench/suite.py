@@ -1,0 +1,161 @@
+"""What a library gives to be measured: cases, their tensors, and statements that compute the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Names = Mapping[str, object]
+OVERHEAD = "overhead"
+"""The group of cases so small that what is measured is the cost of a call."""
+
+
+class Form(str, Enum):
+    """Where the result of a call goes, and what else the call does."""
+
+    OUT = "out"
+    NEW = "new"
+    IN_PLACE = "in-place"
+    BACKWARD = "forward+backward"
+    NO_GRAD = "no_grad"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of a table."""
+
+    group: str
+    form: Form
+    layout: str
+    dtype: torch.dtype
+    elements: int
+
+    @property
+    def dtype_name(self) -> str:
+        """The dtype without ``torch.``."""
+        return str(self.dtype).removeprefix("torch.")
+
+    @property
+    def name(self) -> str:
+        """Identifies the case in files; stable between versions."""
+        return f"{self.group}/{self.form.value}/{self.layout}/{self.dtype_name}/{self.elements}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Cases of a group: each form on each layout, in each dtype, with each power of two of elements."""
+
+    group: str
+    forms: tuple[Form, ...]
+    layouts: tuple[str, ...]
+    dtypes: tuple[torch.dtype, ...]
+    exponents: tuple[int, ...]
+
+    def cases(self) -> Iterator[Case]:
+        """In the order of the table."""
+        for layout in self.layouts:
+            for form in self.forms:
+                for dtype in self.dtypes:
+                    for exponent in self.exponents:
+                        yield Case(self.group, form, layout, dtype, 2**exponent)
+
+
+@dataclass(frozen=True)
+class Operands:
+    """The arguments of a case, by the names that statements use for them."""
+
+    inputs: Mapping[str, Any]
+    """In the order of the formulas' parameters. The first is what a call in place overwrites."""
+    out: Tensor
+    """Takes a result."""
+    grad: Tensor | None = None
+    """The gradient of a result."""
+
+    @property
+    def names(self) -> Names:
+        """What statements may use."""
+        return {**self.inputs, "out": self.out, "grad": self.grad}
+
+
+def _nothing(case: Case, operands: Operands) -> Names:  # noqa: ARG001  # an interface
+    return {}
+
+
+@dataclass(frozen=True)
+class Peer:
+    """One way to compute the result: for each form of a call the statement that a user would write."""
+
+    name: str
+    statements: Mapping[Form, str]
+    setup: Callable[[Case, Operands], Names] = _nothing
+    """What the statements use beside ``torch``, the suite's names and the operands."""
+    computes: Callable[..., Tensor] | None = None
+    """As the suite's; None: the same."""
+    inputs_read: int | None = None
+    """How many of the inputs it moves; None: all."""
+    groups: frozenset[str] | None = None
+    """None: any."""
+    layouts: frozenset[str] | None = None
+    """None: any."""
+
+    def statement(self, case: Case) -> str | None:
+        """What is timed; None where the peer has no part in the case."""
+        if self.groups is not None and case.group not in self.groups:
+            return None
+        if self.layouts is not None and case.layout not in self.layouts:
+            return None
+        return self.statements.get(case.form)
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Everything that ``bench`` wants to know of a library."""
+
+    ours: Peer
+    """The library's own statements, which all others are compared with."""
+    peers: tuple[Peer, ...]
+    operands: Callable[[Case, str], Operands]
+    """The operands of a case on a device."""
+    computes: Callable[..., Tensor]
+    """The right result of one element, in float64, given all inputs."""
+    gradients: Mapping[str, Callable[..., Tensor]]
+    """The right gradients by the input's name, of one element, given ``grad`` and all inputs."""
+    working_set: Callable[[Case], int]
+    """The most bytes that any peer needs."""
+    full: tuple[Plan, ...]
+    quick: tuple[Plan, ...]
+    on_accelerators: tuple[Plan, ...] = ()
+    """Measured before the full ones on other devices than the CPU."""
+    largest: Case | None = None
+    """Is measured, beside the full plans, with as many elements as fit into memory."""
+    cpu_limit: Peer | None = None
+    """What the memory allows at best, on the CPU."""
+    accelerator_limit: Peer | None = None
+    """The same on other devices."""
+    control: str = ""
+    """A peer that the library has no part in: where it became slower, the machine did."""
+    names: Names = field(default_factory=dict)
+    """What all statements may use beside ``torch``: the library's module."""
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """All groups, in the order of the tables."""
+        return tuple(dict.fromkeys(plan.group for plan in self.full))
+
+    @property
+    def limits(self) -> frozenset[str]:
+        """Names of the peers that no computation beats."""
+        return frozenset(peer.name for peer in (self.cpu_limit, self.accelerator_limit) if peer is not None)
+
+    def bytes(self, peer: Peer, case: Case, operands: Operands) -> int:
+        """What has to move between memory and processor, each tensor once in every pass that needs it."""
+        read = list(operands.inputs.values())[: peer.inputs_read]
+        moved = sum(value.numel() for value in read if isinstance(value, Tensor)) + operands.out.numel()
+        if case.form is Form.BACKWARD:
+            moved += operands.out.numel() + 2 * sum(operands.inputs[name].numel() for name in self.gradients)
+        return moved * case.dtype.itemsize

@@ -1,0 +1,80 @@
+"""The results as tables: the library's time and bandwidth, and the ratio to each peer."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from .results import Measurement, Results, Row
+from .suite import Suite
+
+_DISTURBED = 0.2
+
+
+def show(results: Results, suite: Suite, console: Console) -> None:
+    """Print a table for each group, then notes and findings."""
+    ours = suite.ours.name
+    for group in dict.fromkeys(row.group for row in results.rows):
+        console.print(_table(group, [row for row in results.rows if row.group == group], suite))
+        console.print()
+    if results.rows:
+        console.print(
+            "time: median of a call, ± half the distance of the quartiles. Below a peer: its time over "
+            f"{ours}'s, so 2.00 means that {ours} is twice as fast. Below the limit: the share of its bandwidth that "
+            f"{ours} reaches.",
+            highlight=False,
+        )
+    disturbed = sum(row.peers[ours].spread > _DISTURBED for row in results.rows)
+    if disturbed:
+        text = (
+            f"note: {disturbed} of {len(results.rows)} times scatter by more than {_DISTURBED:.0%}: the machine is busy"
+        )
+        console.print(text, highlight=False)
+    for note in results.notes:
+        console.print(f"note: {note}", markup=False, highlight=False)
+    for finding in results.findings:
+        console.print(f"wrong: {finding}", markup=False, highlight=False)
+
+
+def format_time(seconds: float) -> str:
+    """Three digits in the fitting unit."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}" if seconds < 1000 * size else f"{seconds / size:.0f} {unit}"
+    return f"{seconds / 1e-9:.0f} ns"
+
+
+def format_elements(elements: int) -> str:
+    """A power of two as such."""
+    return f"2^{elements.bit_length() - 1}" if elements >= 1024 else str(elements)
+
+
+def _table(group: str, rows: list[Row], suite: Suite) -> Table:
+    peers = [name for name in dict.fromkeys(name for row in rows for name in row.peers) if name != suite.ours.name]
+    table = Table(title=group, title_justify="left", box=None, pad_edge=False)
+    for heading in ("form", "layout", "dtype"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("elements", "time", "±", "GB/s", *peers):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        ours = row.peers[suite.ours.name]
+        table.add_row(
+            row.form,
+            row.layout.replace("[", "\\["),
+            row.dtype,
+            format_elements(row.elements),
+            format_time(ours.median_s),
+            f"{ours.spread:.0%}",
+            f"{ours.gigabytes_per_second:.3g}",
+            *(_ratio(ours, row.peers.get(name), is_limit=name in suite.limits) for name in peers),
+        )
+    return table
+
+
+def _ratio(ours: Measurement, theirs: Measurement | None, *, is_limit: bool) -> str:
+    if theirs is None:
+        return "-"
+    if is_limit:
+        return f"{ours.gigabytes_per_second / theirs.gigabytes_per_second:.0%}"
+    ratio = theirs.median_s / ours.median_s
+    return f"[{'green' if ratio >= 1 else 'yellow'}]{ratio:.2f}[/]"

@@ -1,0 +1,70 @@
+"""The setuptools commands: build_ext that calls ninja, bdist_wheel that knows the tag."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from setuptools import Command
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
+
+from . import ninja_file
+from .extensions import CppLibrary
+from .policy_file import compile_policy
+from .toolchain import ToolchainError
+
+if TYPE_CHECKING:
+    from setuptools import Extension
+
+
+class BuildLibraries(build_ext):
+    """``build_ext`` for :class:`CppLibrary`; an operator library's schemas also become its ``__init__.pyi``."""
+
+    def get_ext_filename(self, fullname: str) -> str:
+        # No CPython tag: the file does not depend on the interpreter.
+        return str(Path(*fullname.split("."))) + ".so"
+
+    def build_extension(self, ext: Extension) -> None:
+        if not isinstance(ext, CppLibrary):
+            super().build_extension(ext)
+            return
+        output = Path(self.get_ext_fullpath(ext.name))
+        output.parent.mkdir(parents=True, exist_ok=True)
+        build_dir = Path(self.build_temp).resolve() / ext.name
+        jobs = int(self.parallel) if self.parallel else None
+        try:
+            ninja_file.build(ext, output, build_dir, jobs=jobs, verbose=bool(self.verbose))
+            package = ext.name.partition(".")[0]
+            if ext.name == f"{package}.lib{package}_schema":
+                from .stubs import write_stub  # a program, too, which must not be imported before it runs
+
+                write_stub(package, output.parent.parent)
+        except ToolchainError as error:
+            raise SystemExit(f"opwheel.build: {error}") from None
+
+
+class FreshBuildPy(build_py):
+    """``build_py`` into an empty folder: setuptools would keep modules there that the source no longer has."""
+
+    def run(self) -> None:
+        if not self.editable_mode:
+            shutil.rmtree(self.build_lib, ignore_errors=True)
+        super().run()
+        if not self.editable_mode:
+            for path in Path(self.build_lib).rglob("plugins.toml"):
+                compile_policy(path)
+
+
+class WheelForEveryPython(bdist_wheel):
+    """Tags the wheel ``py3-none-<platform>``: compiled, but for every CPython."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        return ("py3", "none", super().get_tag()[2])
+
+
+def commands() -> dict[str, type[Command]]:
+    """What to pass as ``cmdclass`` to :func:`setuptools.setup`."""
+    return {"build_py": FreshBuildPy, "build_ext": BuildLibraries, "bdist_wheel": WheelForEveryPython}

@@ -1,0 +1,28 @@
+"""The compiler flags of the instruction sets that a CPU backend has loops for (``opwheel/cpu/vectorized_loops.h``)."""
+
+from __future__ import annotations
+
+import platform
+
+_X86 = {
+    "avx2": ["-mavx2", "-mfma", "-mf16c"],
+    "avx512": [
+        *("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma", "-mf16c"),
+        "-mprefer-vector-width=512",
+        "-Wno-maybe-uninitialized",  # GCC 12 says it of its own header
+    ],
+}
+
+
+def instruction_sets(source: str, *, contract: bool = False) -> dict[str, list[str]]:
+    """Sources of a :class:`CppLibrary`, with the flags of each, for the processor that the build is for.
+
+    Args:
+        source: a path with ``{}`` for the instruction set: ``"csrc/kernels_{}.cpp"``. On x86-64 there are ``baseline``,
+            ``avx2`` and ``avx512``, elsewhere ``baseline`` alone.
+        contract: compute a product and a sum in one instruction, with one rounding, where the machine has it. Results
+            then differ from PyTorch's in the last place, and where a product alone overflows.
+    """
+    sets = {"baseline": [], **(_X86 if platform.machine() in ("x86_64", "AMD64") else {})}
+    contraction = f"-ffp-contract={'fast' if contract else 'off'}"
+    return {source.format(name): [*flags, contraction] for name, flags in sets.items()}

@@ -1,0 +1,114 @@
+"""Writes build.ninja for one library and runs it. Ninja rebuilds only what changed, also across headers."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from . import cuda, sycl
+from .device_code import DeviceCode, escape, join, write_if_changed
+from .extensions import CppLibrary, CudaLibrary, SyclLibrary
+from .toolchain import ToolchainError, find_cxx, find_torch, include_folders, prefix_maps, target_version_macro
+
+CXX_FLAGS = [
+    "-std=c++20",
+    "-O3",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-fvisibility-inlines-hidden",
+    "-Wall",
+    "-Wextra",
+    "-DTORCH_STABLE_ONLY",  # a header outside of the stable ABI is a compile error
+]
+# --as-needed keeps libraries out that are only named; --no-undefined finds a missing symbol now rather than on a user's
+# machine; -s leaves the symbol table out of the wheel.
+LINK_FLAGS = ["-shared", "-Wl,--as-needed", "-Wl,--no-undefined", "-Wl,-s"]
+# libstdc++ stands before PyTorch, which exports a few symbols of its own copy: linked to those, a library would depend
+# on how that PyTorch was built.
+LIBRARIES = ["-lstdc++", "-ltorch_cpu", "-lc10"]
+_SYMBOLS = "symbols.map"
+
+
+def build(library: CppLibrary, output: Path, build_dir: Path, *, jobs: int | None, verbose: bool) -> None:
+    """Compile ``library`` into ``output``; objects and ninja's log stay in ``build_dir`` for the next time.
+
+    Raises:
+        ToolchainError: a compiler, torch or a source is missing, or a command failed.
+    """
+    build_dir.mkdir(parents=True, exist_ok=True)
+    device = _device_code(library, build_dir)
+    write_if_changed(build_dir / "build.ninja", _build_file(library, device, output))
+    write_if_changed(build_dir / _SYMBOLS, _version_script(library.exports))
+    command = [sys.executable, "-m", "ninja", "-C", str(build_dir)]
+    command += ["-v"] if verbose else ["--quiet"]
+    command += ["-j", str(jobs)] if jobs else []
+    if subprocess.run(command, check=False).returncode != 0:
+        raise ToolchainError(f"compiling {library.name} failed; the compiler's messages stand above.")
+    if device.description:
+        output.with_suffix(".json").write_text(device.description)
+
+
+def _device_code(library: CppLibrary, build_dir: Path) -> DeviceCode:
+    if isinstance(library, CudaLibrary):
+        return cuda.device_code(library, build_dir)
+    if isinstance(library, SyclLibrary):
+        return sycl.device_code(library, build_dir)
+    return DeviceCode()
+
+
+def _version_script(exports: tuple[str, ...]) -> str:
+    visible = f"global: {'; '.join(exports)};" if exports else ""
+    return f"{{ {visible} local: *; }};\n"
+
+
+def _build_file(library: CppLibrary, device: DeviceCode, output: Path) -> str:
+    torch = find_torch()
+    cxx = join(find_cxx())
+    root = Path.cwd()
+    compile_flags = [
+        *CXX_FLAGS,
+        target_version_macro(library.torch_target),
+        *(f"-I{folder}" for folder in include_folders(library)),
+        f"-isystem{torch.include}",
+        *prefix_maps(root, torch, library),
+        *device.compile_flags,
+        *library.extra_compile_args,
+        *shlex.split(os.environ.get("CXXFLAGS", "")),
+    ]
+    link_flags = [
+        *LINK_FLAGS,
+        f"-Wl,--version-script={_SYMBOLS}",
+        f"-L{torch.lib}",
+        *device.link_flags,
+        *library.extra_link_args,
+        *shlex.split(os.environ.get("LDFLAGS", "")),
+        *LIBRARIES,
+    ]
+    lines = [
+        "ninja_required_version = 1.5",
+        "rule cxx",
+        f"  command = {cxx} -MMD -MF $out.d {join(compile_flags)} $arguments -c $in -o $out",
+        "  depfile = $out.d",
+        "  deps = gcc",
+        "  description = compile $in",
+        "rule link",
+        f"  command = {cxx} $in -o $out {join(link_flags)}",
+        "  description = link $out",
+        *device.lines,
+    ]
+    objects = []
+    for source in library.sources:
+        path = root / source
+        if not path.is_file():
+            raise ToolchainError(f"{library.name}: there is no source file {path}.")
+        objects.append(escape(f"{source}.o"))
+        rule = "nvcc" if path.suffix == ".cu" else "cxx"
+        lines.append(f"build {objects[-1]}: {rule} {escape(path)}")
+        # A seed instead of a hash of the path and the process: nvcc puts it into names.
+        seed = [f"-frandom-seed={source}"]
+        lines.append(f"  arguments = {join([*seed, *library.source_args.get(source, ())])}")
+    lines.append(f"build {escape(output.resolve())}: link {' '.join([*objects, *device.objects])} | symbols.map")
+    return "\n".join(lines) + "\n"

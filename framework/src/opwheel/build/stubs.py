@@ -1,0 +1,87 @@
+"""Writes ``__init__.pyi`` beside a library's ``__init__.py``: what mypy, editors and stubtest read of it.
+
+The functions of a library are made when it is imported, from the schemas in its shared library. So the build imports
+it, in a process of its own, and writes down what is there::
+
+    python -m opwheel.build.stubs PACKAGE [FILE]
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import indent
+from typing import Any
+
+from .toolchain import ToolchainError
+
+_HEADER = "# Written by opwheel.build from __init__.py, the schemas and the docstrings.\n"
+
+
+def write_stub(package: str, root: Path) -> None:
+    """Write the stub of an operator library that has just been built.
+
+    Args:
+        package: its name.
+        root: the folder that has the package's.
+
+    Raises:
+        ToolchainError: it cannot be imported.
+    """
+    # Alone: no backend, no lock and no policy of the machine that builds it.
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(f"{package.upper()}_")}
+    environment[f"{package.upper()}_AUTOLOAD"] = "0"
+    environment["PYTHONPATH"] = os.pathsep.join([str(root), *filter(None, sys.path)])
+    command = [sys.executable, "-m", __name__, package]
+    done = subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise ToolchainError(f"{package} was built, but cannot be imported to write its stub:\n{done.stderr}")
+
+
+def stub_of(source: str, names: list[str], functions: dict[str, Callable[..., Any]]) -> str:
+    """The stub's text.
+
+    Args:
+        source: of ``__init__.py``. Its imports and assignments stay, and what it only does is left out.
+        names: ``__all__``, which type checkers cannot work out.
+        functions: those that are made when it is imported.
+    """
+    kept = [node for node in ast.parse(source).body if not _is_action(node)]
+    parts = [
+        ast.unparse(ast.Module(kept, [])),
+        "import collections.abc\n\nimport torch",
+        f"__all__ = {names!r}",
+        *(_definition(name, function) for name, function in functions.items()),
+    ]
+    return _HEADER + "\n\n".join(parts) + "\n"
+
+
+def _is_action(node: ast.stmt) -> bool:
+    if isinstance(node, ast.Expr):
+        return not (isinstance(node.value, ast.Constant) and isinstance(node.value.value, str))
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    return any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets)
+
+
+def _definition(name: str, function: Callable[..., Any]) -> str:
+    doc = str(function.__doc__).replace("\\", "\\\\").replace('"""', r"\"\"\"")
+    lines = f'"""{doc}\n"""' if "\n" in doc else f'"""{doc}"""'
+    return f"def {name}{inspect.signature(function)}:\n{indent(lines, '    ')}\n"
+
+
+def main(package: str, file: str | None = None) -> None:
+    """Import the library and write its stub, into its folder if no file is named."""
+    module = importlib.import_module(package)
+    source = Path(str(module.__file__))
+    stub = stub_of(source.read_text(), module.__all__, module.library.functions)
+    Path(file or source.with_suffix(".pyi")).write_text(stub)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

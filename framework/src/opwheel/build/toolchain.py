@@ -1,0 +1,91 @@
+"""Finds the compiler and PyTorch's headers, and says in one line what is missing."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shlex
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .extensions import CppLibrary
+
+SDK_INCLUDE = Path(__file__).resolve().parent.parent / "include"
+
+
+class ToolchainError(RuntimeError):
+    """A tool or header that the build needs is not there."""
+
+
+@dataclass(frozen=True)
+class Torch:
+    """Where the installed PyTorch keeps its headers and libraries."""
+
+    include: Path
+    lib: Path
+
+
+def find_torch() -> Torch:
+    """Locate torch without importing it."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        raise ToolchainError(
+            "torch is not installed in this environment. Install it first (for instance torch==2.13.0), then build "
+            "with --no-build-isolation: an isolated build would download another torch, with its CUDA packages."
+        )
+    root = Path(spec.origin).parent
+    if not (root / "include/torch/csrc/stable/library.h").is_file():
+        raise ToolchainError(f"the torch in {root} has no stable ABI headers; torch >= 2.10 is needed.")
+    return Torch(root / "include", root / "lib")
+
+
+def library_include(package: str) -> Path:
+    """The folder of an installed operator library's headers; the package is not imported."""
+    spec = importlib.util.find_spec(package)
+    folders = spec.submodule_search_locations if spec else None
+    if not folders:
+        raise ToolchainError(
+            f"the operator library {package!r} is not installed in this environment. Install its core package first, "
+            "and build with --no-build-isolation."
+        )
+    return Path(next(iter(folders))) / "include"
+
+
+def include_folders(library: CppLibrary) -> list[Path]:
+    """Where a library's sources find headers besides PyTorch's: its own folders, the operator library, the SDK."""
+    return [
+        *(Path.cwd() / folder for folder in library.include_dirs),
+        *([library_include(library.library)] if library.library else []),
+        SDK_INCLUDE,
+    ]
+
+
+def find_cxx() -> list[str]:
+    """The C++ compiler of ``$CXX``, or g++, c++ or clang++."""
+    named = os.environ.get("CXX")
+    if named:
+        command = shlex.split(named)
+        if shutil.which(command[0]) is None:
+            raise ToolchainError(f"CXX is {named!r}, but there is no such command.")
+        return command
+    for candidate in ("g++", "c++", "clang++"):
+        if shutil.which(candidate):
+            return [candidate]
+    raise ToolchainError("no C++ compiler found. Install g++ >= 11 (Debian: apt-get install g++) or set CXX.")
+
+
+def target_version_macro(release: str) -> str:
+    """Write ``"2.10"`` as ``TORCH_TARGET_VERSION`` wants it: a byte each for major and minor at the top of 64 bits."""
+    major, minor = (int(part) for part in release.split("."))
+    return f"-DTORCH_TARGET_VERSION=0x{major:02x}{minor:02x}000000000000"
+
+
+def prefix_maps(root: Path, torch: Torch, library: CppLibrary) -> list[str]:
+    """Flags for the same bytes from any checkout and any environment: headers name their files in error messages."""
+    places = {root: ".", torch.include: "torch/include", SDK_INCLUDE: "opwheel/include"}
+    if library.library:
+        places[library_include(library.library)] = f"{library.library}/include"
+    return [f"-ffile-prefix-map={place}={name}" for place, name in places.items()]

@@ -1,0 +1,155 @@
+"""``bench``: how fast the operators are here, beside what else computes the same."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..registry import State
+
+if TYPE_CHECKING:
+    from .. import Library
+    from ..bench.results import Results
+    from ..bench.runner import Runner
+    from ..bench.suite import Case, Suite
+
+_PIPE_WIDTH = 160  # columns where the output goes into a file
+
+
+def bench(
+    context: typer.Context,
+    device: Annotated[str, typer.Option(help="A device with a loaded backend.")] = "cpu",
+    quick: Annotated[bool, typer.Option("--quick", help="Few and small cases: a look, not a measurement.")] = False,
+    only: Annotated[list[str] | None, typer.Option(help="Measure this group; may be given again.")] = None,
+    skip: Annotated[list[str] | None, typer.Option(help="Leave this peer out; may be given again.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the results here.")] = None,
+    plot_file: Annotated[Path | None, typer.Option("--plot", help="Draw the results into this file.")] = None,
+    compare_file: Annotated[
+        Path | None, typer.Option("--compare", help="Results of an earlier run; slower cases are a finding.")
+    ] = None,
+    tolerance: Annotated[float, typer.Option(help="With --compare: a loss up to this share is none.", min=0)] = 0.1,
+) -> None:
+    """Measure the operators beside their alternatives."""
+    # Not at the top, as in the functions below: nothing else needs it, and it takes long to import.
+    import torch
+    from rich.console import Console
+
+    from ..bench import comparison, sampling, tables
+    from ..bench.machine import available_memory, describe_machine
+    from ..bench.results import Results
+    from ..bench.runner import Runner
+    from ..bench.selection import peer_names, select_cases, select_peers
+
+    # Everything that can be wrong is found before minutes are spent on measuring.
+    library: Library = context.obj.open()
+    suite = _suite(library.package)
+    _require_loaded(library, device)
+    _require_known("--skip", "peer", skip or [], peer_names(suite))
+    _require_known("--only", "group", only or [], suite.groups)
+    for option, file in (("--json", json_file), ("--plot", plot_file)):
+        _require_writable(option, file)
+    _require_matplotlib(plot_file)
+    old = _load(compare_file)
+    cases = select_cases(suite, device=device, quick=quick, groups=only or [], memory=available_memory(device))
+    if old is not None and not {case.name for case in cases} & {row.name for row in old.rows}:
+        raise typer.BadParameter(f"{compare_file} has no case in common with this run; measure the same groups")
+
+    settings: dict[str, object] = {"device": device, "quick": quick, "threads": torch.get_num_threads()}
+    settings[library.namespace] = library.version
+    results = Results(describe_machine(device), settings)
+    precision = sampling.QUICK if quick else sampling.FULL
+    try:
+        _measure(Runner(suite, device, select_peers(suite, device, skip or []), precision, results), cases)
+    except KeyboardInterrupt:
+        results.notes.append(f"interrupted after {len(results.rows)} of {len(cases)} cases")
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_PIPE_WIDTH)
+    tables.show(results, suite, console)
+    if json_file is not None:
+        results.save(json_file)
+    if plot_file is not None:
+        from ..bench import plot
+
+        plot.save(results, suite, plot_file)
+    fine = not results.findings
+    if old is not None:
+        fine &= comparison.show(old, results, suite, tolerance, console)
+    raise typer.Exit(0 if fine else 1)
+
+
+def _suite(module: str) -> Suite:
+    """What the library says is to be measured."""
+    name = f"{module}.benchmarks"
+    if importlib.util.find_spec(name) is None:
+        raise typer.BadParameter(
+            f"{module} has nothing to measure: there is no module {name} with a Suite called SUITE"
+        )
+    suite: Suite = importlib.import_module(name).SUITE
+    return suite
+
+
+def _measure(runner: Runner, cases: list[Case]) -> None:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}", markup=False))
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+        task = progress.add_task("", total=len(cases))
+        for case in cases:
+            progress.update(task, description=case.name)
+            runner.run(case)
+            progress.advance(task)
+
+
+def _require_loaded(library: Library, device: str) -> None:
+    loaded = {status.device_type for status in library.backends().values() if status.state is State.LOADED}
+    if device not in loaded:
+        raise typer.BadParameter(
+            f"no backend for {device!r} is loaded; loaded are: {', '.join(sorted(loaded)) or 'none'}. "
+            f"The reason: {library.namespace} doctor",
+            param_hint="--device",
+        )
+
+
+def _require_known(option: str, kind: str, given: Sequence[str], known: Sequence[str]) -> None:
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise typer.BadParameter(f"no {kind} {unknown[0]!r}; {kind}s are: {', '.join(known)}", param_hint=option)
+
+
+def _require_writable(option: str, file: Path | None) -> None:
+    if file is not None and not (file.parent.is_dir() and os.access(file if file.exists() else file.parent, os.W_OK)):
+        raise typer.BadParameter(f"{file} cannot be written", param_hint=option)
+
+
+def _require_matplotlib(plot_file: Path | None) -> None:
+    if plot_file is None:
+        return
+    try:
+        from matplotlib.backend_bases import FigureCanvasBase
+    except ImportError as error:
+        text = "the picture needs one more package: pip install 'opwheel[bench]'"
+        raise typer.BadParameter(text, param_hint="--plot") from error
+    formats = FigureCanvasBase.get_supported_filetypes()
+    if plot_file.suffix.removeprefix(".") not in formats:
+        raise typer.BadParameter(f"{plot_file} must end in one of: {', '.join(formats)}", param_hint="--plot")
+
+
+def _load(compare_file: Path | None) -> Results | None:
+    if compare_file is None:
+        return None
+    from ..bench.results import ResultsFileError, load
+
+    try:
+        return load(compare_file)
+    except ResultsFileError as error:
+        raise typer.BadParameter(str(error), param_hint="--compare") from error

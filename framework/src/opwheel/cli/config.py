@@ -1,0 +1,45 @@
+"""``config``: where headers and libraries are, for build systems and for packaging."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..registry import State
+
+if TYPE_CHECKING:
+    from .. import Library
+
+
+def config(
+    context: typer.Context,
+    includes: Annotated[
+        bool, typer.Option("--includes", help="-I flags for the library's, opwheel's and PyTorch's headers.")
+    ] = False,
+    libs: Annotated[
+        bool, typer.Option("--libs", help="The libraries that a program without Python ships, in load order.")
+    ] = False,
+    cflags: Annotated[
+        bool, typer.Option("--cflags", help="All compiler flags of a backend, --includes among them.")
+    ] = False,
+) -> None:
+    """Print compiler flags or paths of libraries."""
+    if not (includes or libs or cflags):
+        raise typer.BadParameter("give at least one of --includes, --libs and --cflags")
+    # Not at the top: the package needs setuptools, which the other commands do without.
+    from ..build import toolchain
+    from ..build.ninja_file import CXX_FLAGS
+
+    library: Library = context.obj.open()
+    folders = [f"-I{library.get_include()}", f"-I{toolchain.SDK_INCLUDE}"]
+    include_flags = [*folders, f"-isystem{toolchain.find_torch().include}"]
+    if includes:
+        print(" ".join(include_flags))
+    if cflags:
+        print(" ".join([*CXX_FLAGS, toolchain.target_version_macro("2.10"), *include_flags]))
+    if libs:
+        print(library.schema_library)
+        for status in library.backends().values():
+            if status.state is State.LOADED and status.library is not None:
+                print(status.library)

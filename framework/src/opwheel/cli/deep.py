@@ -1,0 +1,88 @@
+"""Tries each installed backend in a process of its own, where a crash is only a result."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..registry import BackendStatus, State
+
+if TYPE_CHECKING:
+    from .. import Library
+
+_TIMEOUT_S = 120.0
+
+# Runs in the child: load one backend and print its status as JSON behind a marker.
+_PROGRAM = """
+import importlib, json, sys
+from opwheel.registry import RegistryError
+
+package, name = sys.argv[1:]
+library = importlib.import_module(package).library
+try:
+    library.load(name)
+except RegistryError:
+    pass
+print("\\nSTATUS " + json.dumps(library.backends()[name].as_json()))
+"""
+
+
+def statuses(library: Library) -> dict[str, BackendStatus]:
+    """The status that each backend reaches when it is loaded alone, policy and conflicts aside."""
+    return {name: _try(library, status) for name, status in library.backends().items()}
+
+
+def _try(library: Library, status: BackendStatus) -> BackendStatus:
+    # Findings belong to this process: in the child they must neither raise nor become errors.
+    environment = {
+        **os.environ,
+        f"{library.prefix}_AUTOLOAD": "0",
+        f"{library.prefix}_STRICT": "0",
+        "PYTHONWARNINGS": "ignore",
+    }
+    command = [sys.executable, "-c", _PROGRAM, library.package, status.name]
+    try:
+        child = subprocess.run(
+            command, env=environment, capture_output=True, text=True, errors="replace", check=False, timeout=_TIMEOUT_S
+        )
+    except subprocess.TimeoutExpired:
+        return _broken(status, f"loading it did not finish within {_TIMEOUT_S:g} s")
+    if child.returncode < 0:
+        name = signal.Signals(-child.returncode).name
+        return _broken(status, f"loading it ended the process with {name}{_last_line(child.stderr)}")
+    lines = [line for line in child.stdout.splitlines() if line.startswith("STATUS ")]
+    if not lines:
+        return _broken(
+            status, f"loading it ended the process with exit code {child.returncode}{_last_line(child.stderr)}"
+        )
+    fields = json.loads(lines[-1].removeprefix("STATUS "))
+    fields["state"] = State(fields["state"])
+    fields["operators"], fields["missing"] = tuple(fields["operators"]), tuple(fields["missing"])
+    fields["library"] = None if fields["library"] is None else Path(fields["library"])
+    fields["exception"] = None if fields["exception"] is None else RuntimeError(fields["exception"])
+    return BackendStatus(**fields)
+
+
+def _broken(status: BackendStatus, reason: str) -> BackendStatus:
+    return BackendStatus(
+        name=status.name,
+        state=State.BROKEN,
+        reason=reason,
+        fix=f"pip uninstall {status.distribution}, or disable {status.name!r} under [policy] in plugins.toml",
+        code="OPWHEEL-E055",
+        distribution=status.distribution,
+        version=status.version,
+        dispatch_key=status.dispatch_key,
+        device_type=status.device_type,
+        library=status.library,
+    )
+
+
+def _last_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return f": {lines[-1]}" if lines else ""

@@ -1,0 +1,132 @@
+"""``doctor``: what is installed, what works, what does not and how to fix it."""
+
+from __future__ import annotations
+
+import json
+import platform
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from .._version import __version__
+from ..registry import BackendStatus, Finding, LockError, State
+from ..registry.set_aside import set_aside
+from . import deep
+from .printable import printable
+
+if TYPE_CHECKING:
+    from .. import Library
+
+_PIPE_WIDTH = 200  # columns where the output goes into a file
+_STYLES = {
+    State.LOADED: "green",
+    State.INSTALLED: "green",
+    State.UNSUPPORTED: "yellow",
+    State.DISABLED: "yellow",
+    State.SHADOWED: "yellow",
+    State.INCOMPATIBLE: "red",
+    State.BROKEN: "red",
+}
+
+
+def doctor(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    try_all: Annotated[
+        bool, typer.Option("--deep", help="Open every backend's libraries in a process of its own first.")
+    ] = False,
+) -> None:
+    """Show every backend: its state, the reason, the fix."""
+    # With --deep, what ends a process must not end this one. A lock that does not fit is reported, not obeyed.
+    library: Library = context.obj.open(load_backends=not try_all, check_lock=False)
+    statuses = deep.statuses(library) if try_all else library.backends()
+    # Alone, a backend says nothing about the choice between several.
+    runtimes = library.runtimes()
+    findings = [*library.findings, *_lock_findings(library, winners=not try_all)]
+    report = {**_report(library, statuses, runtimes, findings), **({"digest": None} if try_all else {})}
+    if as_json:
+        print(json.dumps(report, indent=2))
+    else:
+        _print(report, [*statuses.values(), *runtimes.values()])
+    raise typer.Exit(0 if report["ok"] else 1)
+
+
+def _lock_findings(library: Library, *, winners: bool) -> list[Finding]:
+    """Why an import of the library fails with the lock file that the environment names; nothing if it does not."""
+    file = set_aside.get(f"{library.prefix}_LOCK")
+    if file is None:
+        return []
+    try:
+        return library.compare(file, winners=winners)
+    except LockError as error:
+        return [Finding(error.code, error.message, f"correct or unset {library.prefix}_LOCK")]
+
+
+def _report(
+    library: Library,
+    statuses: dict[str, BackendStatus],
+    runtimes: dict[str, BackendStatus],
+    findings: list[Finding],
+) -> dict[str, Any]:
+    """The report; its keys are documented in docs/commands.md."""
+    import torch
+
+    failed = [s for s in (*statuses.values(), *runtimes.values()) if s.is_failure]
+    loaded = [s for s in statuses.values() if s.state is State.LOADED]
+    return {
+        "ok": bool(loaded) and not failed and not findings,
+        "library": library.namespace,
+        "distribution": library.distribution,
+        "version": library.version,
+        "opwheel": __version__,
+        "abi": library.abi,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "digest": library.digest(),
+        "backends": {name: status.as_json() for name, status in statuses.items()},
+        "runtimes": {name: status.as_json() for name, status in runtimes.items()},
+        "not_installed": {
+            known.name: known.hint
+            for installed, installable in ((statuses, library.policy.backends), (runtimes, library.policy.runtimes))
+            for known in installable.values()
+            if known.name not in installed
+        },
+        "findings": [finding._asdict() for finding in findings],
+    }
+
+
+def _print(report: dict[str, Any], statuses: list[BackendStatus]) -> None:
+    # What plugins and files say is text, whatever brackets and colons it has.
+    console = Console(markup=False, emoji=False, highlight=False)
+    if not console.is_terminal:  # programs read it: no row becomes two
+        console = Console(markup=False, emoji=False, highlight=False, soft_wrap=True, width=_PIPE_WIDTH)
+    console.print(
+        f"{report['distribution']} {report['version']} (ABI {report['abi']}), opwheel {report['opwheel']}, "
+        f"torch {report['torch']}, Python {report['python']}, {report['platform']}"
+    )
+    table = Table("backend", "state", "key", "distribution", "operators", "load", box=None, pad_edge=False)
+    for status in statuses:
+        table.add_row(
+            Text(printable(status.name)),
+            Text(str(status.state), _STYLES[status.state]),
+            Text(status.dispatch_key),
+            Text(f"{status.distribution} {status.version}"),
+            str(len(status.operators)) if status.state in (State.LOADED, State.INSTALLED) else "",
+            f"{status.load_ms:.1f} ms" if status.state is State.LOADED else "",
+        )
+    console.print(table if statuses else "no backend is installed")
+    for status in statuses:
+        if status.reason:
+            code = f" [{status.code}]" if status.code else ""
+            console.print(f"\n{printable(status.name)}: {printable(status.reason)}{code}")
+        if status.fix:
+            console.print(f"  fix: {printable(status.fix)}")
+    for name, hint in report["not_installed"].items():
+        console.print(f"\n{printable(name)}: not installed\n  to install: {printable(hint)}")
+    for finding in report["findings"]:
+        console.print(f"\n{printable(finding['message'])} [{finding['code']}]")
+        console.print(f"  fix: {printable(finding['fix'])}")

@@ -1,0 +1,81 @@
+"""``new-backend`` and ``new-library``: projects to start from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .. import scaffold
+from .target import Target
+
+if TYPE_CHECKING:
+    from .. import Library
+
+Output = Annotated[Path | None, typer.Option(help="The folder to write; by default one named after the project.")]
+
+
+def new_backend(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="The backend's name, such as acme; the wheel is LIBRARY-acme.")],
+    language: Annotated[str, typer.Option(help=", ".join(scaffold.LANGUAGES))] = "cpp",
+    device_type: Annotated[
+        str | None, typer.Option(help="torch.device.type of its tensors; by default what the language is for.")
+    ] = None,
+    library: Annotated[
+        str | None, typer.Option(metavar="MODULE", help="For another library than the command's own.")
+    ] = None,
+    output: Output = None,
+) -> None:
+    """Write the project of a backend, as a start.
+
+    It builds, is discovered and passes the conformance kit as it is.
+    """
+    target = Target(library or context.obj.module)
+    opened: Library = target.open()
+    try:
+        project = scaffold.new_backend(opened, name, language=language, device_type=device_type, output=output)
+    except scaffold.ScaffoldError as error:
+        raise typer.BadParameter(str(error)) from None
+    _report(project)
+    _next_steps(
+        project,
+        ("pip install --no-build-isolation .", "builds and installs it; torch, setuptools and ninja must be there"),
+        (f"{target.module} doctor", f"shows {name}"),
+        ("pytest", "runs the conformance kit, some minutes"),
+    )
+
+
+def new_library(
+    name: Annotated[str, typer.Argument(help="The library's name and namespace, such as waves.")], output: Output = None
+) -> None:
+    """Write the projects of an operator library, as a start.
+
+    A core wheel, a wheel for the CPU, and tests: they build and pass the conformance kit as they are.
+    """
+    try:
+        project = scaffold.new_library(name, output=output)
+    except scaffold.ScaffoldError as error:
+        raise typer.BadParameter(str(error)) from None
+    _report(project)
+    _next_steps(
+        project,
+        ("pip install --no-build-isolation ./core", "schemas, derivatives, shapes"),
+        ("pip install --no-build-isolation ./backends/cpu", "kernels"),
+        (f"{name.replace('-', '_')} doctor", "shows the backend cpu"),
+        ("pytest", "runs the conformance kit, some minutes"),
+    )
+
+
+def _report(project: scaffold.Project) -> None:
+    for file in project.files:
+        print(f"  {file}")
+    print(f"wrote {len(project.files)} files into {project.folder}")
+
+
+def _next_steps(project: scaffold.Project, *steps: tuple[str, str]) -> None:
+    width = max(len(command) for command, _ in steps)
+    print(f"\nNext, in an environment with torch:\n  cd {project.folder}")
+    for command, purpose in steps:
+        print(f"  {command:<{width}}  # {purpose}")

@@ -1,0 +1,31 @@
+"""The kernel at the ADInplaceOrView key: counts the modification, so that a stale saved tensor is noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .. import _torch_private as private
+from .elementwise import check_tensors
+from .overload import Overload
+
+
+def adinplaceorview_kernel(overload: Overload) -> Callable[..., Any]:
+    """The kernel for an in-place or out variant; it is called with the dispatch key set in front."""
+
+    def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        target = overload.mutated(args, kwargs)
+        if target is None:
+            check_tensors(overload, args, kwargs)
+        if target.is_inference() and not torch.is_inference_mode_enabled():
+            raise RuntimeError(
+                f"{overload.name}: an inference tensor cannot be overwritten outside of torch.inference_mode(); clone"
+            )
+        with private.below_version_bump():
+            result = overload.op.redispatch(keyset & private.after_version_bump_keys, *args, **kwargs)
+        torch.autograd.graph.increment_version(target)
+        return result
+
+    return kernel

@@ -1,0 +1,83 @@
+"""The kernels that run where no backend has one: the reference, or an error that says what to install or convert."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ..registry import NoKernelError
+from ..registry.policy import Policy
+from .elementwise import check_inputs, check_output, check_tensors, decompose, has_shape, resize_output
+from .overload import Overload
+
+_warned: set[tuple[str, str]] = set()
+
+
+class LibraryLike(Protocol):
+    """What the registrations want to know of an operator library; :class:`opwheel.registry.OperatorLibrary` is one."""
+
+    @property
+    def namespace(self) -> str:
+        """Of the operators: ``torch.ops.<namespace>``."""
+
+    @property
+    def schemas(self) -> tuple[str, ...]:
+        """All schemas, without the namespace."""
+
+    @property
+    def policy(self) -> Policy:
+        """Says whether a call without a kernel is an error."""
+
+    def load_pending(self) -> bool:
+        """Load kernels that had to wait; whether the call should be tried again."""
+
+    def no_kernel_error(self, operator: str, device_type: str, layout: str = "strided") -> NoKernelError:
+        """What a call without a kernel raises."""
+
+
+def fallback_kernel(overload: Overload, library: LibraryLike) -> Callable[..., Any]:
+    """The kernel for one overload; ``library`` knows which backends there are."""
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        check_tensors(overload, args, kwargs)
+        tensors = overload.tensors(args)
+        device_type = max((tensor.device.type for tensor in tensors), key=lambda device: device != "cpu")
+        layout = next((str(t.layout) for t in tensors if str(t.layout) != "torch.strided"), "strided")
+        if library.load_pending():
+            return overload.op(*args, **kwargs)
+        if library.policy.fallback != "reference" or layout != "strided":
+            raise library.no_kernel_error(overload.name, device_type, layout)
+        _warn_once(overload, device_type)
+        check_inputs(overload, args)
+        result = decompose(overload, args)
+        if not overload.mutates:
+            return result
+        target = overload.mutated(args, kwargs)
+        check_output(overload, target, result.shape, result.dtype, result.device)
+        if not has_shape(target, result.shape):
+            resize_output(target, result.shape, result.stride())
+        return target.copy_(result)
+
+    return kernel
+
+
+def nested_kernel(overload: Overload) -> Callable[..., None]:
+    """The kernel for nested tensors, for which there are no backends: an error that names the argument."""
+
+    def kernel(*args: Any, **kwargs: Any) -> None:
+        check_tensors(overload, args, kwargs)
+
+    return kernel
+
+
+def _warn_once(overload: Overload, device_type: str) -> None:
+    if (overload.namespace, device_type) in _warned:
+        return
+    _warned.add((overload.namespace, device_type))
+    warnings.warn(
+        f"{overload.namespace} computes on {device_type} with ATen, not with a backend's fused kernels: no backend for "
+        f"it is loaded and {overload.namespace.upper()}_FALLBACK=reference is set",
+        RuntimeWarning,
+        stacklevel=2,
+    )

@@ -1,0 +1,308 @@
+"""The functions of an operator library, made from its schemas as dataclasses makes methods: a source text, run once.
+
+Of the operator ``scale(Tensor x, float factor) -> Tensor`` with an out variant, declared with
+``tensor_variant={"factor": "mul"}``, this is made::
+
+    def scale(x, factor, *, out=None):
+        if _type(factor) is not _float:
+            if _is_tensor(factor):
+                return mul(x, factor, out=out)
+            factor = _number(factor, "scale: factor", "a number or a torch.Tensor")
+        if out is not None:
+            _keys = _fast_path_keys(x, out, out)
+            if _keys is not None and not out.is_inference():
+                try:
+                    _kernels["scale.out"](_keys, x, factor, out=out)
+                except _RuntimeError as _error:
+                    _raise_unless_refused(_error)
+                else:
+                    _increment_version(out)
+                    return out
+            return _ops.scale.out(x, factor, out=out)
+        _keys = _fast_path_keys(x, x, x)
+        if _keys is not None:
+            try:
+                return _kernels["scale"](_keys, x, factor)
+            except _RuntimeError as _error:
+                _raise_unless_refused(_error)
+        return _ops.scale(x, factor)
+
+The ways past the dispatcher, those with ``_keys``, are those of :mod:`.fast_path`; each ends with the operator itself.
+A call costs what it would if somebody had written this by hand.
+"""
+
+from __future__ import annotations
+
+import inspect
+import keyword
+import linecache
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, count
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import increment_version
+
+from .arguments import is_tensor, number
+from .fast_path import Kernels, fast_path_keys, raise_unless_refused
+from .overload import Overload
+
+Functions = dict[str, Callable[..., Any]]
+
+# What the source text calls. With an underscore: an argument may be called `type`, an operator `number`.
+_NAMES = {
+    "_type": type,
+    "_float": float,
+    "_Tensor": Tensor,
+    "_RuntimeError": RuntimeError,
+    "_fast_path_keys": fast_path_keys,
+    "_raise_unless_refused": raise_unless_refused,
+    "_increment_version": increment_version,
+    "_is_tensor": is_tensor,
+    "_number": number,
+}
+_RESERVED = {*_NAMES, "_keys", "_error", "_kernels", "_ops"}
+
+_namespaces: dict[str, SimpleNamespace] = {}
+
+
+def functions_of(namespace: str) -> Any:
+    """The functions of an operator library as attributes, whether they are public or not.
+
+    They are there when the library has been opened. For gradient formulas, which are written before::
+
+        waves = functions_of("waves")
+        gradients = {"x": lambda grad, y: waves.mul(grad, y)}
+    """
+    return _namespaces.setdefault(namespace, SimpleNamespace())
+
+
+def make_functions(module: str, overloads: Mapping[str, Overload]) -> Functions:
+    """A function for every operator, and one for its in-place variant.
+
+    Args:
+        module: where they will be found, for ``pickle``.
+        overloads: all overloads of the library by name.
+
+    Returns:
+        Those that are public: the operators with a docstring. :func:`functions_of` has all.
+
+    Raises:
+        ValueError: a schema that cannot be written as a function in Python, or a ``tensor_variant`` that does not fit.
+    """
+    main = [overload for overload in overloads.values() if not overload.is_out]
+    namespace = next(iter(overloads.values())).namespace
+    source = "\n\n".join(_Source(overload, overloads).text() for overload in main)
+    scope = {**_NAMES, "_kernels": Kernels(namespace), "_ops": getattr(torch.ops, namespace)}
+    exec(compile(source, _remember(namespace, source), "exec"), scope)  # noqa: S102  # made above, of checked names
+    functions = {overload.name: _described(scope[overload.name], overload, overloads, module) for overload in main}
+    vars(functions_of(namespace)).update(functions)
+    return {overload.name: functions[overload.name] for overload in main if overload.operator.doc}
+
+
+class _Source:
+    """The source text of one function."""
+
+    def __init__(self, overload: Overload, overloads: Mapping[str, Overload]) -> None:
+        self.name = overload.name
+        self.overload = overload
+        self.out = overloads.get(f"{self.name}.out")
+        self.arguments = [argument.name for argument in overload.schema.arguments]
+        self.types = {argument.name: str(argument.type) for argument in overload.schema.arguments}
+        self.given = ", ".join(f"{a.name}={a.name}" if a.kwarg_only else a.name for a in overload.schema.arguments)
+        self.variants = _tensor_variants(overload, overloads)
+        for name in (self.name, *self.arguments):
+            if keyword.iskeyword(name) or name in _RESERVED:
+                raise ValueError(f"{overload.qualified_name}: a function in Python cannot have the name {name!r}")
+        if self.out is not None and [a.name for a in self.out.schema.arguments] != [*self.arguments, "out"]:
+            raise ValueError(f"{self.out.schema_text}: its arguments must be those of {self.name}, and out")
+
+    def text(self) -> str:
+        parts = [self._numbers()]
+        if self.overload.is_in_place:
+            parts.append(self._mutating_call(self.overload, self.arguments[0], f"{self.name}.default"))
+        else:
+            if self.out is not None:
+                parts += [
+                    "if out is not None:\n",
+                    textwrap.indent(self._mutating_call(self.out, "out", f"{self.name}.out"), "    "),
+                ]
+            parts.append(self._returning_call())
+        return f"def {self.name}({self._parameters()}):\n" + textwrap.indent("".join(parts), "    ")
+
+    def _parameters(self) -> str:
+        schema = self.overload.schema.arguments
+        positional = [_parameter(argument) for argument in schema if not argument.kwarg_only]
+        named = [_parameter(argument) for argument in schema if argument.kwarg_only]
+        if self.out is not None:
+            named.append("out=None")
+        return ", ".join([*positional, *(["*", *named] if named else [])])
+
+    def _numbers(self) -> str:
+        """Numbers become float, as the kernels take them; what is a tensor goes to another operator."""
+        lines = []
+        for name in self.arguments:
+            variant = self.variants.get(name)
+            is_float = self.types[name] == "float"
+            indent = "    " if is_float else ""
+            if is_float:
+                lines.append(f"if _type({name}) is not _float:")
+            if variant:
+                out = ", out=out" if self.out is not None else ""
+                lines += [f"{indent}if _is_tensor({name}):", f"{indent}    return {variant}({self.given}{out})"]
+            if is_float:
+                expected = "a number or a torch.Tensor" if variant else "a number"
+                lines.append(f'    {name} = _number({name}, "{self.name}: {name}", "{expected}")')
+        return "".join(f"{line}\n" for line in lines)
+
+    def _returning_call(self) -> str:
+        way = self._keys(None) + (
+            "if _keys is not None:\n"
+            "    try:\n"
+            f'        return _kernels["{self.name}"](_keys, {self.given})\n'
+            "    except _RuntimeError as _error:\n"
+            "        _raise_unless_refused(_error)\n"
+        )
+        return f"{way if self._has_fast_path else ''}return _ops.{self.name}({self.given})\n"
+
+    def _mutating_call(self, overload: Overload, target: str, op: str) -> str:
+        given = self.given if target != "out" else ", ".join(filter(None, (self.given, "out=out")))
+        # An inference tensor has no version to count, and may not be overwritten everywhere.
+        way = self._keys(target) + (
+            f"if _keys is not None and not {target}.is_inference():\n"
+            "    try:\n"
+            f'        _kernels["{overload.name}"](_keys, {given})\n'
+            "    except _RuntimeError as _error:\n"
+            "        _raise_unless_refused(_error)\n"
+            "    else:\n"
+            f"        _increment_version({target})\n"
+            f"        return {target}\n"
+        )
+        return f"{way if self._has_fast_path else ''}return _ops.{op}({given})\n"
+
+    @property
+    def _has_fast_path(self) -> bool:
+        """What the fast path can look at: tensors, each an argument of its own."""
+        kinds = [kind for kind in self.types.values() if "Tensor" in kind]
+        return bool(kinds) and set(kinds) == {"Tensor"}
+
+    def _keys(self, target: str | None) -> str:
+        tensors = [name for name, kind in self.types.items() if kind == "Tensor"]
+        if target not in (None, *tensors):
+            tensors.append(target)
+        three = [*tensors, *tensors[-1:] * 2][:3]
+        lines = f"_keys = _fast_path_keys({', '.join(three)})\n"
+        if tensors[3:]:
+            others = " or ".join(f"_type({name}) is not _Tensor or {name}.requires_grad" for name in tensors[3:])
+            lines += f"if {others}:\n    _keys = None\n"
+        return lines
+
+
+def _parameter(argument: Any) -> str:
+    if not argument.has_default_value():
+        return str(argument.name)
+    value = argument.default_value
+    return f"{argument.name}={tuple(value) if isinstance(value, list) else value!r}"
+
+
+def _tensor_variants(overload: Overload, overloads: Mapping[str, Overload]) -> dict[str, str]:
+    """For an argument that may be a tensor instead, the function that computes with it.
+
+    Raises:
+        ValueError: there is no such argument, or the other operator does not take the same arguments otherwise.
+    """
+    suffix = "_" if overload.is_in_place else ""
+    found = {}
+    for argument, operator in overload.operator.tensor_variant.items():
+        where = f"{overload.qualified_name}: tensor_variant={{{argument!r}: {operator!r}}}"
+        variant = overloads.get(operator + suffix)
+        if variant is None and suffix:
+            continue
+        if variant is None:
+            raise ValueError(f"{where}: the library has no operator {operator!r}")
+        wanted = [("Tensor", "") if a.name == argument else _taken(a) for a in overload.schema.arguments]
+        if argument not in overload.arguments or wanted != [_taken(a) for a in variant.schema.arguments]:
+            raise ValueError(f"{where}: {variant.schema_text} does not take the arguments of {overload.schema_text}")
+        if f"{overload.name}.out" in overloads and f"{variant.name}.out" not in overloads:
+            raise ValueError(f"{where}: {operator!r} has no out variant, but {overload.name!r} has")
+        found[argument] = variant.name
+    return found
+
+
+def _taken(argument: Any) -> tuple[str, str]:
+    return str(argument.type), argument.name if argument.kwarg_only else ""
+
+
+def _remember(namespace: str, source: str) -> str:
+    """Let tracebacks, debuggers and ``inspect.getsource`` find the text under a file name of its own."""
+    numbered = (f"<functions of {namespace}, part {part}>" for part in count(2))
+    name = next(name for name in chain((f"<functions of {namespace}>",), numbered) if name not in linecache.cache)
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    return name
+
+
+def _described(
+    function: Callable[..., Any], overload: Overload, overloads: Mapping[str, Overload], module: str
+) -> Callable[..., Any]:
+    """What a reader of the function wants to know: its types, its text, and where it is found."""
+    variants = _tensor_variants(overload, overloads)
+    annotations = {}
+    for argument in overload.schema.arguments:
+        kind = _python_type(argument.real_type)
+        annotations[argument.name] = kind | Tensor if argument.name in variants else kind
+    if f"{overload.name}.out" in overloads:
+        annotations["out"] = Tensor | None
+    results = tuple(_python_type(result.real_type) for result in overload.schema.returns)
+    annotations["return"] = None if not results else results[0] if len(results) == 1 else tuple[results]  # type: ignore[valid-type]
+    function.__annotations__ = annotations
+    function.__module__ = module
+    function.__doc__ = _in_place_doc(overload) if overload.is_in_place else inspect.cleandoc(overload.operator.doc)
+    return function
+
+
+def _in_place_doc(overload: Overload) -> str:
+    base, target = overload.name.removesuffix("_"), overload.arguments[0]
+    return f""":func:`{base}` in place: the result overwrites ``{target}``, whose shape and dtype must be the result's.
+
+Args: as those of :func:`{base}`; one that is a number in the schema must be a number.
+
+Returns:
+    ``{target}``.
+
+Raises:
+    RuntimeError: as :func:`{base}`, with ``{target}`` in the place of ``out``.
+    TypeError: an argument is not a number, but has to be one."""
+
+
+_PYTHON_TYPES: Mapping[str, Any] = {
+    "Tensor": Tensor,
+    "number": int | float | complex | bool,
+    "ScalarType": torch.dtype,
+    "Layout": torch.layout,
+    "Device": torch.device,
+    "MemoryFormat": torch.memory_format,
+    "Generator": torch.Generator,
+    "SymInt": int,
+    "bool": bool,
+    "int": int,
+    "float": float,
+    "str": str,
+}
+
+
+def _python_type(kind: Any) -> Any:
+    """What a type of a schema is in Python.
+
+    Raises:
+        ValueError: it is none that a function in Python can be annotated with.
+    """
+    if kind.kind() == "OptionalType":
+        return _python_type(kind.getElementType()) | None
+    if kind.kind() == "ListType":
+        return Sequence[_python_type(kind.getElementType())]  # type: ignore[misc]
+    if str(kind) not in _PYTHON_TYPES:
+        raise ValueError(f"the type {kind} of a schema has no counterpart in Python")
+    return _PYTHON_TYPES[str(kind)]

@@ -1,0 +1,87 @@
+"""Opens an operator library, in the order in which everything about it happens."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..registry import set_aside
+from ..registry.library import OperatorLibrary
+from .declaration import Operator
+from .elementwise import decomposition_table
+from .functions import Functions, make_functions
+from .overload import Overload
+from .registration import register
+
+
+class Library(OperatorLibrary):
+    """An operator library that is open: its backends, and what was made of its declarations.
+
+    Attributes:
+        package: the Python package, whose name is also the operators' namespace: ``torch.ops.<package>``.
+        version: of its distribution.
+        overloads: what is registered for each overload, by name.
+        functions: the public functions by name, which the package has as its own.
+    """
+
+    overloads: Mapping[str, Overload]
+    functions: Functions
+
+    def __init__(self, package: str, operators: Iterable[Operator], distribution: str, version: str) -> None:
+        self.package = package
+        self.version = version
+        self.folder = Path(str(sys.modules[package].__file__)).parent
+        super().__init__(
+            package,
+            operators=[operator.name for operator in operators],
+            schema_library=self.folder / f"lib{package}_schema.so",
+            entry_point_group=f"{package}.backends",
+            plugins_file=self.folder / "plugins.toml",
+            distribution=distribution,
+        )
+
+    def get_include(self) -> str:
+        """The folder of the library's own headers, for ``-I``: the list of its operators and their functors."""
+        return str(self.folder / "include")
+
+    def decompositions(self) -> dict[Any, Callable[..., Any]]:
+        """The operators in terms of ATen, for ``ExportedProgram.run_decompositions``."""
+        return decomposition_table(self.overloads.values())
+
+
+def open_library(package: str, operators: Iterable[Operator], *, distribution: str, version: str) -> Library:
+    """Open the operator library that a Python package is; called once, by its ``__init__.py``.
+
+    The operators are there afterwards, without kernels: :meth:`Library.load_backends`, the last line of the package's
+    ``__init__.py``, loads the backends, whose code may import the package.
+
+    Its folder has, by convention, the schema library ``lib<package>_schema.so``, ``plugins.toml`` and ``include/``. Its
+    backends are the entry points of the group ``<package>.backends``, its environment variables begin with
+    ``<PACKAGE>_``.
+
+    Args:
+        package: ``__name__`` of the package.
+        operators: a declaration for each operator of the schema library.
+        distribution: the wheel that the package comes in.
+        version: of the distribution.
+
+    Raises:
+        ImportError: the schema library is missing, or something else in this process has defined the namespace already.
+        ValueError: a schema without a declaration, or the other way round, or a declaration that does not fit.
+        LockError: what is installed differs from the lock file.
+    """
+    set_aside.for_module_command(package)
+    operators = tuple(operators)
+    library = Library(package, operators, distribution, version)
+
+    # 1. The operators exist, with the schemas of the list.
+    library.load_schemas()
+
+    # 2. They have shapes, derivatives, vmap rules, autocast rules, and an answer where no backend has a kernel.
+    library.overloads = register(library, operators)
+
+    # 3. They have functions in Python.
+    library.functions = make_functions(package, library.overloads)
+    return library

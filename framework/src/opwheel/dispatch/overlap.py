@@ -1,0 +1,135 @@
+"""Whether an output may be written while the inputs are being read; as ``opwheel/overlap.h`` in the C++ SDK."""
+
+from __future__ import annotations
+
+import enum
+import math
+
+from torch import Tensor
+
+from .. import _torch_private as private
+from .overload import Overload
+
+
+class Overlap(enum.Enum):
+    """How an output lies to an input in memory."""
+
+    NONE = enum.auto()
+    SAME_ELEMENTS = enum.auto()
+    PARTIAL = enum.auto()
+    UNKNOWN = enum.auto()  # PyTorch does not classify it: compute elsewhere, then copy
+
+
+def may_overlap_itself(tensor: Tensor) -> bool:
+    """Whether some element is reached by two different indices.
+
+    Exact but for tensors of which three and more dimensions reach into each other, which count as overlapping, and for
+    symbolic sizes, of which it asks nothing: there only expanded dimensions are found.
+    """
+    if not all(isinstance(step, int) for step in (*tensor.shape, *tensor.stride())):
+        steps = zip(tensor.stride(), tensor.shape, strict=True)
+        return any(isinstance(stride, int) and stride == 0 and size != 1 for stride, size in steps)
+    if tensor.numel() == 0:
+        return False
+    dims = sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1)
+    # A step that is longer than all others together leads to where none of them do.
+    while len(dims) > 1 and dims[-1][0] > sum(stride * (size - 1) for stride, size in dims[:-1]):
+        dims.pop()
+    if len(dims) <= 1:
+        return bool(dims) and dims[0][0] == 0
+    if len(dims) > 2:
+        return True
+    (stride, size), (other_stride, other_size) = dims
+    # m steps of one are n steps of the other for the first time at their least common multiple.
+    divisor = math.gcd(stride, other_stride)
+    return divisor == 0 or bool(other_stride // divisor < size and stride // divisor < other_size)
+
+
+def check_elements_apart(overload: Overload, target: Tensor) -> None:
+    """Refuse to write where one element would overwrite another.
+
+    Raises:
+        RuntimeError: several elements of ``target`` share one place in memory.
+    """
+    if may_overlap_itself(target):
+        raise RuntimeError(
+            f"{overload.name}: several elements of '{overload.target}' share one place in memory (an expanded or "
+            "overlapping view); pass a tensor of its own, for instance its .clone()"
+        )
+
+
+def is_dense(tensor: Tensor) -> bool:
+    """Whether every element has a place of its own and there are no gaps, in whatever order of dimensions."""
+    expected = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size == 1:
+            continue
+        if stride != expected:
+            return tensor.numel() == 0
+        expected = expected * size
+    return True
+
+
+def overlap(output: Tensor, given: Tensor) -> Overlap:
+    """How ``output`` lies to ``given``, an input before it is broadcast."""
+    if output.numel() == 0 or given.numel() == 0:
+        return Overlap.NONE
+    begin, end = _byte_range(output)
+    other_begin, other_end = _byte_range(given)
+    if end <= other_begin or other_end <= begin:
+        return Overlap.NONE
+    if _walk(output) == _walk(given):
+        return Overlap.SAME_ELEMENTS
+    if _interleaved(output, given):
+        return Overlap.NONE
+    return Overlap.PARTIAL if is_dense(output) and is_dense(given) else Overlap.UNKNOWN
+
+
+def may_share_memory(target: Tensor, given: Tensor) -> bool:
+    """Whether ``given`` or its history may change when ``target`` is overwritten; also where that cannot be told.
+
+    Other parts of one storage count: after a write to one view PyTorch refuses to look at some others. Different
+    storages over the same memory come from other libraries. Tensors of ``torch.func`` have none.
+    """
+    return any(_may_share(part, other) for part in _parts(target) for other in _parts(given))
+
+
+def _may_share(target: Tensor, given: Tensor) -> bool:
+    if not (private.has_storage(target) and private.has_storage(given)) or private.is_alias(target, given):
+        return True
+    has_memory = private.address(target) and private.address(given)  # fake tensors have not
+    return bool(has_memory) and overlap(target, given) is not Overlap.NONE
+
+
+def _parts(tensor: Tensor) -> list[Tensor]:
+    """The tensors with memory that a subclass such as DTensor consists of, or the tensor itself."""
+    if type(tensor) is Tensor or not hasattr(tensor, "__tensor_flatten__"):
+        return [tensor]
+    names, _ = tensor.__tensor_flatten__()
+    return [part for name in names for part in _parts(getattr(tensor, name))]
+
+
+def _walk(tensor: Tensor) -> tuple[object, ...]:
+    steps = tuple(step for step in zip(tensor.shape, tensor.stride(), strict=True) if step[0] != 1)
+    return tensor.data_ptr(), tensor.dtype, steps
+
+
+def _byte_range(tensor: Tensor) -> tuple[int, int]:
+    reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.data_ptr(), tensor.data_ptr() + (reach + 1) * tensor.element_size()
+
+
+def _interleaved(output: Tensor, given: Tensor) -> bool:
+    """Both only touch addresses start + k * divisor: x[::2] and x[1::2] never meet."""
+    divisor = math.gcd(
+        *(
+            stride * tensor.element_size()
+            for tensor in (output, given)
+            for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
+            if size > 1
+        )
+    )
+    if divisor == 0:
+        return False
+    phase = (given.data_ptr() - output.data_ptr()) % divisor
+    return phase >= output.element_size() and divisor - phase >= given.element_size()

@@ -1,0 +1,105 @@
+// The CPU backend of a library: every operator of its list, with loops for several instruction sets of which the
+// machine's best is taken. A backend has one source file for the registrations,
+//
+//     #include "opwheel/cpu/backend.h"
+//     #include "waves/operators.h"
+//     OPWHEEL_CPU_BACKEND(waves, WAVES_OPERATORS)
+//
+// and one for each instruction set, baseline, avx2 and avx512, that setup.py compiles with the flags for it:
+//
+//     #define OPWHEEL_ISA avx2
+//     #include "opwheel/cpu/vectorized_loops.h"
+//     #include "waves/operators.h"
+//     OPWHEEL_CPU_LOOPS(waves, WAVES_OPERATORS)
+#pragma once
+
+#include <cstdint>
+
+#include "opwheel/c_shim.h"
+#include "opwheel/cpu/capability.h"
+#include "opwheel/cpu/loop.h"
+#include "opwheel/cpu/parallel_loop.h"
+#include "opwheel/elementwise.h"
+#include "opwheel/elementwise_kernels.h"
+#include "opwheel/operators.h"
+
+namespace opwheel::cpu {
+
+// Whether to write the results past the caches (non-temporal stores). It pays where the operands do not fit into the
+// last-level cache: results written through it are read into it first, and push out what is needed sooner. It does not
+// pay in place, where the old contents are needed, and for short rows, of which only whole cache lines can be streamed.
+inline bool should_stream(const ElementwisePlan& plan) {
+  constexpr int64_t kShortest = 1024;  // bytes
+  int64_t bytes = 0;
+  for (int i = 0; i < plan.operand_count; ++i) bytes += plan.operands[i].info.numel * element_size(plan.dtype);
+  if (bytes <= last_level_cache()) return false;
+  for (int i = 0; i < plan.input_count(); ++i) {
+    if (plan.input(i).data == plan.output(0).data) return false;
+  }
+  return plan.sizes[0] * element_size(plan.dtype) >= kShortest;
+}
+
+// Runs the plan with the loop that `choose` takes for the strides of its two innermost dimensions.
+template <class... Params>
+void launch(const ElementwisePlan& plan, ChooseLoop choose, Params... params) {
+  LoopSpec spec{
+      .strides = {}, .outer_strides = {}, .dtypes = {}, .parameters = {params...}, .stream = should_stream(plan)};
+  for (int i = 0; i < plan.operand_count; ++i) {
+    spec.strides[i] = plan.ndim == 0 ? 0 : plan.operands[i].strides[0];
+    spec.outer_strides[i] = plan.ndim < 2 ? 0 : plan.operands[i].strides[1];
+    spec.dtypes[i] = plan.operands[i].info.dtype;
+  }
+  const Loop2d loop = choose(plan.dtype, spec);
+  parallel_loop(plan, [&](char* const* data, int64_t size, int64_t outer_size) { loop(spec, data, size, outer_size); });
+}
+
+}  // namespace opwheel::cpu
+
+#if defined(__x86_64__) && !defined(OPWHEEL_BASELINE_ONLY)
+#define OPWHEEL_DETAIL_LOOPS(function) {baseline::function, avx2::function, avx512::function}
+#else
+#define OPWHEEL_DETAIL_LOOPS(function) {baseline::function}
+#endif
+
+#define OPWHEEL_DETAIL_DECLARE_LOOP(identifier, Functor, text) \
+  ::opwheel::cpu::Loop2d choose_##identifier(::opwheel::DType result, const ::opwheel::cpu::LoopSpec& spec);
+#define OPWHEEL_DETAIL_LOOPS_OF(identifier, Functor, text) \
+  template <>                                              \
+  constexpr ::opwheel::cpu::ChooseLoop kLoops<op::identifier>[] = OPWHEEL_DETAIL_LOOPS(choose_##identifier);
+
+#define OPWHEEL_DETAIL_CPU_SHIM(identifier, Functor, text) OPWHEEL_C_SHIM(cpu, identifier)
+
+// library::cpu::Backend, as opwheel/elementwise_kernels.h wants it.
+#define OPWHEEL_DETAIL_CPU_BACKEND(library, LIST)                                                     \
+  namespace library::cpu {                                                                            \
+  namespace baseline {                                                                                \
+  LIST(OPWHEEL_DETAIL_DECLARE_LOOP, OPWHEEL_IGNORE)                                                   \
+  }                                                                                                   \
+  namespace avx2 {                                                                                    \
+  LIST(OPWHEEL_DETAIL_DECLARE_LOOP, OPWHEEL_IGNORE)                                                   \
+  }                                                                                                   \
+  namespace avx512 {                                                                                  \
+  LIST(OPWHEEL_DETAIL_DECLARE_LOOP, OPWHEEL_IGNORE)                                                   \
+  }                                                                                                   \
+  template <class Operator>                                                                           \
+  constexpr ::opwheel::cpu::ChooseLoop kLoops[] = {nullptr};                                          \
+  LIST(OPWHEEL_DETAIL_LOOPS_OF, OPWHEEL_IGNORE)                                                       \
+  struct Backend {                                                                                    \
+    static int32_t device_type() { return aoti_torch_device_type_cpu(); }                             \
+    template <class Op, class... Params>                                                              \
+    static void launch(const ::opwheel::ElementwisePlan& plan, Params... params) {                    \
+      static const ::opwheel::cpu::ChooseLoop choose =                                                \
+          kLoops<typename Op::Operator>[static_cast<int>(::opwheel::cpu::instruction_set(#library))]; \
+      ::opwheel::cpu::launch(plan, choose, params...);                                                \
+    }                                                                                                 \
+  };                                                                                                  \
+  }
+
+// Declares the operators, registers a kernel for each at the dispatch key CPU, and exports C functions for AOTInductor.
+#define OPWHEEL_CPU_BACKEND(library, LIST)                  \
+  OPWHEEL_DECLARE_OPERATORS(library, LIST)                  \
+  OPWHEEL_DETAIL_CPU_BACKEND(library, LIST)                 \
+  OPWHEEL_LIBRARY_IMPL(library, CPU, library::cpu::Backend) \
+  namespace library::cpu {                                  \
+  LIST(OPWHEEL_DETAIL_CPU_SHIM, OPWHEEL_IGNORE)             \
+  }

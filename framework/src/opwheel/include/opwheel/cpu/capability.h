@@ -1,0 +1,47 @@
+// What this machine can do, asked once per process.
+#pragma once
+
+#include <cctype>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+namespace opwheel::cpu {
+
+enum class InstructionSet { baseline, avx2, avx512 };
+
+// The best instruction set that the processor and the operating system support. <LIBRARY>_CPU_CAPABILITY chooses a
+// lower one: baseline, avx2 or avx512; what is not supported is ignored.
+inline InstructionSet instruction_set(std::string library) {
+#if defined(__x86_64__) && !defined(OPWHEEL_BASELINE_ONLY)
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  for (char& letter : library) letter = static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
+  const char* variable = std::getenv((library + "_CPU_CAPABILITY").c_str());
+  const std::string highest = variable == nullptr ? "avx512" : variable;
+  if (highest == "baseline") return InstructionSet::baseline;
+  if (avx512 && highest != "avx2") return InstructionSet::avx512;
+  if (avx2) return InstructionSet::avx2;
+#else
+  (void)library;
+#endif
+  return InstructionSet::baseline;
+}
+
+// Size of the last-level cache in bytes as one core sees it; a usual size where the system does not tell. sysconf()
+// would add up the caches of all sockets, and in a virtual machine those of its host.
+inline int64_t last_level_cache() {
+  static const int64_t size = [] {
+    long kibibytes = 0;
+    if (std::FILE* file = std::fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "r")) {
+      if (std::fscanf(file, "%ldK", &kibibytes) != 1) kibibytes = 0;
+      std::fclose(file);
+    }
+    return int64_t{kibibytes > 0 ? kibibytes : 32 << 10} << 10;
+  }();
+  return size;
+}
+
+}  // namespace opwheel::cpu

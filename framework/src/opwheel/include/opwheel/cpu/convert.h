@@ -1,0 +1,228 @@
+// Converts between the type that elements have in memory and the type they are computed in: single ones, blocks and
+// registers of them; and stores that go past the caches. Included by vectorized_loops.h, inside the namespace of one
+// instruction set.
+
+// Stored as its 16 bits: the conversions below are the only arithmetic there is.
+struct Half {
+  uint16_t bits;
+};
+struct BFloat16 {
+  uint16_t bits;
+};
+
+template <class A, class B>
+constexpr bool kIs = false;
+template <class A>
+constexpr bool kIs<A, A> = true;
+
+template <class T>
+struct Compute {
+  using type = float;
+};
+template <>
+struct Compute<double> {
+  using type = double;
+};
+
+inline float widen(float value) { return value; }
+inline double widen(double value) { return value; }
+inline float widen(BFloat16 value) { return __builtin_bit_cast(float, static_cast<uint32_t>(value.bits) << 16); }
+inline float widen(Half value) {
+#if defined(__F16C__)
+  return _cvtsh_ss(value.bits);
+#elif defined(__aarch64__)
+  return static_cast<float>(__builtin_bit_cast(__fp16, value.bits));
+#else
+  // The exponent is moved into place by a multiplication, which also normalises subnormal numbers.
+  const uint32_t magnitude = (value.bits & 0x7fffu) << 13;
+  float result = __builtin_bit_cast(float, magnitude) * 0x1p112f;
+  if (magnitude >= 0x0f800000u) result = __builtin_bit_cast(float, magnitude | 0x7f800000u);  // infinity and NaN
+  return __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, result) | (value.bits & 0x8000u) << 16);
+#endif
+}
+
+// To the nearest, ties to even. AVX-512's own bfloat16 instruction is not used: it flushes subnormal numbers to zero.
+inline BFloat16 to_bfloat16(float value) {
+  const uint32_t bits = __builtin_bit_cast(uint32_t, value);
+  const uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+  return {static_cast<uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : rounded)};
+}
+inline Half to_half(float value) {
+#if defined(__F16C__)
+  return {static_cast<uint16_t>(_cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT))};
+#elif defined(__aarch64__)
+  return {__builtin_bit_cast(uint16_t, static_cast<__fp16>(value))};
+#else
+  const uint32_t bits = __builtin_bit_cast(uint32_t, value), magnitude = bits & 0x7fffffffu;
+  uint32_t half = 0x7e00u;  // NaN
+  if (magnitude < 0x38800000u) {
+    // Subnormal: adding 0.5 makes the processor round to the last place that is left.
+    half = __builtin_bit_cast(uint32_t, __builtin_bit_cast(float, magnitude) + 0.5f) - 0x3f000000u;
+  } else if (magnitude <= 0x7f800000u) {
+    half = (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
+    if (half > 0x7c00u) half = 0x7c00u;
+  }
+  return {static_cast<uint16_t>(half | (bits >> 16 & 0x8000u))};
+#endif
+}
+template <class T>
+inline T narrow(typename Compute<T>::type value) {
+  if constexpr (kIs<T, BFloat16>) {
+    return to_bfloat16(value);
+  } else if constexpr (kIs<T, Half>) {
+    return to_half(value);
+  } else {
+    return value;
+  }
+}
+
+template <class T, class C>
+inline void widen_block(C* block, const T* from, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) block[i] = static_cast<C>(widen(from[i]));
+}
+template <class T, class C>
+inline void narrow_block(T* to, const C* block, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) to[i] = narrow<T>(block[i]);
+}
+
+#if defined(__AVX512F__)
+inline void widen_block(float* block, const Half* from, int64_t n) {
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    _mm512_storeu_ps(block + i, _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i))));
+  }
+  for (; i < n; ++i) block[i] = widen(from[i]);
+}
+inline void narrow_block(Half* to, const float* block, int64_t n) {
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    const __m256i bits = _mm512_cvtps_ph(_mm512_loadu_ps(block + i), _MM_FROUND_TO_NEAREST_INT);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i), bits);
+  }
+  for (; i < n; ++i) to[i] = narrow<Half>(block[i]);
+}
+#elif defined(__F16C__)
+inline void widen_block(float* block, const Half* from, int64_t n) {
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    _mm256_storeu_ps(block + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
+  }
+  for (; i < n; ++i) block[i] = widen(from[i]);
+}
+inline void narrow_block(Half* to, const float* block, int64_t n) {
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    const __m128i bits = _mm256_cvtps_ph(_mm256_loadu_ps(block + i), _MM_FROUND_TO_NEAREST_INT);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), bits);
+  }
+  for (; i < n; ++i) to[i] = narrow<Half>(block[i]);
+}
+#endif
+
+// A vector of C as wide as this instruction set's registers, and its store past the caches, to an aligned address.
+#if defined(__AVX512F__)
+constexpr int64_t kWidth = 64;
+inline void stream(void* to, __m512i value) { _mm512_stream_si512(reinterpret_cast<__m512i*>(to), value); }
+#elif defined(__AVX2__)
+constexpr int64_t kWidth = 32;
+inline void stream(void* to, __m256i value) { _mm256_stream_si256(reinterpret_cast<__m256i*>(to), value); }
+#elif defined(__SSE2__)
+constexpr int64_t kWidth = 16;
+inline void stream(void* to, __m128i value) { _mm_stream_si128(reinterpret_cast<__m128i*>(to), value); }
+#else
+constexpr int64_t kWidth = 16;
+template <class V>
+inline void stream(void* to, V value) {
+  __builtin_memcpy(to, &value, sizeof value);
+}
+#endif
+template <class C>
+struct VectorOf {
+  typedef C type __attribute__((vector_size(kWidth)));
+};
+#if defined(__SSE2__)
+template <class V>
+inline void stream_vector(void* to, V value) {
+  typedef long long Bits __attribute__((vector_size(kWidth)));
+  stream(to, reinterpret_cast<Bits>(value));
+}
+#else
+template <class V>
+inline void stream_vector(void* to, V value) {
+  stream(to, value);
+}
+#endif
+template <class V>
+inline V load_vector(const void* from) {
+  V value;
+  __builtin_memcpy(&value, from, sizeof value);
+  return value;
+}
+template <class V>
+inline void store_vector(void* to, V value) {
+  __builtin_memcpy(to, &value, sizeof value);
+}
+
+// Whether a 16-bit type has widen_vector() and narrow_vector(), which take as many elements as fit into a vector of
+// what they are computed in.
+template <class T>
+constexpr bool kHasVectors = false;
+inline VectorOf<float>::type widen_vector(const float* from) { return load_vector<VectorOf<float>::type>(from); }
+inline VectorOf<double>::type widen_vector(const double* from) { return load_vector<VectorOf<double>::type>(from); }
+
+#if defined(__AVX2__)
+typedef uint16_t Shorts __attribute__((vector_size(kWidth / 2)));
+typedef uint32_t Words __attribute__((vector_size(kWidth)));
+template <>
+constexpr bool kHasVectors<BFloat16> = true;
+template <>
+constexpr bool kHasVectors<Half> = true;
+
+inline VectorOf<float>::type widen_vector(const BFloat16* from) {
+  return reinterpret_cast<VectorOf<float>::type>(__builtin_convertvector(load_vector<Shorts>(from), Words) << 16);
+}
+inline Shorts to_bfloat16(VectorOf<float>::type value) {
+  const Words bits = reinterpret_cast<Words>(value);
+  const Words rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+  const Words nan = Words{} + 0x7fc0u;
+  return __builtin_convertvector((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded, Shorts);
+}
+#if defined(__AVX512F__)
+inline VectorOf<float>::type widen_vector(const Half* from) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+}
+inline Shorts to_half(VectorOf<float>::type value) {
+  return reinterpret_cast<Shorts>(_mm512_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT));
+}
+inline void stream_vector(void* to, Shorts value) {
+  _mm256_stream_si256(reinterpret_cast<__m256i*>(to), reinterpret_cast<__m256i>(value));
+}
+#else
+inline VectorOf<float>::type widen_vector(const Half* from) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+}
+inline Shorts to_half(VectorOf<float>::type value) {
+  return reinterpret_cast<Shorts>(_mm256_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT));
+}
+inline void stream_vector(void* to, Shorts value) {
+  _mm_stream_si128(reinterpret_cast<__m128i*>(to), reinterpret_cast<__m128i>(value));
+}
+#endif
+#endif
+template <class T, class V>
+inline auto narrow_vector(V value) {
+  if constexpr (kIs<T, BFloat16>) {
+    return to_bfloat16(value);
+  } else if constexpr (kIs<T, Half>) {
+    return to_half(value);
+  } else {
+    return value;
+  }
+}
+
+// Both ends are aligned to kLine; the size is a multiple of it.
+constexpr int64_t kLine = 64;
+inline void stream_block(char* to, const char* from, int64_t bytes) {
+  using V = VectorOf<int32_t>::type;
+  for (int64_t i = 0; i < bytes; i += kWidth) stream_vector(to + i, load_vector<V>(from + i));
+}

@@ -1,0 +1,148 @@
+// For programs without Python: opens the schema library and the backends' libraries, which register their operators
+// with the PyTorch that the program is linked against. It needs nothing but the dynamic loader.
+//
+//     opwheel::load("waves", {"cpu"});                      // finds libwaves_schema.so and libwaves_cpu.so
+//     opwheel::load("waves", {"/opt/ops/libwaves_cpu.so"});  // the schema library is looked for in that folder, too
+//
+// `waves config --libs` prints the files that a program ships.
+#pragma once
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <vector>
+
+namespace opwheel {
+
+// A library is missing, damaged or there twice; what() says which, and what to do.
+class LoadError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+namespace detail {
+
+using Path = std::filesystem::path;
+
+// The environment variable with further folders: WAVES_LIBRARY_PATH.
+inline std::string path_variable(std::string library) {
+  for (char& letter : library) letter = static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
+  return library + "_LIBRARY_PATH";
+}
+
+// Where a shared library that is given by name may be, besides the folders of those given by path.
+inline std::vector<Path> default_folders(const std::string& library) {
+  std::vector<Path> folders;
+  if (const char* variable = getenv(path_variable(library).c_str())) {
+    std::string list = std::string(variable) + ':';
+    for (std::size_t begin = 0, end; (end = list.find(':', begin)) != std::string::npos; begin = end + 1) {
+      if (end > begin) folders.emplace_back(list.substr(begin, end - begin));
+    }
+  }
+  std::error_code no_proc;
+  const Path program = std::filesystem::read_symlink("/proc/self/exe", no_proc);
+  if (!no_proc) {
+    folders.push_back(program.parent_path());
+    folders.push_back(program.parent_path().parent_path() / "lib");
+  }
+  return folders;
+}
+
+inline bool is_path(const std::string& name) {
+  return name.find('/') != std::string::npos || Path(name).extension() == ".so";
+}
+
+inline Path find_file(const std::string& library, const std::string& file, const std::vector<Path>& folders) {
+  std::string searched;
+  for (const Path& folder : folders) {
+    std::error_code unreadable;
+    if (std::filesystem::exists(folder / file, unreadable)) return folder / file;
+    searched += (searched.empty() ? "" : ", ") + folder.string();
+  }
+  throw LoadError(library + ": there is no " + file + " in " + searched + ". Copy the files that `" + library +
+                  " config --libs` prints next to the program, name their folder in " + path_variable(library) +
+                  ", or pass the path");
+}
+
+// The file of that name that is part of the process already.
+inline std::optional<Path> find_open(const Path& file_name) {
+  struct Search {
+    Path file_name;
+    std::optional<Path> found;
+  } search{file_name, std::nullopt};
+  const auto look_at = [](dl_phdr_info* object, std::size_t, void* context) {
+    auto& wanted = *static_cast<Search*>(context);
+    const Path path = object->dlpi_name;
+    if (path.filename() == wanted.file_name) wanted.found = path;
+    return 0;
+  };
+  dl_iterate_phdr(look_at, &search);
+  return search.found;
+}
+
+inline void* open_file(const std::string& library, const Path& path) {
+  std::error_code missing;
+  if (!std::filesystem::exists(path, missing)) throw LoadError(library + ": there is no file " + path.string());
+  // A second copy of the schema library would define every operator twice, which ends the process; one of a backend
+  // would replace kernels that are in use.
+  if (const auto open = find_open(path.filename()); open && !std::filesystem::equivalent(*open, path, missing)) {
+    throw LoadError(library + ": " + path.string() + " cannot be opened, because " + open->string() +
+                    " is in this process already; load only one of them");
+  }
+  // RTLD_GLOBAL: a compiled model may call the C functions of a backend directly (docs/deployment.md).
+  if (void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL)) return handle;
+  const std::string reason = dlerror();
+  const bool no_torch = reason.find("libtorch") != std::string::npos || reason.find("aoti_torch") != std::string::npos;
+  throw LoadError(library + ": " + path.string() + " cannot be opened: " + reason +
+                  (no_torch ? ". It needs PyTorch >= 2.10 in the process: link the program against torch_cpu with "
+                              "-Wl,--no-as-needed"
+                            : ""));
+}
+
+}  // namespace detail
+
+// Opens a library's schema library, then `backends` in the order given. A name such as "cpu" stands for
+// lib<library>_cpu.so, in <LIBRARY>_LIBRARY_PATH, next to the program or in ../lib; what has a slash or ends in .so is
+// a path. What is open already stays open. With no backend, the operators exist and every call says that it has no
+// kernel.
+inline void load(const std::string& library, const std::vector<std::string>& backends) {
+  static std::mutex mutex;
+  const std::lock_guard<std::mutex> lock(mutex);
+  const std::string prefix = "lib" + library + "_", schema_file = prefix + "schema.so";
+
+  std::vector<detail::Path> folders;
+  for (const std::string& name : backends) {
+    if (detail::is_path(name)) folders.push_back(std::filesystem::absolute(name).parent_path());
+  }
+  for (detail::Path& folder : detail::default_folders(library)) folders.push_back(std::move(folder));
+
+  std::vector<detail::Path> schemas, files;
+  for (const std::string& name : backends) {
+    detail::Path path = detail::is_path(name) ? std::filesystem::absolute(name)
+                                              : detail::find_file(library, prefix + name + ".so", folders);
+    (path.filename() == schema_file ? schemas : files).push_back(std::move(path));
+  }
+  if (schemas.empty()) {
+    const std::optional<detail::Path> open = detail::find_open(schema_file);
+    schemas.push_back(open ? *open : detail::find_file(library, schema_file, folders));
+  }
+
+  for (const detail::Path& schema : schemas) {
+    if (dlsym(detail::open_file(library, schema), (library + "_schemas").c_str()) == nullptr) {
+      throw LoadError(library + ": " + schema.string() + " is not the schema library of " + library +
+                      "; reinstall its core package");
+    }
+  }
+  for (const detail::Path& file : files) detail::open_file(library, file);
+}
+
+}  // namespace opwheel

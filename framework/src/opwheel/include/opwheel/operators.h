@@ -1,0 +1,58 @@
+// A library's one list of operators, and what is made of it. The list is a macro in the library's own header that takes
+// two macros, and has a row for each overload:
+//
+//     OPERATOR(axpby, Axpby, "axpby(Tensor x, Tensor y, float a, float b) -> Tensor")
+//     OVERLOAD(axpby_, axpby, "axpby_(Tensor(a!) x, Tensor y, float a, float b) -> Tensor(a!)")
+//
+// OPERATOR has an identifier, the functor that computes it (opwheel/functor.h) and the schema. OVERLOAD has, in the
+// functor's place, the operator whose functor computes it as well. The schema library, every backend, the C functions
+// for AOTInductor and the kernels for ExecuTorch are made from this list.
+#pragma once
+
+#include "opwheel/schema.h"
+
+namespace opwheel {
+
+template <class... Operators>
+struct OperatorList {};
+
+namespace detail {
+
+// A list that is written with a comma in front of each element.
+template <class Nothing, class... Operators>
+struct ListOf {
+  using type = OperatorList<Operators...>;
+};
+
+}  // namespace detail
+}  // namespace opwheel
+
+// Declares a type for each row, library::op::<identifier>, and library::op::Operators, the list of them.
+#define OPWHEEL_DECLARE_OPERATORS(library, LIST)                                                          \
+  namespace library::op {                                                                                 \
+  LIST(OPWHEEL_DETAIL_OPERATOR, OPWHEEL_DETAIL_OVERLOAD)                                                  \
+  using Operators = ::opwheel::detail::ListOf<void LIST(OPWHEEL_DETAIL_ITEM, OPWHEEL_DETAIL_ITEM)>::type; \
+  }
+
+#define OPWHEEL_DETAIL_OPERATOR(identifier_, Functor_, text) \
+  struct identifier_ {                                       \
+    using Operator = identifier_;                            \
+    template <class C>                                       \
+    using Functor = Functor_<C>;                             \
+    OPWHEEL_DETAIL_SCHEMA(identifier_, text)                 \
+  };
+#define OPWHEEL_DETAIL_OVERLOAD(identifier_, operator_, text) \
+  struct identifier_ {                                        \
+    using Operator = operator_;                               \
+    template <class C>                                        \
+    using Functor = Operator::Functor<C>;                     \
+    OPWHEEL_DETAIL_SCHEMA(identifier_, text)                  \
+  };
+#define OPWHEEL_DETAIL_SCHEMA(identifier_, text)          \
+  static constexpr const char* identifier = #identifier_; \
+  static constexpr const char* schema_text = text;        \
+  static constexpr ::opwheel::Schema schema = ::opwheel::parse_schema(text);
+#define OPWHEEL_DETAIL_ITEM(identifier, functor, text) , identifier
+
+// For the rows that a use of the list leaves out.
+#define OPWHEEL_IGNORE(identifier, functor, text)

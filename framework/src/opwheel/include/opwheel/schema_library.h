@@ -1,0 +1,77 @@
+// Everything in a schema library: defines a library's operators and nothing else, so that programs without Python find
+// them. A schema library has one source file:
+//
+//     #include "opwheel/schema_library.h"
+//     #include "waves/operators.h"
+//
+//     OPWHEEL_SCHEMA_LIBRARY(waves, WAVES_OPERATORS)
+#pragma once
+
+#include <torch/csrc/stable/library.h>
+
+#include <string>
+
+#include "opwheel/operators.h"
+#include "opwheel/registration.h"
+#include "opwheel/schema.h"
+
+namespace opwheel::schema_library {
+
+using torch::stable::detail::StableLibrary;
+
+template <class... Operators>
+void define(StableLibrary& library, OperatorList<Operators...>) {
+  (library.def(Operators::schema_text), ...);
+}
+
+// The kernel that runs where no backend has registered one: an error. In Python another one takes its place, which
+// knows the installed backends (opwheel/dispatch/fallback.py).
+template <class Name, class Op>
+void no_backend(StableIValue* stack, uint64_t, uint64_t) {
+  std::string device;
+  bool strided = true;
+  for (int i = 0; i < Op::schema.argument_count; ++i) {
+    if (Op::schema.arguments[i].kind == ArgumentKind::number) continue;
+    const Tensor tensor(torch::stable::detail::to<AtenTensorHandle>(stack[i]));
+    if (!strided) continue;
+    int32_t type = 0, layout = 0;
+    OPWHEEL_SHIM(aoti_torch_get_device_type(tensor.handle(), &type));
+    OPWHEEL_SHIM(aoti_torch_get_layout(tensor.handle(), &layout));
+    strided = layout == aoti_torch_layout_strided();
+    if (!strided || device.empty()) device = device_name(type, -1);
+  }
+  fail(Name::value, "::", Op::schema.name, " has no kernel for ", device, " tensors",
+       strided ? ": load the library of a backend for that device"
+               : " that are not strided (sparse, mkldnn): convert them with .to_dense()",
+       " (OPWHEEL-E001)");
+}
+
+template <class Name, class... Operators>
+void implement_fallback(StableLibrary& library, OperatorList<Operators...>) {
+  (library.impl(std::string(Operators::schema.name).c_str(), &no_backend<Name, Operators>), ...);
+}
+
+// Ended by a null pointer.
+template <class... Operators>
+const char* const* schema_texts(OperatorList<Operators...>) {
+  static const char* const texts[] = {Operators::schema_text..., nullptr};
+  return texts;
+}
+
+}  // namespace opwheel::schema_library
+
+// The registry reads all schemas back with the C function.
+#define OPWHEEL_SCHEMA_LIBRARY(library, LIST)                                                          \
+  OPWHEEL_DECLARE_OPERATORS(library, LIST)                                                             \
+  namespace {                                                                                          \
+  struct library##_namespace {                                                                         \
+    static constexpr const char* value = #library;                                                     \
+  };                                                                                                   \
+  }                                                                                                    \
+  STABLE_TORCH_LIBRARY(library, m) { ::opwheel::schema_library::define(m, library::op::Operators()); } \
+  STABLE_TORCH_LIBRARY_IMPL(library, CompositeExplicitAutograd, m) {                                   \
+    ::opwheel::schema_library::implement_fallback<library##_namespace>(m, library::op::Operators());   \
+  }                                                                                                    \
+  extern "C" __attribute__((visibility("default"))) const char* const* library##_schemas() {           \
+    return ::opwheel::schema_library::schema_texts(library::op::Operators());                          \
+  }

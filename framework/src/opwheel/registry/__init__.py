@@ -1,0 +1,64 @@
+"""The plugin framework: finds, chooses and loads the backends of an operator library. It knows no operator by name.
+
+Nothing in here is imported with the package but what a plugin needs, so that a plugin's module can be imported without
+torch. No module in here says ``from . import name`` or ``from .. import name``: both wait for the import of the whole
+package, which another thread may be in the middle of, waiting in turn for this one.
+"""
+
+from typing import TYPE_CHECKING
+
+from .._import_hooks import names_from
+from .backend import Backend, Probe
+from .errors import (
+    ERROR_CODES,
+    BackendUnavailableError,
+    ErrorCode,
+    InvalidBackendError,
+    LockError,
+    NoKernelError,
+    PolicyError,
+    RegistryError,
+)
+from .hooks import hookimpl, hookspec
+from .status import BackendStatus, Finding, State
+
+if TYPE_CHECKING:
+    from .explanation import Choice
+    from .library import OperatorLibrary
+    from .policy import KnownBackend, KnownRuntime, Policy, read_file
+    from .runtimes import Runtime
+
+__getattr__ = names_from(
+    __name__,
+    {
+        "Choice": ".explanation",
+        "OperatorLibrary": ".library",
+        **dict.fromkeys(("KnownBackend", "KnownRuntime", "Policy", "read_file"), ".policy"),
+        "Runtime": ".runtimes",
+    },
+)
+
+__all__ = [
+    "ERROR_CODES",
+    "Backend",
+    "BackendStatus",
+    "BackendUnavailableError",
+    "Choice",
+    "ErrorCode",
+    "Finding",
+    "InvalidBackendError",
+    "KnownBackend",
+    "KnownRuntime",
+    "LockError",
+    "NoKernelError",
+    "OperatorLibrary",
+    "Policy",
+    "PolicyError",
+    "Probe",
+    "RegistryError",
+    "Runtime",
+    "State",
+    "hookimpl",
+    "hookspec",
+    "read_file",
+]

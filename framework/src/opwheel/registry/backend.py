@@ -1,0 +1,104 @@
+"""What a plugin says about itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .errors import InvalidBackendError
+from .status import describe_value
+from .values import (
+    collection_of,
+    optional,
+    sequence_of,
+    take_bool,
+    take_fields,
+    take_function,
+    take_integer,
+    take_name,
+    take_path,
+    take_text,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(eq=False)
+class Probe:
+    """A backend's answer to: can this machine use you?
+
+    Args:
+        ok: whether it can.
+        reason: what is missing, or what was found.
+        fix: what the user could do about it.
+
+    Raises:
+        InvalidBackendError: a field has the wrong type.
+    """
+
+    ok: bool
+    reason: str = ""
+    fix: str = ""
+
+    def __post_init__(self) -> None:
+        take_fields(self, _PROBE_FIELDS, "OPWHEEL-E041", "Probe")
+
+
+@dataclass(eq=False)
+class Backend:
+    """Kernels for one dispatch key, and how to get them into the process.
+
+    The operator library copies it when the hook has returned it: what is assigned afterwards has no effect.
+
+    Args:
+        name: the entry point's name: ``"cuda"``.
+        device_type: ``torch.device.type`` of the tensors it computes on: ``"cuda"``.
+        dispatch_key: PyTorch's dispatch key for that device: ``"CUDA"``. ROCm uses ``"cuda"`` and ``"CUDA"``, too.
+        libraries: absolute paths of shared libraries, opened in this order.
+        register: for a backend without a library: called with a ``torch.library.Library`` of kind IMPL.
+        probe: says whether this machine can use the backend. It must not open the libraries, nor import the operator
+            library, whose import may be waiting for the answer: it is asked in a thread of its own, for
+            ``<PREFIX>_PROBE_TIMEOUT`` seconds (10) at most.
+        operators: names of the schemas covered, ``"name.out"`` for an overload; None for all of the library.
+        requires: requirement specifiers of installed packages, ``"torch>=2.10"``.
+        priority: the higher one wins a key when the policy does not say otherwise.
+
+    Raises:
+        InvalidBackendError: a field has the wrong type or too much in it, or there is nothing to load.
+    """
+
+    name: str
+    device_type: str
+    dispatch_key: str
+    libraries: Sequence[Path] = ()
+    register: Callable[[torch.library.Library], None] | None = None
+    probe: Callable[[], Probe] | None = None
+    operators: Iterable[str] | None = None
+    requires: Sequence[str] = ()
+    priority: int = 0
+
+    def __post_init__(self) -> None:
+        title = f"Backend(name={describe_value(self.name)})"
+        taken = take_fields(self, _BACKEND_FIELDS, "OPWHEEL-E022", title)
+        if bool(taken["libraries"]) == (taken["register"] is not None):
+            raise InvalidBackendError(
+                "OPWHEEL-E022", f"{title}: give either libraries or register, exactly one of them"
+            )
+
+
+_PROBE_FIELDS = {"ok": take_bool, "reason": take_text, "fix": take_text}
+
+_BACKEND_FIELDS = {
+    "name": take_name,
+    "device_type": take_name,
+    "dispatch_key": take_name,
+    "libraries": sequence_of(take_path, "absolute paths"),
+    "register": optional(take_function),
+    "probe": optional(take_function),
+    "operators": optional(collection_of(take_name, "names of operators")),
+    "requires": sequence_of(take_text, "texts"),
+    "priority": take_integer,
+}

@@ -1,0 +1,181 @@
+"""Finds installed plugins: one scan of the installed metadata, each entry point loaded in isolation."""
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import metadata
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import pluggy
+
+from .backend import Backend
+from .errors import InvalidBackendError
+from .hooks import PROJECT, PluginHooks
+from .status import Finding, describe_exception, describe_value
+from .values import NAME, is_a, is_name, take_record
+
+if TYPE_CHECKING:
+    from .runtimes import Runtime
+
+Described = TypeVar("Described", "Backend", "Runtime")
+
+
+class FoundPlugin(NamedTuple):
+    """An entry point, not imported yet."""
+
+    name: str
+    distribution: str
+    version: str
+    module: str
+    entry_point: metadata.EntryPoint
+
+    @property
+    def is_being_imported(self) -> bool:
+        """Whether the import of its module, or of a package around it, is under way: its hook is not there yet."""
+        return bool(self._initializing())
+
+    @property
+    def is_imported_by_this_thread(self) -> bool:
+        """Whether that import is what led here: it cannot end before this call has returned."""
+        modules = self._initializing()
+        frame: FrameType | None = sys._getframe()
+        while frame is not None:
+            if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") in modules:
+                return True
+            frame = frame.f_back
+        return False
+
+    @property
+    def files(self) -> str:
+        """Where its Python files are, as far as they have been imported: a folder, or one file; else empty."""
+        file = str(getattr(sys.modules.get(self.module.partition(".")[0]), "__file__", None) or "")
+        return file.removesuffix("__init__.py")
+
+    def _initializing(self) -> list[str]:
+        parts = self.module.split(".")
+        return [name for end in range(len(parts)) if _is_initializing(name := ".".join(parts[: end + 1]))]
+
+
+def _is_initializing(name: str) -> bool:
+    # Of the module's own memory: what has put itself into its place may do anything when it is asked.
+    module = sys.modules.get(name)
+    spec = vars(ModuleType)["__dict__"].__get__(module).get("__spec__") if is_a(module, ModuleType) else None
+    return type(spec) is ModuleSpec and getattr(spec, "_initializing", False) is True
+
+
+class PluginError(Exception):
+    """Reading a plugin failed; ``code`` says at which step, ``__cause__`` is the original."""
+
+    fix = ""
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+def find_plugins(group: str) -> tuple[list[FoundPlugin], list[Finding]]:
+    """Every entry point of the group, and what is wrong with the metadata of distributions that mention it.
+
+    Of a distribution that is on sys.path twice, the first counts, as in Python.
+    """
+    plugins: dict[str, list[FoundPlugin]] = {}
+    findings = []
+    for distribution in metadata.distributions():
+        try:
+            found = _plugins_of(distribution, group) if _mentions(distribution, group) else []
+            if found:
+                plugins.setdefault(found[0].distribution, found)
+        except Exception as error:  # damaged metadata raises whatever its parser stumbles over
+            place = getattr(distribution, "_path", None) or distribution.locate_file("")
+            problem = f"the metadata in {place} is damaged, its backends are ignored: {describe_exception(error)}"
+            fix = "reinstall or uninstall that distribution; if nothing else helps, delete the folder"
+            findings.append(Finding("OPWHEEL-E025", problem, fix))
+    return [plugin for found in plugins.values() for plugin in found], findings
+
+
+def _mentions(distribution: metadata.Distribution, group: str) -> bool:
+    folder = getattr(distribution, "_path", None)
+    try:
+        if isinstance(folder, Path):  # nearly all; read_text takes twice as long, and there may be hundreds
+            with open(f"{folder}/entry_points.txt", "rb", buffering=0) as file:  # noqa: PTH123  # a Path more takes as long again
+                return group.encode() in file.read()
+        return group in (distribution.read_text("entry_points.txt") or "")
+    except (OSError, UnicodeDecodeError):
+        # Any distribution could be a plugin of ours: one that cannot be read at all does not count as one.
+        return False
+
+
+def _plugins_of(distribution: metadata.Distribution, group: str) -> list[FoundPlugin]:
+    entry_points = [entry_point for entry_point in distribution.entry_points if entry_point.group == group]
+    if not entry_points:
+        return []
+    fields = distribution.metadata
+    name, version = fields["Name"], fields["Version"]
+    if not (name and is_name(name) and version and version.isprintable() and len(version) <= 100):
+        given = f"{describe_value(name)} and {describe_value(version)}"
+        raise ValueError(f"METADATA must give Name and Version; it gives {given}")
+    normalized = re.sub(r"[-_.]+", "-", name).lower()
+    return [FoundPlugin(point.name, normalized, version, point.module, point) for point in entry_points]
+
+
+def read_plugin(plugin: FoundPlugin, hook: str, kind: type[Described]) -> Described:
+    """Import the plugin's module and ask its hook.
+
+    Args:
+        plugin: where the module is.
+        hook: name of one of :class:`PluginHooks`.
+        kind: the class of the record that the hook returns.
+
+    Returns:
+        A record of our own: nothing that the plugin does later changes it.
+
+    Raises:
+        PluginError: for whatever goes wrong in it, ``SystemExit`` included; only a KeyboardInterrupt passes.
+    """
+    origin = plugin.entry_point.value
+    if not is_name(plugin.name):
+        raise PluginError("OPWHEEL-E022", f"its entry point is called {describe_value(plugin.name)}, expected {NAME}")
+    with _blamed("OPWHEEL-E020", f"importing {origin} failed"):
+        module = plugin.entry_point.load()
+    with _blamed("OPWHEEL-E021", f"the hook of {origin} failed"):
+        answers = _call_hook(module, plugin.name, hook)
+    if answers is None:
+        raise PluginError("OPWHEEL-E021", f"{origin} has no function {hook} that is marked with @hookimpl")
+    answer = answers[0] if answers else None  # pluggy leaves out hooks that return None
+    title = kind.__name__
+    if not is_a(answer, kind):
+        raise PluginError("OPWHEEL-E021", f"the hook of {origin} returned {describe_value(answer)}, expected a {title}")
+    with _blamed("OPWHEEL-E022", f"the {title} of {origin} cannot be read"):
+        record = take_record(kind, answer)
+    if record.name != plugin.name:
+        raise PluginError(
+            "OPWHEEL-E022", f"the entry point is called {plugin.name!r}, but its {title} names itself {record.name!r}"
+        )
+    return record
+
+
+@contextmanager
+def _blamed(code: str, reason: str) -> Iterator[None]:
+    """Around a plugin's code: whatever it raises is the plugin's failure; a record that is not valid has its code."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except InvalidBackendError as error:
+        raise PluginError("OPWHEEL-E022", reason) from error
+    except BaseException as error:
+        raise PluginError(code, reason) from error
+
+
+def _call_hook(module: object, name: str, hook: str) -> list[object] | None:
+    # A manager for each plugin: what is wrong with one never gets in the way of another, nor of a second attempt.
+    manager = pluggy.PluginManager(PROJECT)
+    manager.add_hookspecs(PluginHooks)
+    manager.register(module, name)
+    manager.check_pending()
+    caller = getattr(manager.hook, hook)
+    return list(caller()) if caller.get_hookimpls() else None

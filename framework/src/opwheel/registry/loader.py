@@ -1,0 +1,190 @@
+"""Loads the backends that win, in order, and keeps track of whose kernels are in the dispatcher."""
+
+from __future__ import annotations
+
+import time
+
+from .backend import Backend, Probe
+from .discovery import FoundPlugin, PluginError
+from .dispatcher import Pair, describe, has_kernel, listed
+from .elf import may_define_operators
+from .isolation import Isolation
+from .loading import Loaded, LoadError, run_probe
+from .policy import Policy
+from .resolution import Claim, deciding_rule, precedence
+from .status import State
+from .statuses import Statuses
+
+
+class Loader:
+    """Loads the backends of one library.
+
+    ``owners`` says whose kernels are in the dispatcher: (operator, dispatch key) to a backend's name. A broken backend
+    whose kernels could not be removed is in it, too.
+    """
+
+    def __init__(self, namespace: str, policy: Policy, statuses: Statuses, isolation: Isolation) -> None:
+        self.owners: dict[Pair, str] = {}
+        self._namespace = namespace
+        self._policy = policy
+        self._statuses = statuses
+        self._isolation = isolation
+        self._claims: dict[str, Claim] = {}
+        self._loaded: dict[str, Loaded] = {}
+
+    def load(self, claims: list[Claim]) -> None:
+        """Probe and load in order of precedence; whoever comes later and wants the same operator is shadowed."""
+        self._claims.update({claim.backend.name: claim for claim in claims})
+        for claim in self._in_order(claims):
+            owner = next((name for pair in sorted(claim.pairs) if (name := self.owner(pair))), None)
+            if owner is not None:
+                self._shadow(claim, owner)
+                continue
+            try:
+                probe = self._probe(claim)
+                if probe.ok:
+                    self._load_one(claim)
+                else:
+                    self._statuses.record(
+                        claim.plugin,
+                        State.UNSUPPORTED,
+                        backend=claim.backend,
+                        code="OPWHEEL-E040",
+                        reason=probe.reason or "its probe says no and gives no reason",
+                        fix=probe.fix or f"see the documentation of {claim.plugin.distribution}",
+                    )
+            except LoadError as error:
+                self.expel(claim.plugin, error, claim.backend)
+
+    def forecast(self, claims: list[Claim]) -> dict[Pair, str]:
+        """``owners`` as :meth:`load` would leave it if every library opens and has all that is claimed."""
+        owners = dict(self.owners)
+        taken = {pair for pair in owners if self.owner(pair)}
+        for claim in self._in_order(claims):
+            if not claim.pairs & taken and self._is_supported(claim):
+                owners.update(dict.fromkeys(claim.pairs, claim.backend.name))
+                taken |= claim.pairs
+        return owners
+
+    def check_untouched(self, what: str, backend: Backend) -> None:
+        """Check that code which is not to register anything has not done so.
+
+        Raises:
+            LoadError: it has; ``what`` says who.
+        """
+        added = self._isolation.changes(backend.dispatch_key)
+        if added:
+            raise LoadError("OPWHEEL-E054", f"{what} registered {listed(added)}, before its claim was accepted")
+        self._isolation.accept()
+
+    def expel(self, plugin: FoundPlugin, error: PluginError | LoadError, backend: Backend | None = None) -> None:
+        """Record a broken backend and remove what its code registered; calls that reach what stays raise."""
+        key = backend.dispatch_key if backend else ""
+        added = self._isolation.changes(key)
+        stuck = self._isolation.undo(key)
+        removed = added.keys() - stuck.keys()
+        consequence, fix = "", error.fix
+        if removed:
+            consequence = f"; what it had registered was removed: {describe(removed)}"
+        if stuck:
+            consequence += f"; what cannot be removed stays, and calls that reach it raise: {listed(stuck)}"
+            keep_out = f"uninstall {plugin.distribution} or disable {plugin.name!r} in plugins.toml"
+            fix = f"{keep_out}, then start the process anew"
+            self._isolation.block(
+                stuck.keys(),
+                f"{plugin.name!r} ({plugin.distribution} {plugin.version}) registered what it may not, and that cannot "
+                f"be removed; to fix it: {fix}",
+            )
+        self._statuses.fail(plugin, backend, error, code=error.code, fix=fix, consequence=consequence)
+        for owner in {owner for pair in stuck if (owner := self.owner(pair))}:
+            lost = {pair[0] for pair in stuck if self.owner(pair) == owner}
+            self._statuses.lose(owner, lost, plugin.name)
+        self.owners.update(dict.fromkeys(stuck, plugin.name))
+
+    def owner(self, pair: Pair) -> str | None:
+        """The loaded backend whose kernel is there. Over one that a broken backend has left, others may be loaded."""
+        name = self.owners.get(pair)
+        return name if name and self._statuses.by_name[name].state is State.LOADED else None
+
+    def _probe(self, claim: Claim) -> Probe:
+        probe = run_probe(claim.backend, self._policy.probe_timeout_s)
+        if claim.backend.probe is not None:
+            self.check_untouched("its probe", claim.backend)
+        return probe
+
+    def _in_order(self, claims: list[Claim]) -> list[Claim]:
+        return sorted(claims, key=lambda claim: (claim.backend.dispatch_key, *precedence(claim, self._policy)))
+
+    def _is_supported(self, claim: Claim) -> bool:
+        try:
+            return self._probe(claim).ok
+        except LoadError as error:
+            self.expel(claim.plugin, error, claim.backend)
+            return False
+
+    def _shadow(self, claim: Claim, owner: str) -> None:
+        key, name = claim.backend.dispatch_key, claim.backend.name
+        rule = deciding_rule(self._claims[owner], claim, self._policy)
+        fix = f'to choose it, set prefer = {{ {key} = ["{name}"] }} under [policy] in plugins.toml'
+        self._statuses.record(
+            claim.plugin,
+            State.SHADOWED,
+            backend=claim.backend,
+            code="OPWHEEL-E024",
+            reason=f"{owner!r} owns {key}: {rule}",
+            fix=fix,
+        )
+
+    def _load_one(self, claim: Claim) -> None:
+        backend, key = claim.backend, claim.backend.dispatch_key
+        if any(may_define_operators(path) for path in backend.libraries):
+            self._isolation.expect_definitions()
+        loaded = self._loaded[backend.name] = Loaded()
+        start = time.perf_counter()
+        try:
+            loaded.open(backend, self._namespace)
+            load_ms = (time.perf_counter() - start) * 1e3
+            covered = self._covered(claim)
+        except (LoadError, KeyboardInterrupt):
+            loaded.undo()
+            raise
+        self._isolation.accept()
+        self._isolation.unblock({(operator, key) for operator in covered})
+        self.owners.update({(operator, key): backend.name for operator in covered})
+        missing = tuple(sorted(claim.operators - covered))
+        self._statuses.record(
+            claim.plugin,
+            State.LOADED,
+            backend=backend,
+            code="OPWHEEL-E053" if missing else "",
+            reason=f"no kernel for {', '.join(missing)}" if missing else "",
+            fix=f"pip install --upgrade {claim.plugin.distribution}" if missing else "",
+            operators=tuple(sorted(covered)),
+            missing=missing,
+            load_ms=load_ms,
+        )
+
+    def undo(self) -> None:
+        """Take out whatever was loaded."""
+        for loaded in self._loaded.values():
+            loaded.undo()
+        self.owners.clear()
+
+    def _covered(self, claim: Claim) -> set[str]:
+        """The claimed operators that have a kernel now.
+
+        Raises:
+            LoadError: there is none, or something was registered that is not claimed.
+        """
+        key = claim.backend.dispatch_key
+        added = self._isolation.changes(key)
+        unclaimed = {pair: place for pair, place in added.items() if pair not in claim.pairs}
+        if unclaimed:
+            raise LoadError("OPWHEEL-E054", f"it registered what it does not claim: {listed(unclaimed)}")
+        # Not from `added` alone: a library that was open before adds nothing. Blocked places do not count: the kernel
+        # there is the one that raises.
+        there = {pair for pair in claim.pairs - self._isolation.blocked.keys() if has_kernel(self._namespace, *pair)}
+        covered = {operator for operator, _ in there | added.keys()}
+        if not covered:
+            raise LoadError("OPWHEEL-E051", f"it registered no kernel at {key}")
+        return covered

@@ -1,0 +1,176 @@
+"""Getting one backend into the process: is it compatible, can the machine use it, open it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import threading
+from importlib import metadata
+from typing import TYPE_CHECKING
+
+import torch
+
+from .._torch_private import close_shared_library, destroy_library, keep_as_ours
+from .abi import read_abi
+from .backend import Backend, Probe
+from .elf import check_complete
+from .errors import InvalidBackendError
+from .status import describe_value
+from .values import is_a, take_record
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+
+class LoadError(Exception):
+    """A step failed; ``code`` says which, ``__cause__`` is the original exception if there is one."""
+
+    def __init__(self, code: str, reason: str, fix: str = "") -> None:
+        super().__init__(reason)
+        self.code = code
+        self.fix = fix
+
+
+def check_compatible(backend: Backend, abi: int) -> None:
+    """Compare the ABI number and the requirements with this process.
+
+    Raises:
+        LoadError: naming both sides.
+    """
+    for path in backend.libraries:
+        built_with = read_abi(path)
+        if built_with is not None and built_with != abi:
+            raise LoadError(
+                "OPWHEEL-E030",
+                f"{path.name} was built for ABI {built_with}, this core has ABI {abi}",
+                "upgrade the core" if built_with > abi else "upgrade the backend",
+            )
+    for text in backend.requires:
+        check_requirement(text)
+
+
+# What nearly every backend requires, and nothing else. PyTorch compares its version itself, which saves
+# importing packaging.
+_TORCH_AT_LEAST = re.compile(r"torch\s*>=\s*(\d+(?:\.\d+)*)\s*")
+
+
+def check_requirement(text: str) -> None:
+    """Compare a requirement specifier with what is installed.
+
+    Raises:
+        LoadError: it is not met, or not valid.
+    """
+    try:
+        at_least = _TORCH_AT_LEAST.fullmatch(text)
+        if at_least and torch.__version__ >= at_least[1]:
+            return
+        from packaging.requirements import Requirement
+
+        requirement = Requirement(text)
+        applies = requirement.marker is None or requirement.marker.evaluate()
+    except Exception as error:  # a marker, a number of 5,000 digits and brackets within brackets fail each in its way
+        raise LoadError("OPWHEEL-E022", f"its requirement {describe_value(text)} is not valid") from error
+    if not applies:
+        return
+    installed = _installed_version(requirement.name)
+    if installed is None or not _meets(installed, requirement):
+        import shlex
+
+        found = f"{requirement.name} {installed} is installed" if installed else "that is not installed"
+        raise LoadError("OPWHEEL-E031", f"it requires {text}, but {found}", f"pip install {shlex.quote(text)}")
+
+
+def _meets(installed: str, requirement: Requirement) -> bool:
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return requirement.specifier.contains(Version(installed), prereleases=True)
+    except InvalidVersion:
+        return False
+
+
+def _installed_version(name: str) -> str | None:
+    if name == "torch":  # the one in this process, which may come without metadata
+        return torch.__version__
+    try:
+        return metadata.version(name)
+    except Exception:  # not there, or with metadata that cannot be read
+        return None
+
+
+def run_probe(backend: Backend, timeout_s: float) -> Probe:
+    """Ask the backend's probe, in a thread of its own so that one that hangs does not hang the import.
+
+    Raises:
+        LoadError: it raised, returned something else or did not finish.
+    """
+    if backend.probe is None:
+        return Probe(True)
+    probe = backend.probe
+    answers: list[Probe] = []
+    failures: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            answer = probe()
+            if not is_a(answer, Probe):
+                raise InvalidBackendError("OPWHEEL-E041", f"it returned {describe_value(answer)}, expected a Probe")
+            answers.append(take_record(Probe, answer))
+        except BaseException as error:  # whatever a plugin raises stays with the plugin
+            failures.append(error)
+
+    thread = threading.Thread(target=ask, name=f"probe of {backend.name}", daemon=True)
+    thread.start()
+    thread.join(timeout_s)
+    if answers:
+        return answers[0]
+    if not failures:
+        raise LoadError(
+            "OPWHEEL-E041",
+            f"its probe did not finish within {timeout_s:g} s; does it wait for hardware, or import the operator "
+            "library that is waiting for it?",
+        )
+    if is_a(failures[0], KeyboardInterrupt):
+        raise failures[0]
+    raise LoadError("OPWHEEL-E041", "its probe failed") from failures[0]
+
+
+class Loaded:
+    """What keeps a backend's kernels registered. Lives as long as the process, or until :meth:`undo`."""
+
+    def __init__(self) -> None:
+        self._handles: list[ctypes.CDLL] = []
+        self._library: torch.library.Library | None = None
+
+    def open(self, backend: Backend, namespace: str) -> None:
+        """Open the libraries or call the register function.
+
+        Raises:
+            LoadError: with the loader's or the plugin's own exception as its cause.
+        """
+        for path in backend.libraries:
+            try:
+                check_complete(path)
+                # RTLD_LOCAL: two backends may well have symbols of the same name.
+                self._handles.append(ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL))
+            except (OSError, ValueError) as error:
+                raise LoadError("OPWHEEL-E050", f"its library {describe_value(str(path))} cannot be opened") from error
+        if backend.register is not None:
+            self._library = torch.library.Library(namespace, "IMPL", backend.dispatch_key)
+            keep_as_ours(self._library)
+            try:
+                backend.register(self._library)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                raise LoadError("OPWHEEL-E052", "its register function failed") from error
+
+    def undo(self) -> None:
+        """Take the kernels out of the dispatcher again. Some libraries cannot be unloaded: check afterwards."""
+        if self._library is not None:
+            destroy_library(self._library)
+            self._library = None
+        while self._handles:
+            # The library's static destructors remove its registrations.
+            close_shared_library(self._handles.pop())

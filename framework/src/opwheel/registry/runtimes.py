@@ -1,0 +1,77 @@
+"""Finds kernels for runtimes that are not PyTorch's dispatcher, such as ExecuTorch, and says whether they could run.
+
+Their libraries are never opened here. They claim no dispatch key, so there is nothing to choose between; a program of
+that runtime opens them (docs/decisions/0008-runtimes.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .discovery import FoundPlugin, PluginError, find_plugins, read_plugin
+from .elf import check_complete
+from .loading import LoadError, check_requirement
+from .status import BackendStatus, Finding, State, describe_exception, describe_failure
+from .values import sequence_of, take_fields, take_name, take_path, take_text
+
+
+@dataclass(eq=False)
+class Runtime:
+    """Kernels for a runtime that is not PyTorch's dispatcher: what the hook ``opwheel_runtime`` returns.
+
+    Args:
+        name: the entry point's name: ``"executorch"``.
+        library: absolute path of the shared library with the kernels.
+        operators: names of the schemas covered.
+        requires: requirement specifiers of installed packages.
+
+    Raises:
+        InvalidBackendError: a field has the wrong type.
+    """
+
+    name: str
+    library: Path
+    operators: Sequence[str]
+    requires: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        take_fields(self, _FIELDS, "OPWHEEL-E022", "Runtime")
+
+
+_FIELDS = {
+    "name": take_name,
+    "library": take_path,
+    "operators": sequence_of(take_name, "names of operators"),
+    "requires": sequence_of(take_text, "texts"),
+}
+
+
+def find_runtimes(group: str) -> tuple[dict[str, BackendStatus], list[Finding]]:
+    """The state of every installed runtime by name, and what is wrong with the metadata of distributions."""
+    plugins, findings = find_plugins(group)
+    return {
+        plugin.name: _status(plugin) for plugin in sorted(plugins, key=lambda p: (p.name, p.distribution))
+    }, findings
+
+
+def _status(plugin: FoundPlugin) -> BackendStatus:
+    status = BackendStatus(plugin.name, State.INSTALLED, distribution=plugin.distribution, version=plugin.version)
+    broken = status._replace(state=State.BROKEN, fix=f"reinstall {plugin.distribution}, or uninstall it")
+    try:
+        runtime = read_plugin(plugin, "opwheel_runtime", Runtime)
+    except PluginError as error:
+        cause = error if error.__cause__ is None else error.__cause__
+        return broken._replace(code=error.code, reason=describe_failure(error), exception=cause)
+    status = status._replace(operators=tuple(runtime.operators), library=runtime.library)
+    try:
+        for requirement in runtime.requires:
+            check_requirement(requirement)
+        check_complete(runtime.library)
+    except LoadError as error:
+        return status._replace(state=State.INCOMPATIBLE, code=error.code, reason=str(error), fix=error.fix)
+    except OSError as error:
+        reason = f"its library cannot be read: {describe_exception(error)}"
+        return status._replace(state=State.BROKEN, code="OPWHEEL-E050", reason=reason, fix=broken.fix, exception=error)
+    return status

@@ -1,0 +1,65 @@
+"""Opens the schema library, which defines the operators, and reads their schemas back from it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from .._torch_private import is_namespace_defined, schema_of
+from .abi import read_abi
+from .elf import check_complete
+
+
+def open_schemas(
+    namespace: str, path: Path, distribution: str, operators: Iterable[str]
+) -> tuple[int, tuple[str, ...]]:
+    """The ABI number and the schemas of the library.
+
+    Raises:
+        ImportError: the library cannot be opened, is not a schema library of this namespace, or something else in this
+            process has defined the namespace already.
+    """
+    reinstall = f"pip install --force-reinstall {distribution}"
+    if not _is_open(path):
+        _check_namespace_is_free(namespace, distribution, operators)
+    try:
+        check_complete(path)
+        library = ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
+    except OSError as error:
+        raise ImportError(f"{distribution} cannot open its schema library {path}: {error}; {reinstall}") from error
+    try:
+        texts = getattr(library, f"{namespace}_schemas")
+    except AttributeError as error:
+        raise ImportError(f"{path} is not the schema library of {distribution}: {error}; {reinstall}") from error
+    texts.restype = ctypes.POINTER(ctypes.c_char_p)
+    return read_abi(path) or 0, tuple(_until_null(texts()))
+
+
+def _is_open(path: Path) -> bool:
+    try:
+        ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_NOLOAD)
+    except OSError:
+        return False
+    return True
+
+
+def _check_namespace_is_free(namespace: str, distribution: str, operators: Iterable[str]) -> None:
+    # A second definition, of the namespace or of an operator, would end the process inside of PyTorch's static
+    # initialisers.
+    overloads = [f"{namespace}::{name}{suffix}" for name in operators for suffix in ("", ".out", "_")]
+    taken = [overload for overload in overloads if schema_of(overload) is not None]
+    if taken or is_namespace_defined(namespace):
+        what = f"{namespace!r} is already defined in this process{f' ({taken[0]})' if taken else ''}"
+        raise ImportError(
+            f"the operator namespace {what}, by another copy of {distribution} or another package; import only one of "
+            "them"
+        )
+
+
+def _until_null(texts: Mapping[int, bytes | None]) -> list[str]:
+    result: list[str] = []
+    while (text := texts[len(result)]) is not None:
+        result.append(text.decode())
+    return result

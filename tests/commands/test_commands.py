@@ -1,0 +1,70 @@
+"""The command line of muladd: what it says of the wheels that are installed here."""
+
+import json
+from pathlib import Path
+
+import pytest
+from opwheel.cli import make_app
+from typer.testing import CliRunner
+
+
+def muladd(*arguments):
+    return CliRunner().invoke(make_app("muladd"), [*map(str, arguments)])
+
+
+def test_doctor_shows_the_backends():
+    result = muladd("doctor")
+    assert result.exit_code == 0, result.output
+    assert "muladd-core" in result.stdout
+    row = next(line for line in result.stdout.splitlines() if line.startswith("cpu"))
+    assert row.split()[:4] == ["cpu", "loaded", "CPU", "muladd-cpu"]
+
+
+def test_doctor_json():
+    report = json.loads(muladd("doctor", "--json").stdout)
+    assert report["ok"] is True
+    assert report["backends"]["cpu"]["state"] == "loaded"
+    versions = {"library", "distribution", "version", "abi", "opwheel", "torch", "python", "platform"}
+    assert set(report) >= versions | {"digest", "runtimes", "not_installed", "findings"}
+
+
+def test_explain():
+    result = muladd("explain", "muladd", "cpu")
+    assert result.exit_code == 0
+    assert "libmuladd_cpu.so" in result.stdout
+    assert "digest" in result.stdout
+    assert "muladd_backward" in muladd("explain").stdout
+
+
+@pytest.mark.parametrize("arguments", [("explain", "nothing"), ("config",), ("doctor", "--unknown")], ids=" ".join)
+def test_wrong_usage(arguments):
+    assert muladd(*arguments).exit_code == 2
+
+
+def test_config():
+    includes, libs = muladd("config", "--includes").stdout, muladd("config", "--libs").stdout.splitlines()
+    own, framework = (folder.removeprefix("-I") for folder in includes.split()[:2])
+    assert Path(own, "muladd/operators.h").is_file()
+    assert Path(framework, "opwheel/elementwise.h").is_file()
+    assert [Path(path).name for path in libs] == ["libmuladd_schema.so", "libmuladd_cpu.so"]
+    assert all(Path(path).is_file() for path in libs)
+    assert "-DTORCH_TARGET_VERSION=0x020a" in muladd("config", "--cflags").stdout
+
+
+def test_lock_writes_and_checks(tmp_path):
+    file = tmp_path / "muladd.lock"
+    written = muladd("lock", file)
+    assert written.exit_code == 0, written.output
+    assert "winners: CPU: cpu" in written.stdout
+    assert muladd("lock", file, "--check").stdout == f"{file}: no difference\n"
+    file.write_text(file.read_text().replace('"fallback": "error"', '"fallback": "reference"'))
+    changed = muladd("lock", file, "--check")
+    assert changed.exit_code == 1
+    assert "the fallback is 'error', locked is 'reference'" in changed.stdout
+
+
+def test_lock_with_wrong_files(tmp_path):
+    assert "cannot be written" in muladd("lock", tmp_path / "no/such").stderr
+    missing = muladd("lock", tmp_path / "gone", "--check")
+    assert missing.exit_code == 1
+    assert "OPWHEEL-E070" in missing.stdout

@@ -1,0 +1,136 @@
+"""The C++ SDK: every header stands alone, and a kernel that does not fit its schema does not compile."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import muladd
+import opwheel
+import pytest
+from opwheel.dispatch import kernel_errors
+
+SDK = Path(opwheel.get_include(), "opwheel")
+# Code for devices needs their compilers; what is in convert.h belongs to one instruction set.
+HEADERS = sorted(
+    str(path.relative_to(SDK.parent))
+    for folder in (SDK, SDK / "cpu", SDK / "cuda")
+    for path in folder.glob("*.h")
+    if path.name not in ("convert.h", "vectorized_loops.h")
+)
+
+
+@pytest.fixture(scope="module")
+def compile_source(tmp_path_factory):
+    """Type-check a source; returns the compiler's messages, empty if there are none."""
+    flags = subprocess.run(
+        [sys.executable, "-m", "muladd", "config", "--cflags"], capture_output=True, text=True, check=True
+    ).stdout
+    folder = tmp_path_factory.mktemp("sdk")
+
+    def run(text):
+        source = folder / "source.cpp"
+        source.write_text(text)
+        command = ["g++", *shlex.split(flags), "-fsyntax-only", str(source)]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (result.returncode == 0) == ("error" not in result.stderr)
+        return result.stderr
+
+    return run
+
+
+@pytest.mark.parametrize("header", HEADERS)
+def test_header_stands_alone(compile_source, header):
+    assert compile_source(f'#include "{header}"\n#include "{header}"\n') == ""
+
+
+WRONG_KERNEL = """
+#include "muladd/operators.h"
+#include "opwheel/operators.h"
+#include "opwheel/registration.h"
+OPWHEEL_DECLARE_OPERATORS(muladd, MULADD_OPERATORS)
+using opwheel::Tensor;
+{kernel}
+void check(torch::stable::detail::StableLibrary& m) {{ opwheel::implement<muladd::op::{op}, &kernel>(m); }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("op", "kernel"),
+    [
+        ("muladd", "Tensor kernel(const Tensor& a, const Tensor&, int64_t) { return Tensor(a.handle()); }"),
+        ("muladd", "Tensor kernel(const Tensor& a, const Tensor&, float) { return Tensor(a.handle()); }"),
+        ("muladd", "void kernel(const Tensor&, const Tensor&, double) {}"),
+        ("mul", "Tensor kernel(const Tensor& a, const Tensor&, const Tensor&) { return Tensor(a.handle()); }"),
+        ("mul_out", "void kernel(const Tensor&, const Tensor&, const Tensor&) {}"),
+        (
+            "muladd_backward",
+            "Tensor kernel(const Tensor& g, const Tensor&, const Tensor&) { return Tensor(g.handle()); }",
+        ),
+    ],
+)
+def test_wrong_signature_does_not_compile(compile_source, op, kernel):
+    messages = compile_source(WRONG_KERNEL.format(op=op, kernel=kernel))
+    assert "this kernel's C++ signature does not match the operator's schema" in messages
+
+
+def test_unknown_type_in_a_schema_does_not_compile(compile_source):
+    source = '#include "opwheel/schema.h"\nconstexpr auto s = opwheel::parse_schema("f(Tensor x, int n) -> Tensor");\n'
+    assert "opwheel/schema.h" in compile_source(source)
+
+
+WRONG_FUNCTOR = """
+#include "opwheel/cpu/backend.h"
+template <class C>
+struct Twice {{
+  C operator()({inputs}) const;
+}};
+#define WAVES_OPERATORS(OPERATOR, OVERLOAD) OPERATOR(twice, Twice, "{schema}")
+OPWHEEL_CPU_BACKEND(waves, WAVES_OPERATORS)
+"""
+
+
+@pytest.mark.parametrize(
+    ("inputs", "schema", "message"),
+    [
+        ("C, C", "twice(Tensor x) -> Tensor", "another number of elements than the schema has tensors"),
+        ("C", "twice(Tensor x) -> (Tensor, Tensor)", "another number of results than the schema"),
+        (
+            "C, C, C, C, C, C, C, C",
+            "twice(Tensor a, Tensor b, Tensor c, Tensor d, Tensor e, Tensor f, Tensor g, Tensor h) -> Tensor",
+            "8 inputs and results together at most",
+        ),
+    ],
+)
+def test_a_functor_that_does_not_fit_its_schema_does_not_compile(compile_source, inputs, schema, message):
+    assert message in compile_source(WRONG_FUNCTOR.format(inputs=inputs, schema=schema))
+
+
+def test_the_codes_of_kernels_errors_are_python_s():
+    """What the header says, read as what it is: a call to each way to fail, and the code in front of what comes out."""
+    text = Path(opwheel.get_include(), "opwheel", "error.h").read_text()
+    in_header = dict(re.findall(r'string_view (\w+) = "(\[OPWHEEL:\w+\])"', text))
+    assert in_header == {"out_of_memory": kernel_errors.OUT_OF_MEMORY, "launch": kernel_errors.LAUNCH}
+    assert all(kernel_errors.has_code(RuntimeError(f"{code} mul: anything")) for code in in_header.values())
+    assert not kernel_errors.has_code(RuntimeError("mul: anything about [OPWHEEL:OOM]"))
+
+
+def test_out_of_memory_says_in_python_s_form_how_much_was_wanted(tmp_path):
+    source, program = tmp_path / "wanted.cpp", tmp_path / "wanted"
+    source.write_text(
+        '#include <cstdio>\n#include "opwheel/error.h"\nint main() {\n'
+        '  try {\n    opwheel::fail(opwheel::code::out_of_memory, " words ", opwheel::memory_wanted(96, "npu:1"));\n'
+        "  } catch (const std::exception& error) {\n    std::puts(error.what());\n  }\n}\n"
+    )
+    command = ["g++", "-std=c++20", f"-I{opwheel.get_include()}", str(source), "-o", str(program)]
+    subprocess.run(command, check=True)
+    message = subprocess.run([program], capture_output=True, text=True, check=True).stdout.strip()
+    assert kernel_errors.memory_wanted(RuntimeError(message)) == (96, "npu", ":1")
+    assert kernel_errors.memory_wanted(RuntimeError(message.replace("OOM", "LAUNCH"))) is None
+
+
+def test_python_sees_the_list():
+    text = Path(muladd.get_include(), "muladd", "operators.h").read_text()
+    rows = [line for line in text.splitlines() if line.lstrip().startswith(("OPERATOR(", "OVERLOAD("))]
+    assert [row.split('"')[1] for row in rows] == list(muladd.library.schemas)

@@ -1,0 +1,275 @@
+"""The public functions' fast path: taken for ordinary calls, and never where something else has to see the call."""
+
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+import muladd
+import pytest
+import torch
+from opwheel.testing.memory import FUNCTIONAL
+from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+CALLS = {
+    "muladd": lambda a, b: muladd.muladd(a, b, 2.0),
+    "fma": lambda a, b: muladd.fma(a, b, a),
+    "mul": lambda a, b: muladd.mul(a, b),
+    "add": lambda a, b: muladd.add(a, b),
+    "scale": lambda a, b: muladd.scale(a, 3.0),
+}
+REFERENCES = {
+    "muladd": lambda a, b: a * b + 2.0,
+    "fma": lambda a, b: a * b + a,
+    "mul": lambda a, b: a * b,
+    "add": lambda a, b: a + b,
+    "scale": lambda a, b: a * 3.0,
+}
+
+
+@pytest.fixture(params=CALLS)
+def name(request):
+    return request.param
+
+
+@pytest.fixture
+def call(name):
+    return CALLS[name]
+
+
+@pytest.fixture
+def pair():
+    return torch.tensor([1.0, 2.0, 3.0]), torch.tensor([4.0, 5.0, 6.0])
+
+
+def python_functions(call, *args):
+    """Functions of muladd, and modules of opwheel, that run during a call."""
+    ran = set()
+    call(*args)  # what happens once has happened
+    sys.setprofile(lambda frame, event, _: ran.add(frame.f_code) if event == "call" else None)
+    try:
+        call(*args)
+    finally:
+        sys.setprofile(None)
+    functions = {code.co_name for code in ran if code.co_filename == "<functions of muladd>"}
+    return functions | {Path(code.co_filename).stem for code in ran if "opwheel" in code.co_filename}
+
+
+def test_ordinary_calls_go_to_the_kernel(name, call, pair):
+    assert python_functions(call, *pair) == {name, "fast_path"}
+    assert torch.equal(call(*pair), REFERENCES[name](*pair))
+
+
+OVERWRITING = {
+    "muladd.out": lambda a, b, out: muladd.muladd(a, b, 2.0, out=out),
+    "fma.out": lambda a, b, out: muladd.fma(a, b, a, out=out),
+    "mul.out": lambda a, b, out: muladd.mul(a, b, out=out),
+    "add.out": lambda a, b, out: muladd.add(a, b, out=out),
+    "scale.out": lambda a, b, out: muladd.scale(a, 3.0, out=out),
+    "muladd_": lambda a, b, out: muladd.muladd_(out, b, 2.0),
+}
+
+
+@pytest.fixture(params=OVERWRITING)
+def overwriting(request):
+    return request.param
+
+
+def test_out_and_in_place_go_to_the_kernel(overwriting, pair):
+    name = overwriting.removesuffix(".out")
+    assert python_functions(OVERWRITING[overwriting], *pair, pair[0].clone()) == {name, "fast_path"}
+
+
+def test_out_and_in_place_count_the_modification(overwriting, pair):
+    """Without it backward would compute with what has been overwritten."""
+    x = torch.ones(3, requires_grad=True)
+    saved = torch.ones(3)
+    loss = (x * saved).sum()
+    OVERWRITING[overwriting](*pair, saved)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_out_and_in_place_leave_inference_tensors_alone(overwriting, pair):
+    with torch.inference_mode():
+        target = torch.ones(3)
+    with pytest.raises(RuntimeError, match="inference tensor"):
+        OVERWRITING[overwriting](*pair, target)
+    assert torch.equal(target, torch.ones(3))
+    with torch.inference_mode():
+        assert OVERWRITING[overwriting](*pair, target) is target
+
+
+def test_out_and_in_place_are_seen(overwriting, pair):
+    with Log() as log:
+        OVERWRITING[overwriting](*pair, pair[0].clone())
+    assert any(f"muladd.{overwriting}" in seen for seen in log.seen)
+
+
+@pytest.mark.parametrize("position", [0, 1])
+def test_out_and_in_place_with_gradients(overwriting, pair, position):
+    pair[position].requires_grad_()
+    if overwriting == "muladd_":
+        target = torch.ones(3) * pair[0]
+        assert OVERWRITING[overwriting](*pair, target).requires_grad
+    elif (overwriting, position) != ("scale.out", 1):
+        with pytest.raises(RuntimeError, match="do not support automatic differentiation"):
+            OVERWRITING[overwriting](*pair, torch.ones(3))
+
+
+def test_a_negated_view_is_overwritten(overwriting, pair):
+    target = torch.complex(torch.zeros(3), -pair[0]).conj().imag
+    assert target.is_neg()
+    assert torch.equal(target, pair[0])
+    expected = OVERWRITING[overwriting](*pair, pair[0].clone())
+    OVERWRITING[overwriting](*pair, target)
+    assert torch.equal(target, expected)
+
+
+def test_an_empty_out_is_resized(overwriting, pair):
+    if overwriting != "muladd_":
+        target = torch.empty(0)
+        assert OVERWRITING[overwriting](*pair, target) is target
+        assert target.shape == (3,)
+
+
+def test_without_grad_inputs_may_require_it(call, pair):
+    pair[0].requires_grad_()
+    with torch.no_grad():
+        assert "autograd" not in python_functions(call, *pair)
+        assert not call(*pair).requires_grad
+    assert call(*pair).requires_grad
+
+
+class Log(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.seen.append(str(function))
+        return function(*args, **(kwargs or {}))
+
+
+class FunctionLog(TorchFunctionMode):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        self.seen.append(str(function))
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("mode", [Log, FunctionLog])
+def test_modes_see_the_operator(name, call, pair, mode):
+    with mode() as log:
+        call(*pair)
+    assert any(f"muladd.{name}" in seen for seen in log.seen)
+
+
+def test_a_profile_has_the_operator(name, call, pair):
+    with torch.profiler.profile() as profile:
+        call(*pair)
+    assert f"muladd::{name}" in {event.key for event in profile.key_averages()}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_trace_has_the_operator(name, call, pair):
+    traced = torch.jit.trace(call, pair)
+    assert f"muladd::{name}" in str(traced.graph)
+    fx = make_fx(call)(*pair)
+    assert f"muladd.{name}" in fx.code
+
+
+def test_a_compiled_graph_has_the_operator(name, call, pair):
+    graphs = []
+
+    def backend(graph, _):
+        graphs.append(graph.code)
+        return graph
+
+    torch._dynamo.reset()
+    assert torch.equal(torch.compile(call, fullgraph=True, backend=backend)(*pair), REFERENCES[name](*pair))
+    assert len(graphs) == 1
+    assert f"muladd.{name}" in graphs[0]
+
+
+def test_transforms(name, call, pair):
+    rows = [torch.stack([x, 2 * x]) for x in pair]
+    assert torch.equal(torch.vmap(call)(*rows), REFERENCES[name](*rows))
+    tangents = torch.ones(3), torch.zeros(3)
+    assert torch.equal(torch.func.jvp(call, pair, tangents)[1], torch.func.jvp(REFERENCES[name], pair, tangents)[1])
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(pair[0], torch.ones(3))
+        expected = forward_ad.unpack_dual(REFERENCES[name](dual, pair[1])).tangent
+        assert torch.equal(forward_ad.unpack_dual(call(dual, pair[1])).tangent, expected)
+
+
+def test_autocast(name, call, pair):
+    op = getattr(torch.ops.muladd, name)
+    half = [x.half() for x in pair]
+    args = {"muladd": (*half, 2.0), "fma": (*half, half[0]), "scale": (half[0], 3.0)}.get(name, half)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert call(*half).dtype == op(*args).dtype
+
+
+def test_a_negated_view(name, call, pair):
+    """The imaginary part of a conjugate is a real tensor with the opposite sign in memory."""
+    negated = torch.complex(*pair).conj().imag
+    assert negated.is_neg()
+    assert torch.equal(call(negated, pair[0]), REFERENCES[name](-pair[1], pair[0]))
+    assert torch.equal(call(pair[0], negated), REFERENCES[name](pair[0], -pair[1]))
+
+
+class Subclass(torch.Tensor):
+    pass
+
+
+def test_subclasses_stay_what_they_are(call, pair):
+    assert type(call(pair[0].as_subclass(Subclass), pair[1])) is Subclass
+
+
+UNUSUAL = {
+    "sparse": lambda x: x.to_sparse(),
+    "sparse_csr": lambda x: torch.stack([x, x]).to_sparse_csr(),
+    "mkldnn": lambda x: x.to_mkldnn(),
+    "nested": lambda x: torch.nested.nested_tensor([x, x]),
+    "integer": lambda x: x.long(),
+    "complex": lambda x: x.to(torch.complex64),
+    "quantized": lambda x: torch.quantize_per_tensor(x, 1.0, 0, torch.qint8),
+    "other shape": lambda x: torch.ones(2),
+    "meta": lambda x: x.to("meta"),
+    "zero": lambda x: torch._efficientzerotensor(x.shape),
+    **FUNCTIONAL,
+    "no tensor": lambda x: x.tolist(),
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("position", [0, 1])
+@pytest.mark.parametrize("kind", UNUSUAL)
+def test_unusual_tensors_as_the_operator_takes_them(kind, position):
+    x = torch.tensor([1.0, 2.0, 3.0])
+    args = [x, x]
+    args[position] = UNUSUAL[kind](x)
+
+    def outcome(function):
+        try:
+            result = function(*args, 2.0)
+        except Exception as error:  # whatever it is: the same one
+            return type(error), str(error)
+        if torch._is_functional_tensor(result):
+            result = torch._from_functional_tensor(result)
+        return result.dtype, result.device, None if result.is_meta else result.tolist()
+
+    assert outcome(muladd.muladd) == outcome(torch.ops.muladd.muladd)
+
+
+@pytest.mark.parametrize("context", [nullcontext, torch.no_grad, torch.inference_mode])
+def test_inference_mode(call, pair, context):
+    with context():
+        result = call(*pair)
+    assert result.is_inference() == (context is torch.inference_mode)

@@ -1,0 +1,41 @@
+"""What is done after another module's import, and names that are imported when they are used."""
+
+import importlib.util
+import sys
+
+import opwheel
+import pytest
+from opwheel._import_hooks import after_import
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """The name of a module that nobody has imported yet."""
+    name = "opwheel_test_import_hooks"
+    (tmp_path / f"{name}.py").write_text("VALUE = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield name
+    sys.modules.pop(name, None)
+
+
+def test_every_action_runs_once_after_the_import(module):
+    seen = []
+    for number in (1, 2):  # two libraries, each with its own
+        after_import(module)(lambda number=number: seen.append((number, sys.modules[module].VALUE)))
+    assert importlib.util.find_spec(module) is not None
+    assert seen == []
+    importlib.import_module(module)
+    assert seen == [(1, 1), (2, 1)]
+    after_import(module)(lambda: seen.append("at once"))
+    assert seen[2:] == ["at once"]
+
+
+def test_a_name_that_is_not_there():
+    with pytest.raises(AttributeError, match="module 'opwheel' has no attribute 'nothing'"):
+        opwheel.nothing  # noqa: B018
+
+
+def test_all_names_are_there():
+    for package in (opwheel, opwheel.registry, opwheel.dispatch):
+        for name in package.__all__:
+            assert getattr(package, name) is not None
