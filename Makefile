@@ -9,7 +9,9 @@
 #     make test-rest       everything else
 #   make unit    tests without processes, compilers and network, in seconds
 #   make quick   the test suite without its slow parts, in minutes
-#   make nightly what takes longer: the whole kit on every template and plugin, 20,000 fuzzed calls, other torches
+#   make nightly what takes longer: the whole kit on every template and plugin, 20,000 fuzzed calls, other torches;
+#                its result goes into benchmarks/results/nightly.json, which is committed
+#   make fuzz    20,000 calls drawn at random and 200 compiled ones, of which make test takes a part
 #   make docs    the documentation site, docs/_build/html/index.html
 #   make bench   measure the CPU backend beside its alternatives, for about half an hour, into benchmarks/results
 #   make instructions   count instructions (needs valgrind) and make them the record that the tests compare with
@@ -39,7 +41,7 @@ KIT := -m pytest --pyargs opwheel.testing -q -W ignore::DeprecationWarning --lib
 SYCL_TEST := PYTHONPATH=tests MULADD_REQUIRE=sycl $(SYCL)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo announce-demo unit nightly test test-kit test-registry test-rest test-sycl test-deploy test-docs test-third-party test-release test-torch quick docs bench instructions lint wheels clean tools
+.PHONY: help demo announce-demo unit nightly test test-kit test-registry test-rest test-sycl test-deploy test-docs test-third-party test-release test-torch fuzz quick quick-kit quick-faults quick-rest docs bench instructions lint wheels clean tools
 .SECONDEXPANSION:
 
 help:
@@ -67,10 +69,13 @@ test-registry: $(VENV)/.installed
 	$(BIN)/python -m coverage report
 
 test-rest: $(VENV)/.installed $(VENV)/.release
-	$(BIN)/python -m pytest --ignore tests/faults --ignore tests/deploy --ignore tests/docs --ignore tests/release
+	TEST_FUZZ_EXAMPLES=3000 TEST_FUZZ_COMPILED=20 $(BIN)/python -m pytest --ignore tests/faults --ignore tests/deploy --ignore tests/docs --ignore tests/release
+
+fuzz: $(VENV)/.installed
+	$(BIN)/python -m pytest tests/interop -k fuzz
 
 test-sycl: $(SYCL)/.installed
-	$(SYCL_TEST) $(KIT) sycl -p simulated_xpu
+	$(SYCL_TEST) $(KIT) sycl -p simulated_xpu -m "not device_independent"
 	$(SYCL_TEST) -m pytest -p simulated_xpu backends/sycl tests/wheels/test_wheels.py
 	$(SYCL_TEST) -m pytest tests/third_party/test_new_backend.py -k intel
 
@@ -94,12 +99,21 @@ test-third-party: $(VENV)/.installed
 unit: $(VENV)/.installed
 	$(BIN)/python -m pytest tests/unit -q
 
-nightly: test-third-party test-torch
-	TEST_FUZZ_EXAMPLES=20000 $(BIN)/python -m pytest tests/interop -k fuzz
+nightly: $(VENV)/.installed $(VENV)/.release
+	@test -d dist || $(MAKE) --no-print-directory wheels
+	$(BIN)/python -m tests.nightly
 
 quick: $(VENV)/.installed
-	$(BIN)/python $(KIT) cpu -m "not compiles"
-	$(BIN)/python -m pytest -m "not slow and not wheels" --ignore tests/deploy --ignore tests/docs --ignore tests/release
+	@$(MAKE) --no-print-directory -k -j$(JOBS) --output-sync=target quick-faults quick-kit quick-rest
+
+quick-kit:
+	$(BIN)/python $(KIT) cpu -m "not compiles and not slow"
+
+quick-faults:
+	$(BIN)/python -m pytest -q -m "not slow" tests/faults
+
+quick-rest:
+	$(BIN)/python -m pytest -q -m "not slow and not wheels" $(addprefix --ignore tests/,deploy docs faults release wheels)
 
 bench: $(VENV)/.installed
 	$(BIN)/muladd bench --json benchmarks/results/cpu.json --plot benchmarks/results/cpu.png

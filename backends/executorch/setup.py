@@ -1,4 +1,4 @@
-"""Builds the library with CMake, as ExecuTorch's package wants it, and writes custom_ops.yaml from the catalogue."""
+"""Builds the library with CMake, as ExecuTorch's package wants it, and writes custom_ops.yaml from the schemas."""
 
 import importlib.util
 import shutil
@@ -40,8 +40,8 @@ class CMakeBuild(build_ext):
     def build_extension(self, ext):
         output = Path(self.get_ext_fullpath(ext.name)).resolve()
         output.parent.mkdir(parents=True, exist_ok=True)
-        catalogue = load_module(HERE / "src/muladd_executorch/_catalogue.py")
-        (output.parent / "custom_ops.yaml").write_text(catalogue.yaml_text(muladd.library.schemas))
+        custom_ops_yaml = load_module(HERE / "src/muladd_executorch/_custom_ops_yaml.py")
+        (output.parent / "custom_ops.yaml").write_text(custom_ops_yaml.yaml_text(muladd.library.schemas))
 
         build_dir = Path(self.build_temp).resolve()
         # The tools that pip installed beside this Python, which may not be on PATH.

@@ -18,4 +18,7 @@ def pytest_load_initial_conftests(parser: pytest.Parser, args: list[str]) -> Non
     group.addoption("--operators", metavar="NAMES", help="test these alone, with their overloads: mul,add")
     group.addoption("--device", metavar="DEVICE", help="a torch device, if not the backend's device type")
     group.addoption("--huge", action="store_true", help="also run tests that need over 20 GB on the device")
+    group.addoption(
+        "--whole-kit", action="store_true", help="also tests that depend on no device: another may run them"
+    )
     group.addoption("--matrix", metavar="FILE", help="write the coverage matrix as JSON")

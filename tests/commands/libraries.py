@@ -29,6 +29,7 @@ BLEND = opwheel.Operator(
     "blend", reference=lambda x, y, t: x * t + y, rule=opwheel.Elementwise(), derivatives={{"x": "grad * t"}}
 )
 library = opwheel.open_library(__name__, [BLEND], distribution="{name}-core", version="3.1.4")
+library.load_backends()
 """
 _MAIN = """
 from opwheel.cli import main

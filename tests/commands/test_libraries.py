@@ -57,7 +57,7 @@ COMMANDS = {
         "waves doctor` explains more, WAVES_FALLBACK=reference",
     ),
     "explain unknown": (["explain", "nothing"], 2, "there are blend"),
-    "lock": (["lock"], 0, "waves.lock: locked waves-core 3.1.4, waves-cpu 3.1.4; winners: CPU: cpu"),
+    "lock": (["lock"], 0, "waves.lock: locked opwheel 0.1.0, waves-core 3.1.4, waves-cpu 3.1.4; winners: CPU: cpu"),
     "config": (["config", "--libs"], 0, "libwaves_schema.so"),
     "check unknown": (["check", "nothing"], 2, "known are: cpu"),
     "bench": (["bench"], 2, "waves.benchmarks"),

@@ -64,6 +64,7 @@ def zygote() -> Iterator[Zygote]:
 
 
 Run = Callable[..., dict[str, Any]]
+Python = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
@@ -103,7 +104,7 @@ def run(zygote: Zygote, tmp_path: Path) -> Run:
 
 
 @pytest.fixture
-def python(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+def python(tmp_path: Path) -> Python:
     """Run an interpreter of its own with folders on PYTHONPATH."""
 
     def start(*arguments: str, path: tuple[Path, ...] = (), **environment: str) -> subprocess.CompletedProcess[str]:

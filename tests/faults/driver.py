@@ -10,6 +10,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+_DEVICE: list[Any] = []  # what makes a device of PyTorch's spare one, as long as the child lives
+
 
 def main(request: dict[str, Any]) -> None:
     """Do what the request says and write the report into the file it names."""
@@ -61,8 +63,8 @@ def _call_on_device(muladd: Any, torch: Any) -> Any:
     from torch.utils import backend_registration
 
     backend_registration._setup_privateuseone_for_python_backend("npu")
-    library = torch.library.Library("aten", "IMPL", "PrivateUse1")
-    library.impl(
+    _DEVICE.append(torch.library.Library("aten", "IMPL", "PrivateUse1"))
+    _DEVICE[0].impl(
         "empty.memory_format",
         lambda size, dtype=None, **_: torch._C._acc.create_empty_tensor(size, dtype or torch.float32),
     )

@@ -1,6 +1,5 @@
-// Registers what the variable INTRUDER names as soon as it is opened: "add@CPU *@AutocastIPU", where * is a fallback for
-// every operator. Its kernels do nothing but say whose they are.
-// The stable ABI has no fallbacks.
+// Registers what the variable INTRUDER names as soon as it is opened: "add@CPU *@AutocastIPU", where * is a fallback
+// for every operator. Its kernels do nothing but say whose they are. The stable ABI has no fallbacks.
 #undef TORCH_STABLE_ONLY
 #undef TORCH_TARGET_VERSION
 #include <torch/library.h>

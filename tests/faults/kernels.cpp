@@ -29,7 +29,8 @@ void kernel(StableIValue*, uint64_t, uint64_t) {
 }
 
 template <class... Operators>
-[[maybe_unused]] void implement_all(torch::stable::detail::StableLibrary& library, opwheel::OperatorList<Operators...>) {
+[[maybe_unused]] void implement_all(torch::stable::detail::StableLibrary& library,
+                                    opwheel::OperatorList<Operators...>) {
   (library.impl(std::string(Operators::schema.name).c_str(), &kernel), ...);
 }
 

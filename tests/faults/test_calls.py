@@ -102,7 +102,9 @@ for name in ("acme", "npu", "nobody"):
 """,
     )
     out = report["out"]
-    assert all("'acme' (muladd-acme 1.0) is incompatible: libkernels.so was built for ABI 3" in text for text in out["acme"])
+    assert all(
+        "'acme' (muladd-acme 1.0) is incompatible: libkernels.so was built for ABI 3" in text for text in out["acme"]
+    )
     assert all("'npu' is not installed: pip install muladd-npu" in text for text in out["npu"])
     assert all("no backend 'nobody' is installed; installed are: acme, cpu" in text for text in out["nobody"])
     assert all("(OPWHEEL-E002)" in text for texts in out.values() for text in texts)
@@ -156,7 +158,7 @@ hook = "from opwheel.registry import Backend, hookimpl\\nfrom pathlib import Pat
 hook += "@hookimpl\\ndef opwheel_backend():\\n    "
 module(hook + "raise OSError('nor yet')")
 attempt("hook")
-module(hook + "return Backend('acme', 'npu', 'PrivateUse1', 1, [Path(__file__).parent / 'libkernels.so'])")
+module(hook + "return Backend('acme', 'npu', 'PrivateUse1', [Path(__file__).parent / 'libkernels.so'])")
 attempt("library")
 shutil.copy({str(good)!r}, package / "libkernels.so")
 attempt("repaired")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-from collections.abc import Callable
 
 import pytest
 
 from .builder import Compiler, Site
+from .conftest import Python
 
 GOOD = {"KEY": "PrivateUse1"}
 DOCTOR = "from opwheel.scripts import muladd; muladd()"  # the console script
@@ -23,8 +22,6 @@ CRASHES = {
     "defines": ({**GOOD, "DEFINE": ""}, "ended the process with SIG"),
     "hangs": ({**GOOD, "BEFORE": "sleep(600)"}, "did not finish within 8 s"),
 }
-
-Python = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def test_crashes(site: Site, compiler: Compiler, python: Python) -> None:

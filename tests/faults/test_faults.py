@@ -132,13 +132,13 @@ FAULTS = [
     Fault(
         "library registers an unknown operator",
         "OPWHEEL-E054",
-        "nonsense (not in the catalogue)",
+        "nonsense (not an operator of this library)",
         library={**GOOD, "ALSO_AT": "PrivateUse1", "ALSO": '"nonsense"'},
     ),
     Fault(
         "library defines an operator",
         "OPWHEEL-E054",
-        "fused_everything (not in the catalogue)",
+        "fused_everything (not an operator of this library)",
         library={**GOOD, "DEFINE_MORE": ""},
     ),
     Fault(
@@ -308,7 +308,7 @@ FAULTS = [
     Fault("unknown field", "OPWHEEL-E021", "colour", cause="TypeError", installed={"colour": "1"}),
     Fault("name empty", "OPWHEEL-E022", "field name is ''", cause="InvalidBackendError", installed={"name": "''"}),
     Fault(
-        "name is another", "OPWHEEL-E022", "'acme', but its backend names itself 'zeta'", installed={"name": "'zeta'"}
+        "name is another", "OPWHEEL-E022", "'acme', but its Backend names itself 'zeta'", installed={"name": "'zeta'"}
     ),
     Fault(
         "libraries is one path",

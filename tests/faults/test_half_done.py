@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,8 @@ import pytest
 from opwheel.dispatch.kernel_errors import LAUNCH, OUT_OF_MEMORY
 
 from .builder import Compiler, Site
+from .conftest import Python
 
-Python = Callable[..., subprocess.CompletedProcess[str]]
 # What a vendor's library may say; nobody reads it but for the code. The last is memory that the kernel itself wanted.
 WORDS = [
     "could not allocate the result: 4 elements of torch.float32 on cpu",
@@ -49,7 +48,7 @@ def launched():
 
     return ctypes.c_int.in_dll(ctypes.CDLL(str(HERE / "libkernels.so")), "launches").value
 """
-# Each call is made with x, which it may overwrite. The public functions take the short way, the others do not.
+# Each call is made with x, which it may overwrite. The public functions take the fast path, the others do not.
 CALLS = """
 import json, os, sys
 import muladd, muladd_half, torch

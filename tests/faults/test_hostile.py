@@ -52,7 +52,7 @@ def opwheel_backend():
 PROBE = """
 @hookimpl
 def opwheel_backend():
-    return Backend({name!r}, "npu", "PrivateUse1", 1, [HERE / "libkernels.so"],
+    return Backend({name!r}, "npu", "PrivateUse1", [HERE / "libkernels.so"],
                    probe=lambda: make(dict(ok=False, reason="no device", fix="buy one")))
 """
 BACKEND_FIELDS = (
@@ -131,7 +131,7 @@ def test_probe(kind: Any, hostile: Site, compiler: Compiler, run: Run) -> None:
 
 # ---- what is not even a record ---------------------------------------------------------------------------------------
 
-RECORD = "Backend({name!r}, 'npu', 'PrivateUse1', 1, [HERE / 'libkernels.so'], probe=probe)"
+RECORD = "Backend({name!r}, 'npu', 'PrivateUse1', [HERE / 'libkernels.so'], probe=probe)"
 ANSWERS = {
     "hook": ("@hookimpl\ndef opwheel_backend(): return {value}", "OPWHEEL-E021"),
     "probe": (f"def probe(): return {{value}}\n@hookimpl\ndef opwheel_backend(): return {RECORD}", "OPWHEEL-E041"),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from .builder import Compiler, Site
-from .conftest import Run
+from .conftest import Python, Run
 
 KEY = {"KEY": "PrivateUse1"}
 SNAPSHOT = "out['text'] = muladd.library.snapshot().as_text('muladd')"
@@ -248,7 +248,8 @@ def test_empty_is_called_so(run: Run) -> None:
 # ---- doctor ----------------------------------------------------------------------------------------------------------
 
 # What the command does before muladd is imported.
-AS_DOCTOR = "import sys; sys.argv = ['muladd', 'doctor']; import opwheel_cli; opwheel_cli.prepare()"
+# What `python -m muladd doctor` finds in sys while it imports muladd.
+AS_DOCTOR = "import sys; sys.orig_argv = ['python', '-m', 'muladd', 'doctor']; sys.argv = ['-m', 'doctor']"
 
 
 @pytest.mark.parametrize("difference", [name for name in DIFFERENCES if name != "damaged metadata"])
@@ -340,3 +341,21 @@ def test_a_core_without_metadata_is_not_locked(run: Run) -> None:
     )
     report = run(before=hide, then=SNAPSHOT)
     assert "muladd-core is not installed, it is only imported" in report["error"]["text"]
+
+
+# ---- python -m muladd ------------------------------------------------------------------------------------------------
+
+
+def test_a_module_command_says_it_in_a_sentence(tmp_path: Path, python: Python) -> None:
+    done = python("-m", "muladd", "explain", MULADD_LOCK=str(tmp_path / "nowhere.lock"))
+    assert done.returncode == 1
+    assert done.stderr.startswith("muladd: ")
+    assert "OPWHEEL-E070" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_what_the_registry_does_not_raise_has_a_traceback(site: Site, python: Python) -> None:
+    site.install("acme", source="raise KeyboardInterrupt")
+    done = python("-m", "muladd", "explain", path=(site.root,))
+    assert "Traceback" in done.stderr
+    assert "KeyboardInterrupt" in done.stderr

@@ -33,19 +33,22 @@ def difference(a, b=2):
 '''
 # The folders of each distribution with the stem of a module there.
 FOLDERS = {
-    "muladd-core": {"muladd": "aotinductor", "muladd/bench": "cases", "muladd/include/muladd": "operators"},
+    "opwheel": {"opwheel": "aotinductor", "opwheel/bench": "runner", "opwheel/include/opwheel": "operators"},
+    "muladd-core": {"muladd": "__main__", "muladd/benchmarks": "cases", "muladd/include/muladd": "operators"},
     "muladd-cpu": {"muladd_cpu": "__init__"},
     "muladd-acme": {"muladd_acme": "__init__", "muladd_acme/sub": "helper"},
     "muladd-box": {"muladd_box": "__init__", "muladd_box.libs": "libbox"},  # for a runtime; with a folder of libraries
 }
 SOURCES = {
-    "muladd-core": ["muladd/aotinductor.py", "muladd/bench/cases.py", "opwheel_pytest.py"],
+    "opwheel": ["opwheel/aotinductor.py", "opwheel/bench/runner.py", "opwheel_pytest.py"],
+    "muladd-core": ["muladd/__main__.py", "muladd/benchmarks/cases.py"],
     "muladd-cpu": ["muladd_cpu/__init__.py"],
     "muladd-acme": ["muladd_acme/__init__.py", "muladd_acme/sub/helper.py"],
     "muladd-box": ["muladd_box/__init__.py"],
 }
 DATA = {
-    "muladd-core": ["muladd/bench/triad.cpp", "muladd/include/muladd/operators.h"],
+    "opwheel": ["opwheel/bench/triad.cpp", "opwheel/include/opwheel/operators.h"],
+    "muladd-core": ["muladd/include/muladd/operators.h"],
     "muladd-cpu": ["muladd_cpu/libmuladd_cpu.so"],
     "muladd-acme": ["muladd_acme/libkernels.so"],
     "muladd-box": ["muladd_box.libs/libbox.so"],
@@ -86,7 +89,7 @@ class Locked:
 def installation(tmp_path_factory: pytest.TempPathFactory, compiler: Compiler) -> Path:
     """What every test copies."""
     site = Site(tmp_path_factory.mktemp("locked") / "site")
-    for name in ("muladd-core", "muladd-cpu"):
+    for name in ("opwheel", "muladd-core", "muladd-cpu"):
         distribution = metadata.distribution(name)
         for file in distribution.files:
             if ".." not in file.parts and file.suffix != ".pyc":
@@ -96,15 +99,17 @@ def installation(tmp_path_factory: pytest.TempPathFactory, compiler: Compiler) -
     library = compiler.library("good", {"KEY": "PrivateUse1"})
     modules = {f"sub/{name}.py": HELPER for name in ("helper", *MEANINGS)}
     site.install("acme", library=library, files={"sub/__init__.py": "", **modules})
-    runtime = "[muladd.runtimes]\nbox = muladd_box:runtime\n"
+    runtime = "[muladd.runtimes]\nbox = muladd_box\n"
     site.install("box", source=BOX, entry_points=runtime, files={"../muladd_box.libs/libbox.so": library.read_bytes()})
     return site.root
 
 
 BOX = """
 from pathlib import Path
-from opwheel.registry import Runtime
-runtime = Runtime("box", Path(__file__).parents[1] / "muladd_box.libs/libbox.so", ["add"])
+from opwheel import Runtime, hookimpl
+@hookimpl
+def opwheel_runtime():
+    return Runtime("box", Path(__file__).parents[1] / "muladd_box.libs/libbox.so", ["add"])
 """
 
 
@@ -219,7 +224,12 @@ def test_changed(kind: str, locked: Locked) -> None:
 
 def test_removed_folder(locked: Locked) -> None:
     expected = []
-    folders = {"muladd-core": "muladd/bench", "muladd-acme": "muladd_acme/sub", "muladd-box": "muladd_box"}
+    folders = {
+        "opwheel": "opwheel/bench",
+        "muladd-core": "muladd/benchmarks",
+        "muladd-acme": "muladd_acme/sub",
+        "muladd-box": "muladd_box",
+    }
     for distribution, folder in folders.items():
         files = [file.relative_to(locked.root) for file in (locked.root / folder).rglob("*") if file.is_file()]
         expected += [f"{file} of {distribution} is not what its wheel installed" for file in files]
@@ -237,7 +247,7 @@ def test_hash_that_nobody_can_compute(algorithm: str, locked: Locked) -> None:
 
 
 def test_folders_of_a_wheel_may_be_links(locked: Locked, tmp_path: Path) -> None:
-    for folder in ("muladd_acme", "muladd/bench"):
+    for folder in ("muladd_acme", "muladd/benchmarks", "opwheel/bench"):
         (locked.root / folder).rename(tmp_path / Path(folder).name)
         (locked.root / folder).symlink_to(tmp_path / Path(folder).name)
     locked.check_loads()
@@ -365,9 +375,13 @@ def test_byte_code_without_columns(locked: Locked, python: Callable[..., Any]) -
 
 # ---- other places ----------------------------------------------------------------------------------------------------
 
-MODULES = ["muladd_acme", "muladd_box", "opwheel_cli", "muladd_cpu", "opwheel_pytest"]
-OWNER = {**dict.fromkeys(["opwheel_cli", "opwheel_pytest"], "muladd-core"), "muladd_cpu": "muladd-cpu"}
-OWNER |= {"muladd_acme": "muladd-acme", "muladd_box": "muladd-box"}
+OWNER = {
+    "muladd_acme": "muladd-acme",
+    "muladd_box": "muladd-box",
+    "muladd_cpu": "muladd-cpu",
+    "opwheel_pytest": "opwheel",
+}
+MODULES = list(OWNER)
 ELSEWHERE = {
     "package": "{}/__init__.py",
     "module": "{}.py",
@@ -392,15 +406,11 @@ def test_a_folder_that_comes_first(kind: str, locked: Locked, tmp_path: Path) ->
 
 @pytest.mark.parametrize("kind", ["package", "package of machine code", "machine code"])
 def test_beside_a_module(kind: str, locked: Locked) -> None:
-    expected = []
-    for module in ("opwheel_cli", "opwheel_pytest"):
-        file = locked.root / ELSEWHERE[kind].format(module)
-        file.parent.mkdir(exist_ok=True)
-        file.write_bytes(b"")
-        expected.append(f"{file} is used, but is no file of muladd-core")
-        if file.parent != locked.root:
-            expected.append(f"{file.parent} is used, but is no file of muladd-core")
-    locked.check_names(expected)
+    file = locked.root / ELSEWHERE[kind].format("opwheel_pytest")
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(b"")
+    used = [file] if file.parent == locked.root else [file, file.parent]
+    locked.check_names([f"{path} is used, but is no file of opwheel" for path in used])
 
 
 def test_one_more_folder_of_a_package(locked: Locked, tmp_path: Path) -> None:

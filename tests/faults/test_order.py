@@ -128,6 +128,7 @@ def test_plugin_in_a_package_that_imports_muladd(site: Site, compiler: Compiler,
 def test_plugin_that_asks_for_backends_while_it_is_imported(site: Site, compiler: Compiler, run: Run) -> None:
     extra = """
 import muladd
+import opwheel.registry
 try:
     muladd.require("acme")
 except opwheel.registry.BackendUnavailableError as error:
@@ -185,7 +186,7 @@ def register(library):
     )
     for before in ("import muladd", "import muladd_acme"):
         report = run(site.root, before=before)
-        assert report["statuses"]["acme"]["state"] == "loaded"
+        assert report["statuses"]["acme"]["state"] == "loaded", report["statuses"]["acme"]
         assert "numbers" in report
 
 

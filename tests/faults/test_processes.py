@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from .builder import Compiler, Site
-
-Python = Callable[..., subprocess.CompletedProcess[str]]
+from .conftest import Python
 
 PROGRAMS = {
     "several threads import first": """

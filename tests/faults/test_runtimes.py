@@ -4,17 +4,20 @@ import pytest
 
 SOURCE = """
 from pathlib import Path
-from opwheel.registry import Runtime
+from opwheel import Runtime, hookimpl
 
-RUNTIME = Runtime(
-    name="tiny",
-    library=Path(__file__).parent / "libkernels.so",
-    operators=["muladd.out", "add.out"],
-    requires={requires},
-)
+@hookimpl
+def opwheel_runtime():
+    return Runtime(
+        name="tiny",
+        library=Path(__file__).parent / "libkernels.so",
+        operators=["muladd.out", "add.out"],
+        requires={requires},
+    )
 """
+HOOK = "from opwheel import hookimpl\n@hookimpl\ndef opwheel_runtime(): return {}"
 SOUND = SOURCE.format(requires=["torch>=2.10"])
-ENTRY_POINTS = "[muladd.runtimes]\ntiny = muladd_tiny:RUNTIME\n"
+ENTRY_POINTS = "[muladd.runtimes]\ntiny = muladd_tiny\n"
 
 
 def install(site, source=SOUND, **faults):
@@ -40,13 +43,32 @@ def test_a_sound_one_is_listed_and_not_opened(site, run):
     [
         ({"source": "import nothing_of_this_name"}, "broken", "OPWHEEL-E020", "nothing_of_this_name"),
         ({"source": "raise SystemExit(3)"}, "broken", "OPWHEEL-E020", "SystemExit"),
-        ({"source": "RUNTIME = 5"}, "broken", "OPWHEEL-E022", "expected a Runtime"),
+        ({"source": "RUNTIME = 5"}, "broken", "OPWHEEL-E021", "no function opwheel_runtime"),
+        ({"source": HOOK.format("1 / 0")}, "broken", "OPWHEEL-E021", "ZeroDivisionError"),
+        ({"source": HOOK.format("5")}, "broken", "OPWHEEL-E021", "returned 5, expected a Runtime"),
+        (
+            {"source": SOURCE.replace('"tiny"', '"mini"')},
+            "broken",
+            "OPWHEEL-E022",
+            "but its Runtime names itself 'mini'",
+        ),
         ({"source": SOURCE.replace('"muladd.out"', "7")}, "broken", "OPWHEEL-E022", "field operators"),
         ({"source": SOURCE.replace("Path(__file__)", "Path('here')")}, "broken", "OPWHEEL-E022", "field library"),
         ({"source": SOURCE.format(requires=["torch>=99"])}, "incompatible", "OPWHEEL-E031", "torch>=99"),
         ({"library": None}, "broken", "OPWHEEL-E050", "libkernels.so"),
     ],
-    ids=["no import", "exit", "no runtime", "operators", "relative path", "torch", "no library"],
+    ids=[
+        "no import",
+        "exit",
+        "no hook",
+        "hook raises",
+        "no runtime",
+        "name",
+        "operators",
+        "relative path",
+        "torch",
+        "no library",
+    ],
 )
 def test_a_faulty_one_is_a_finding(site, run, faults, state, code, words):
     source = faults.get("source")

@@ -36,9 +36,9 @@ def test_texts(command: str, site: Site, compiler: Compiler, run: Run) -> None:
         library = compiler.library("good", GOOD)
         site.install(f"acme{number}", metadata=metadata, extra=probe, probe="probe", library=library)
     then = f"""
-from opwheel.cli import app
+from opwheel.cli import make_app
 from typer.testing import CliRunner
-result = CliRunner().invoke(app, {["doctor"] if command == "doctor" else ["explain", "add", "npu"]})
+result = CliRunner().invoke(make_app("muladd"), {["doctor"] if command == "doctor" else ["explain", "add", "npu"]})
 out["text"], out["exit"] = result.output, result.exit_code
 """
     report = run(site.root, then=then)

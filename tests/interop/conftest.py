@@ -6,6 +6,6 @@ import torch
 
 @pytest.fixture(autouse=True)
 def saved_tensors_hooks_enabled():
-    """torch.compile of torch.func leaves saved-tensor hooks refused when tracing fails; PyTorch's own tests do the same."""
+    """A failed trace of torch.func leaves saved-tensor hooks refused; PyTorch's own tests end like this, too."""
     yield
     torch._C._autograd._saved_tensors_hooks_enable()

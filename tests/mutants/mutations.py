@@ -1,101 +1,123 @@
-"""Defects to seed into the CPU backend: what to replace by what, in which file of its sources or of the C++ SDK."""
+"""Defects to seed into backends: what to replace by what, in which header of the operators or of the C++ SDK.
 
+``old`` is a sequence of tokens that the header, or the block after ``within`` in it, has exactly once (cpp_edit.py);
+tests/unit/test_mutations.py says which of them an edit of the headers has made stale.
+"""
+
+from pathlib import Path
 from typing import NamedTuple
+
+from tests.cpp_edit import replace
 
 
 class Mutation(NamedTuple):
     name: str
-    file: str
+    header: str  # as it is included
     old: str
     new: str
+    within: str = ""
+
+    def mutated(self, include: Path) -> str:
+        """The header's text with the defect, from the include folder."""
+        return replace((include / self.header).read_text(), self.old, self.new, within=self.within)
 
 
 MUTATIONS = [
     # Loops.
-    Mutation("contiguous loop stops one short", "vectorized_loops.h", "#pragma GCC ivdep\n    for (int64_t i = 0; i < n; ++i)",
+    Mutation("contiguous loop stops one short", "opwheel/cpu/vectorized_loops.h", "#pragma GCC ivdep\n    for (int64_t i = 0; i < n; ++i)",
              "for (int64_t i = 0; i < n - 1; ++i)"),
-    Mutation("strided loop stops one short", "vectorized_loops.h",
+    Mutation("strided loop stops one short", "opwheel/cpu/vectorized_loops.h",
              "for (int64_t i = 0; i < n; ++i) {\n      C inputs[kInputs], results[kOutputs];\n      for (int k = 0; k < kInputs; ++k) inputs[k] = widen",
              "for (int64_t i = 0; i + 1 < n; ++i) {\n      C inputs[kInputs], results[kOutputs];\n      for (int k = 0; k < kInputs; ++k) inputs[k] = widen"),
-    Mutation("converting loop loads every block from the start", "vectorized_loops.h", "data[kOutputs + k] + begin * step",
+    Mutation("converting loop loads every block from the start", "opwheel/cpu/vectorized_loops.h", "data[kOutputs + k] + begin * step",
              "data[kOutputs + k]"),
-    Mutation("converting loop stops one short of a block", "vectorized_loops.h", "compute<0>(functor, in, out, length)",
+    Mutation("converting loop stops one short of a block", "opwheel/cpu/vectorized_loops.h", "compute<0>(functor, in, out, length)",
              "compute<0>(functor, in, out, length - (length == kBlock))"),
-    Mutation("strides are ignored", "vectorized_loops.h", "if (one_type && !side_by_side) return &each<strided>;", ""),
-    Mutation("every tile takes the first rows", "vectorized_loops.h", "data[k] + row * spec.outer_strides[k] + i * spec.strides[k]",
+    Mutation("strides are ignored", "opwheel/cpu/vectorized_loops.h", "if (one_type && !side_by_side) return &each<strided>;", ""),
+    Mutation("every tile takes the first rows", "opwheel/cpu/vectorized_loops.h", "data[k] + row * spec.outer_strides[k] + i * spec.strides[k]",
              "data[k] + i * spec.strides[k]"),
-    Mutation("the last tile has a row too few", "vectorized_loops.h", "rows - row < kTileRows ? rows - row : kTileRows",
+    Mutation("the last tile has a row too few", "opwheel/cpu/vectorized_loops.h", "rows - row < kTileRows ? rows - row : kTileRows",
              "rows - row < kTileRows ? (rows - row > 1 ? rows - row - 1 : 1) : kTileRows"),
-    Mutation("a repeated value is not repeated", "vectorized_loops.h", "repeated >> k & 1 ? 0 : i", "repeated >> k & 1 ? 1 : i"),
-    Mutation("a repeated value is taken from the wrong operand", "vectorized_loops.h", "fill(blocks[k], spec, at, k,",
+    Mutation("a repeated value is not repeated", "opwheel/cpu/vectorized_loops.h", "repeated >> k & 1 ? 0 : i", "repeated >> k & 1 ? 1 : i"),
+    Mutation("a repeated value is taken from the wrong operand", "opwheel/cpu/vectorized_loops.h", "fill(blocks[k], spec, at, k,",
              "fill(blocks[k], spec, data, 0,"),
-    Mutation("threads all start at the first element", "parallel_loop.h", "index[d] = rest % plan.sizes[d];", "index[d] = 0;"),
-    Mutation("outer dimensions do not wrap", "parallel_loop.h", "advance(d, -plan.sizes[d]);", ""),
-    Mutation("a run has one row too few", "parallel_loop.h", "loop(data, size, outer_size);", "loop(data, size, outer_size > 1 ? outer_size - 1 : 1);"),
-    Mutation("rows after the first stay where they are", "vectorized_loops.h", "at[k] += spec.outer_strides[k];", "at[k] += 0;"),
+    Mutation("threads all start at the first element", "opwheel/cpu/parallel_loop.h", "index[d] = rest % plan.sizes[d];", "index[d] = 0;"),
+    Mutation("outer dimensions do not wrap", "opwheel/cpu/parallel_loop.h", "advance(d, -plan.sizes[d]);", ""),
+    Mutation("a run has one row too few", "opwheel/cpu/parallel_loop.h", "loop(data, size, outer_size);", "loop(data, size, outer_size > 1 ? outer_size - 1 : 1);"),
+    Mutation("rows after the first stay where they are", "opwheel/cpu/vectorized_loops.h", "at[k] += spec.outer_strides[k];", "at[k] += 0;",
+             within="static void blocks("),
     # Arithmetic.
-    Mutation("bfloat16 is truncated", "convert.h", "(bits + 0x7fffu + (bits >> 16 & 1u)) >> 16", "bits >> 16"),
-    Mutation("float16 rounds ties up", "convert.h", "0xfffu + (magnitude >> 13 & 1u)", "0x1000u"),
-    Mutation("bfloat16 loses its last bit", "convert.h", "(value.bits) << 16", "(value.bits & 0xfffeu) << 16"),
-    Mutation("float16 rounds the product", "functors.h",
+    Mutation("bfloat16 is truncated", "opwheel/cpu/convert.h", "(bits + 0x7fffu + (bits >> 16 & 1u)) >> 16", "bits >> 16",
+             within="BFloat16 to_bfloat16(float value)"),
+    Mutation("float16 rounds ties up", "opwheel/cpu/convert.h", "0xfffu + (magnitude >> 13 & 1u)", "0x1000u"),
+    Mutation("bfloat16 loses its last bit", "opwheel/cpu/convert.h", "(value.bits) << 16", "(value.bits & 0xfffeu) << 16"),
+    Mutation("float16 rounds the product", "muladd/functors.h",
              "OPWHEEL_HOST_DEVICE C operator()(C a, C b, C c) const { return a * b + c; }",
              "C operator()(C a, C b, C c) const { if constexpr (sizeof(C) <= 8) return C(_Float16(a * b)) + c; else return a * b + c; }"),
-    Mutation("float64 computes in float32", "convert.h", "using type = double;", "using type = float;"),
-    Mutation("the number is rounded to float32", "vectorized_loops.h", "const F functor = make_functor<F>(spec.parameters);",
-             "const float rounded[kMaxParameters] = {static_cast<float>(spec.parameters[0])};\n    const F functor = make_functor<F>(rounded);"),
-    Mutation("gradients are swapped", "functors.h", "{grad * b, grad * a}", "{grad * a, grad * b}"),
-    Mutation("the second result goes into the first", "vectorized_loops.h", "out[k][i] = results[k]", "out[0][i] = results[k]"),
-    Mutation("nan becomes zero", "functors.h", "{ return a + b; }", "{ if constexpr (sizeof(C) <= 8) return a + b != a + b ? C(0) : a + b; else return a + b; }"),
-    Mutation("minus zero becomes zero", "functors.h", "{ return a * b; }", "{ if constexpr (sizeof(C) <= 8) return a * b + C(0); else return a * b; }"),
-    Mutation("infinity is clamped", "functors.h", "{ return x * factor; }",
+    Mutation("float64 computes in float32", "opwheel/cpu/convert.h", "using type = double;", "using type = float;"),
+    Mutation("the number is rounded to float32", "opwheel/cpu/vectorized_loops.h", "const F functor = make_functor<F>(spec.parameters);",
+             "const float rounded[kMaxParameters] = {static_cast<float>(spec.parameters[0])};\n    const F functor = make_functor<F>(rounded);",
+             within="static void contiguous("),
+    Mutation("gradients are swapped", "muladd/functors.h", "{grad * b, grad * a}", "{grad * a, grad * b}"),
+    Mutation("the second result goes into the first", "opwheel/cpu/vectorized_loops.h", "out[k][i] = results[k]", "out[0][i] = results[k]"),
+    Mutation("nan becomes zero", "muladd/functors.h", "{ return a + b; }", "{ if constexpr (sizeof(C) <= 8) return a + b != a + b ? C(0) : a + b; else return a + b; }"),
+    Mutation("minus zero becomes zero", "muladd/functors.h", "{ return a * b; }", "{ if constexpr (sizeof(C) <= 8) return a * b + C(0); else return a * b; }"),
+    Mutation("infinity is clamped", "muladd/functors.h", "{ return x * factor; }",
              "{ if constexpr (sizeof(C) <= 8) return x * factor > C(3e38) ? C(3e38) : x * factor; else return x * factor; }"),
-    Mutation("subnormals are flushed", "functors.h", "{ return a * b; }",
+    Mutation("subnormals are flushed", "muladd/functors.h", "{ return a * b; }",
              "{ if constexpr (sizeof(C) <= 8) return a * b < C(1.1754944e-38) && a * b > -C(1.1754944e-38) ? a * b * C(0) : a * b; else return a * b; }"),
     # Shape, dtype, strides.
-    Mutation("the storage offset is ignored", "tensor.h", "  explicit TensorInfo(const Tensor& tensor) {",
+    Mutation("the storage offset is ignored", "opwheel/tensor.h", "  explicit TensorInfo(const Tensor& tensor) {",
              "  int64_t offset = 0;\n  explicit TensorInfo(const Tensor& tensor) {\n"
              "    aoti_torch_get_storage_offset(tensor.handle(), &offset);"),
-    Mutation("broadcasting aligns on the left", "elementwise.h",
+    Mutation("broadcasting aligns on the left", "opwheel/elementwise.h",
              "const int64_t lead = ndim - info.ndim;\n    std::fill_n(operand.strides, lead, 0);",
              "const int64_t lead = 0;\n    std::fill_n(operand.strides, ndim, 0);"),
-    Mutation("float16 with bfloat16 gives float16", "elementwise.h", "return DType::float32;  // also", "return a;  // also"),
-    Mutation("0-d tensors decide the dtype", "elementwise.h", "if (info.ndim == 0 && !only_scalars) continue;", ""),
-    Mutation("results are always contiguous", "elementwise.h", "int order[kMaxDims];\n    iteration_order(output_count, order);",
+    Mutation("float16 with bfloat16 gives float16", "opwheel/elementwise.h", "return DType::float32;  // also", "return a;  // also"),
+    Mutation("0-d tensors decide the dtype", "opwheel/elementwise.h", "if (info.ndim == 0 && !only_scalars) continue;", ""),
+    Mutation("results are always contiguous", "opwheel/elementwise.h", "int order[kMaxDims];\n    iteration_order(output_count, order);",
              "return contiguous_strides(ndim, sizes, strides);\n    int order[kMaxDims];\n"
              "    iteration_order(output_count, order);"),
-    Mutation("ties between strides are not broken", "layout.h", "sizes[a] > sizes[b]", "false"),
-    Mutation("dimensions merge although they do not fit", "elementwise.h",
+    Mutation("ties between strides are not broken", "opwheel/layout.h", "sizes[a] > sizes[b]", "false"),
+    Mutation("dimensions merge although they do not fit", "opwheel/elementwise.h",
              "return operand.strides[outer] == sizes[inner] * operand.strides[inner];", "return operand.strides[outer] > 0;"),
-    Mutation("an empty out= is not restrided", "elementwise_kernels.h", "  restride(alias, sizes, strides);\n", ""),
+    Mutation("an empty out= is not restrided", "opwheel/elementwise_kernels.h", "  restride(alias, sizes, strides);\n", ""),
     # Aliasing.
-    Mutation("unclassified overlap is computed directly", "elementwise_kernels.h", "staging |= found == Overlap::unknown;", ""),
-    Mutation("partial overlap is not refused", "elementwise_kernels.h", "if (found == Overlap::partial) {", "if (false) {"),
-    Mutation("overlap inside of the output is not refused", "elementwise_kernels.h", "if (may_overlap_itself(output.info)) {",
+    Mutation("unclassified overlap is computed directly", "opwheel/elementwise_kernels.h", "staging |= found == Overlap::unknown;", ""),
+    Mutation("partial overlap is not refused", "opwheel/elementwise_kernels.h", "if (found == Overlap::partial) {", "if (false) {"),
+    Mutation("overlap inside of the output is not refused", "opwheel/elementwise_kernels.h", "if (may_overlap_itself(output.info)) {",
              "if (false) {"),
-    Mutation("the output counts as the same elements wherever it starts", "overlap.h", "output.data == input.data && ", ""),
-    Mutation("out= hands back an input", "registration.h", "std::get<mutable_argument<Op>()>(arguments)",
+    Mutation("the output counts as the same elements wherever it starts", "opwheel/overlap.h", "output.data == input.data && ", ""),
+    Mutation("out= hands back an input", "opwheel/registration.h", "std::get<mutable_argument<Op>()>(arguments)",
              "std::get<0>(arguments)"),
     # Checks.
-    Mutation("unsupported dtypes are not refused", "elementwise.h", "if (operand.info.dtype == DType::unsupported) {",
+    Mutation("unsupported dtypes are not refused", "opwheel/elementwise.h", "if (operand.info.dtype == DType::unsupported) {",
              "if (false) {"),
-    Mutation("devices are not checked", "elementwise.h",
+    Mutation("devices are not checked", "opwheel/elementwise.h",
              "if (operand.info.device == device && device.type == device_type) return;", "return;"),
-    Mutation("the output's dtype is not checked", "elementwise_kernels.h", "if (output.info.dtype != plan.dtype) {", "if (false) {"),
-    Mutation("the output's shape is not checked", "elementwise_kernels.h",
+    Mutation("the output's dtype is not checked", "opwheel/elementwise_kernels.h", "if (output.info.dtype != plan.dtype) {", "if (false) {"),
+    Mutation("the output's shape is not checked", "opwheel/elementwise_kernels.h",
              "if (has_result_shape(plan, output.info)) return Tensor();", "return Tensor();"),
-    Mutation("an in-place target is resized", "elementwise_kernels.h", "if (!may_resize || output.info.numel != 0) {",
+    Mutation("an in-place target is resized", "opwheel/elementwise_kernels.h", "if (!may_resize || output.info.numel != 0) {",
              "if (output.info.numel != 0) {"),
-    Mutation("the error does not say what is supported", "elementwise.h", "kSupportedDTypes, ", ""),
-    Mutation("too many dimensions are not refused", "elementwise.h", "if (operand.info.ndim > kMaxDims) {", "if (false) {"),
+    Mutation("the error does not say what is supported", "opwheel/elementwise.h", "kSupportedDTypes, ", ""),
+    Mutation("too many dimensions are not refused", "opwheel/elementwise.h", "if (operand.info.ndim > kMaxDims) {", "if (false) {"),
     # Resources.
-    Mutation("handles leak", "tensor.h", "if (handle_ != nullptr) aoti_torch_delete_tensor_object(handle_);", ""),
+    Mutation("handles leak", "opwheel/tensor.h", "if (handle_ != nullptr) aoti_torch_delete_tensor_object(handle_);", ""),
 ]  # fmt: skip
 
 # The storage offset has to be used as well as read.
 SECOND_EDIT = {
-    "the storage offset is ignored": (
-        "elementwise.h",
-        "operands[i].data = static_cast<char*>(data);",
+    "the storage offset is ignored": Mutation(
+        "the storage offset is used", "opwheel/elementwise.h", "operands[i].data = static_cast<char*>(data);",
         "operands[i].data = static_cast<char*>(data) - operands[i].info.offset * element_size(operands[i].info.dtype);",
     ),
-}
+}  # fmt: skip
+
+# Defects of CUDA backends, and the tests of a GPU that have to notice them.
+CUDA_MUTATIONS = {
+    Mutation("the default stream", "opwheel/cuda/stream.h",
+             "OPWHEEL_SHIM(aoti_torch_get_current_cuda_stream(device, &stream_));", ""):
+        [f"test_{name}[contiguous]" for name in ("runs_on_the_current_stream_without_waiting", "graph")],
+    Mutation("the first device", "opwheel/cuda/stream.h", "guard_(device)", "guard_(0)"): ["test_second_device"],
+}  # fmt: skip

@@ -64,7 +64,7 @@ class Environment:
         self, backend: str, library: str = "muladd", options: Sequence[str] = (), **variables: str
     ) -> None:
         """Run the conformance kit on the backend alone."""
-        chosen = options or ([] if IS_WHOLE_KIT else ["-k", KERNEL_TESTS])
+        chosen = options or (["--whole-kit"] if IS_WHOLE_KIT else ["-k", KERNEL_TESTS])
         result = self.run(
             *("-m", "pytest", "--pyargs", "opwheel.testing", "--library", library, "--backend", backend),
             *("-q", "-p", "no:cacheprovider", "-W", "ignore::DeprecationWarning", *chosen),

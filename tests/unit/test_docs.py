@@ -1,5 +1,6 @@
 """Pages that are made from the code say what the code says."""
 
+import re
 import runpy
 from pathlib import Path
 
@@ -18,3 +19,13 @@ def test_every_error_code_is_used():
     sources = "".join(path.read_text() for path in package.rglob("*.py") if path != Path(errors.__file__))
     sources += (package / "include/opwheel/schema_library.h").read_text()
     assert [code for code in ERROR_CODES if code not in sources] == []
+
+
+def test_the_call_flow_names_files_that_exist():
+    root = DOCS.parent
+    text = (DOCS / "how-a-call-flows.md").read_text()
+    framework = root / "framework/src/opwheel"
+    folders = {"dispatch": framework, "registry": framework, "opwheel": framework / "include"}
+    paths = re.findall(r"`((?:dispatch|registry|opwheel|framework|core|backends)/[\w./]*)`", text)
+    assert len(paths) > 20
+    assert [path for path in paths if not (folders.get(path.partition("/")[0], root) / path).exists()] == []

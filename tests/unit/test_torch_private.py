@@ -88,7 +88,7 @@ def test_what_is_active():
 
 
 def test_keyset():
-    """Without it the short way would not reach the backend's kernel."""
+    """Without it the fast path would not reach the backend's kernel."""
     keys = private.keyset("CPU", "Negative")
     assert keys.has(torch._C.DispatchKey.CPU)
     assert keys.has(torch._C.DispatchKey.Negative)
@@ -96,7 +96,7 @@ def test_keyset():
 
 
 def test_redispatch():
-    """Without it neither the short way nor the kernel at the Autograd key can call what comes after it."""
+    """Without it neither the fast path nor the kernel at the Autograd key can call what comes after it."""
     negative = private.redispatch(torch.ops.aten.neg.default)
     assert negative(private.keyset("CPU"), torch.ones(2)).tolist() == [-1.0, -1.0]
 
@@ -144,7 +144,7 @@ def test_memory_of_tensors():
 
 
 def test_parse_schema():
-    """Without it the declarations cannot be matched with the catalogue."""
+    """Without it the declarations cannot be matched with the schemas."""
     schema = private.parse_schema("f(Tensor x, float c, *, Tensor(a!) out) -> Tensor(a!)")
     assert [argument.name for argument in schema.arguments] == ["x", "c", "out"]
     assert [argument.kwarg_only for argument in schema.arguments] == [False, False, True]

@@ -95,22 +95,27 @@ def copy_with(operators: list[NewOperator], folder: Path) -> Path:
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / file, folder / file)
     include = folder / "core/src/muladd/include/muladd"
-    declarations = folder / "core/src/muladd/operators/__init__.py"
-    _append_rows(include / "operators.h", [operator.row for operator in operators])
-    text = (include / "functors.h").read_text()
-    end = text.rindex("}  // namespace muladd")
-    (include / "functors.h").write_text(text[:end] + "".join(o.functor for o in operators) + "\n" + text[end:])
+    _add_rows(include / "operators.h", [operator.row for operator in operators])
+    functors = "".join(operator.functor for operator in operators)
+    _append(include / "functors.h", f"\nnamespace muladd {{{functors}}}  // namespace muladd\n")
+    declarations = "".join(operator.declaration for operator in operators)
     names = ", ".join(operator.name.upper() for operator in operators)
-    text = declarations.read_text()
-    (listing,) = re.findall(r"^OPERATORS = \(.*?\)$", text, re.M | re.S)
-    added = "".join(operator.declaration for operator in operators) + f"\nOPERATORS = (*OPERATORS, {names})\n"
-    declarations.write_text(text.replace(listing, f"from opwheel import Elementwise, Operator\n\n{listing}\n{added}"))
+    _append(
+        folder / "core/src/muladd/operators/__init__.py",
+        f"\nfrom opwheel import Elementwise, Operator\n{declarations}\nOPERATORS = (*OPERATORS, {names})\n",
+    )
     return folder
 
 
-def _append_rows(header: Path, rows: list[str]) -> None:
-    """At the end of the list, which is a macro: every line but the last ends with a backslash."""
-    lines = [line.rstrip(" \\") for line in header.read_text().rstrip("\n").splitlines()]
-    start = next(number for number, line in enumerate(lines) if line.startswith("#define "))
-    listing = [*lines[start:], *(f"  {row}" for row in rows)]
-    header.write_text("\n".join([*lines[:start], " \\\n".join(listing)]) + "\n")
+def _append(file: Path, text: str) -> None:
+    file.write_text(file.read_text() + text)
+
+
+def _add_rows(header: Path, rows: list[str]) -> None:
+    """At the start of the list, which is the header's macro of several lines."""
+    text, count = re.subn(
+        r"^(#define \w+_OPERATORS\(.*)\\\n", lambda match: match[0] + "".join(f"  {row} \\\n" for row in rows),
+        header.read_text(), flags=re.MULTILINE,
+    )  # fmt: skip
+    assert count == 1, f"{header} defines {count} lists of operators"
+    header.write_text(text)

@@ -1,5 +1,6 @@
 """The CUDA backend under PyTorch's CUDA build without a GPU: on simulated devices, what runs on a GPU runs here."""
 
+import ast
 import json
 import os
 import re
@@ -11,6 +12,7 @@ from pathlib import Path
 import opwheel
 import pytest
 
+from tests.mutants.mutations import CUDA_MUTATIONS
 from tests.third_party.environment import KERNEL_TESTS
 
 pytestmark = [pytest.mark.wheels, pytest.mark.slow]
@@ -107,29 +109,32 @@ def test_benchmark(passes, tmp_path):
     assert {"muladd", "eager", "addcmul", "custom_op", "copy"} <= peers
 
 
-MISTAKES = {
-    "the default stream": (
-        "OPWHEEL_SHIM(aoti_torch_get_current_cuda_stream(device, &stream_));",
-        "",
-        [f"test_{name}[contiguous]" for name in ("runs_on_the_current_stream_without_waiting", "graph")],
-    ),
-    "the first device": ("guard_(device)", "guard_(0)", ["test_second_device"]),
-}
-
-
-@pytest.mark.parametrize(("right", "wrong", "noticed_by"), MISTAKES.values(), ids=MISTAKES)
-def test_the_simulation_shows_mistakes(build, suite, sources, tmp_path, right, wrong, noticed_by):
+@pytest.mark.parametrize(
+    ("mutation", "noticed_by"), CUDA_MUTATIONS.items(), ids=lambda value: getattr(value, "name", "")
+)
+def test_the_simulation_shows_mistakes(build, suite, sources, tmp_path, mutation, noticed_by):
     """A backend that launches on something else than the current stream of the tensors' device."""
     changed = shutil.copytree(sources, tmp_path / "changed")
-    header = changed / "csrc/opwheel/cuda/stream.h"  # found before the SDK's own
+    header = changed / "csrc" / mutation.header  # found before the SDK's own
     header.parent.mkdir(parents=True)
-    text = Path(opwheel.get_include(), "opwheel/cuda/stream.h").read_text()
-    assert right in text
-    header.write_text(text.replace(right, wrong))
-    setup = changed / "setup.py"
-    setup.write_text(setup.read_text().replace('library="muladd",', 'library="muladd", include_dirs=["csrc"],'))
+    header.write_text(mutation.mutated(Path(opwheel.get_include())))
+    include_first(changed / "setup.py", "csrc")
     result = suite(build(changed), "gpu")["gpu"]
     assert set(noticed_by) <= {name.rpartition("::")[2] for name in result["failed"]}
+
+
+def include_first(setup, folder):
+    """Give every library that the setup.py describes an include folder that the compiler searches first."""
+    tree = ast.parse(setup.read_text())
+    libraries = [
+        node for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and any(keyword.arg == "library" for keyword in node.keywords)
+    ]  # fmt: skip
+    assert libraries
+    for call in libraries:
+        assert "include_dirs" not in {keyword.arg for keyword in call.keywords}
+        call.keywords.append(ast.keyword("include_dirs", ast.Constant([folder])))
+    setup.write_text(ast.unparse(tree))
 
 
 def test_what_new_backend_writes(build, toolkit, other_python, tmp_path):

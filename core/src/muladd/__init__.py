@@ -26,3 +26,5 @@ __all__ = [
     "require",
     *library.functions,
 ]
+
+library.load_backends()  # last, as their code may use all of the above

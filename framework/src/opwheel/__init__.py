@@ -5,6 +5,8 @@ Importing it does nothing: no discovery, no library is opened, no operator is re
 An operator library opens itself with :func:`open_library`. A backend's plugin needs three names::
 
     from opwheel import Backend, Probe, hookimpl
+
+One with kernels for another runtime needs :class:`Runtime` and ``hookimpl``.
 """
 
 from pathlib import Path
@@ -15,12 +17,12 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from .dispatch import Elementwise, Library, Opaque, Operator, Rows, Sample, functions_of, open_library
-    from .registry import Backend, Probe, hookimpl
+    from .registry import Backend, Probe, Runtime, hookimpl
 
 __getattr__ = names_from(
     __name__,
     {
-        **dict.fromkeys(("Backend", "Probe", "hookimpl"), ".registry"),
+        **dict.fromkeys(("Backend", "Probe", "Runtime", "hookimpl"), ".registry"),
         **dict.fromkeys(
             ("Elementwise", "Library", "Opaque", "Operator", "Rows", "Sample", "functions_of", "open_library"),
             ".dispatch",
@@ -42,6 +44,7 @@ __all__ = [
     "Operator",
     "Probe",
     "Rows",
+    "Runtime",
     "Sample",
     "__version__",
     "functions_of",

@@ -95,7 +95,7 @@ def view_may_be_modified(view: torch.Tensor) -> bool:
 
 def has_memory(tensor: torch.Tensor) -> bool:
     """Whether its storage has an address. Asking in another way copies memory that is shared until somebody writes."""
-    return bool(torch._C._data_address(tensor))  # type: ignore[attr-defined]
+    return bool(address(tensor))
 
 
 def privateuse1_name() -> str:

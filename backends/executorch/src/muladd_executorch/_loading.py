@@ -7,7 +7,7 @@ import os
 import threading
 from importlib import metadata
 
-from ._catalogue import names_in
+from ._custom_ops_yaml import names_in
 from ._files import custom_ops_yaml, library
 
 SUPPORTED = "executorch>=1.5,<1.6"

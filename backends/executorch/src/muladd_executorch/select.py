@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ._catalogue import names_in
+from ._custom_ops_yaml import names_in
 from ._files import sdk_dir
 
 _MAGIC = b"ET"  # after the four bytes of a flatbuffer's root; a version number follows

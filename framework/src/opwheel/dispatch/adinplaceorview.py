@@ -12,7 +12,7 @@ from .elementwise import check_tensors
 from .overload import Overload, tensors_in
 
 
-def mutation_kernel(overload: Overload) -> Callable[..., Any]:
+def adinplaceorview_kernel(overload: Overload) -> Callable[..., Any]:
     """The kernel for an overload that writes to arguments; it is called with the dispatch key set in front."""
 
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:

@@ -24,7 +24,7 @@ from torch.autograd import forward_ad
 from .. import _torch_private as private
 from .derivatives import Derivatives, Plan, gradients_through_reference
 from .elementwise import check_output, check_tensors, overwrite
-from .kernel_errors import repeat_allocation
+from .kernel_errors import raise_if_out_of_memory
 from .overlap import may_share_memory
 from .overload import Overload, as_tuple, tensors_in
 
@@ -58,7 +58,7 @@ def autograd_kernel(overload: Overload) -> Callable[..., Any]:
             return differentiable(keyset, args, kwargs)
         except RuntimeError as error:
             check_tensors(overload, args, kwargs)
-            repeat_allocation(error)
+            raise_if_out_of_memory(error)
             raise
         except AttributeError:
             check_tensors(overload, args, kwargs)

@@ -37,7 +37,7 @@ class LibraryLike(Protocol):
         """What a call without a kernel raises."""
 
 
-def default_kernel(overload: Overload, library: LibraryLike) -> Callable[..., Any]:
+def fallback_kernel(overload: Overload, library: LibraryLike) -> Callable[..., Any]:
     """The kernel for one overload; ``library`` knows which backends there are."""
 
     def kernel(*args: Any, **kwargs: Any) -> Any:

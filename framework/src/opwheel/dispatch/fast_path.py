@@ -1,15 +1,15 @@
-"""A short way to the backend's kernel, for calls that the dispatcher would pass through unchanged.
+"""Calls a backend's kernel itself, where nothing else in the dispatcher would have to see the call.
 
-What cannot be asked for is not looked at: an observer of PyTorch's execution traces that runs without the profiler sees
-``torch.ops`` calls, not these.
+The kernel at the Autograd key is Python, which costs more than a small call's computation. So the public functions look
+first: plain tensors, no gradient to record, and nothing active that wants to see or change the call (transform, mode,
+autocast, tracer, profiler, compiler). Then they ask the dispatcher for the backend's kernel. All other calls go through
+``torch.ops`` and all dispatch keys. So does a call that the kernel refuses: the dispatcher knows what to do, or to say,
+about layouts that a kernel does not know.
 
-The kernel at the Autograd key is Python, which costs a call of a few elements more than its computation. The public
-functions look first: plain tensors, no gradient to record, and nothing active that wants to see or change the call
-(transform, mode, autocast, tracer, profiler, compiler). Then they ask the dispatcher for the backend's kernel itself.
-Everything else takes the operator's way through all keys, and so does a call that a kernel refuses: there are layouts
-for which the dispatcher knows what to do or to say.
+PyTorch does not tell whether an observer of execution traces runs without the profiler: such a one sees calls of
+``torch.ops``, not these.
 
-What is looked at costs 0.4 us for two tensors, and every function call in between 0.05: hence no loops and no helpers.
+The look costs 0.4 us for two tensors, and every function call in it 0.05: hence no loops and no helpers.
 """
 
 from __future__ import annotations
@@ -31,33 +31,31 @@ from .._torch_private import (
     is_profiling,
     tracing_state,
 )
-from .kernel_errors import has_code, repeat_allocation
+from .kernel_errors import has_code, raise_if_out_of_memory
 
-# With the key that resolves tensors whose negation is a bit of theirs, such as a conjugate's imaginary part.
+# Negative is among them for tensors that are only marked as negated, such as the imaginary part of a conjugate: the
+# dispatcher then computes the negated values first.
 _CPU = private.keyset("CPU", "Negative")
 _CUDA = private.keyset("CUDA", "Negative")
 _XPU = private.keyset("XPU", "Negative")
 
 
 class Kernels(dict[str, Callable[..., Any]]):
-    """For each overload of a namespace what the dispatcher calls below the keys that :func:`direct_keys` gives.
-
-    They are called with these keys and the overload's arguments.
-    """
+    """By overload, a function that calls the kernel: with the keys of :func:`fast_path_keys`, then the arguments."""
 
     def __init__(self, namespace: str) -> None:
         super().__init__()
         self._namespace = namespace
 
     def __missing__(self, overload: str) -> Callable[..., Any]:
-        # When it is called for the first time: the look-up of all of them would delay the import.
+        # At the first call: looking all of them up would delay the import.
         operator, _, name = overload.partition(".")
         op = getattr(getattr(getattr(torch.ops, self._namespace), operator), name or "default")
         kernel = self[overload] = private.redispatch(op)
         return kernel
 
 
-def direct_keys(a: Any, b: Any, c: Any) -> Any | None:
+def fast_path_keys(a: Any, b: Any, c: Any) -> Any | None:
     """The dispatch keys of a call that nothing but a backend's kernel has to see; None for any other.
 
     Args:
@@ -82,22 +80,22 @@ def direct_keys(a: Any, b: Any, c: Any) -> Any | None:
     return _CPU if a.is_cpu else _CUDA if a.is_cuda else _XPU if a.is_xpu else None
 
 
-def explained_below(error: RuntimeError) -> None:
-    """Let the operator itself repeat what a kernel refused, in its words; anything else is raised.
+def raise_unless_refused(error: RuntimeError) -> None:
+    """Return if a kernel refused the arguments: the operator is then called, and does or says what is right.
 
     Raises:
-        RuntimeError: the error, where it has a class that says more, or a code: the call may have written.
+        RuntimeError: any other error. One with a code must not be followed by another call: this one may have written.
     """
-    repeat_allocation(error)
+    raise_if_out_of_memory(error)
     if type(error) is not RuntimeError or has_code(error):
         raise error
 
 
 @after_import("torch._dynamo")
 def _let_the_compiler_see_operators() -> None:
-    """Dynamo follows the public functions; it is to find operators there, and no questions after PyTorch's state."""
+    """Dynamo traces the public functions: make it find a call of the operator there, and no look at PyTorch's state."""
     from torch._dynamo.decorators import substitute_in_graph
 
-    @substitute_in_graph(direct_keys)
+    @substitute_in_graph(fast_path_keys)
     def _never(a: Any, b: Any, c: Any) -> None:  # noqa: ARG001
         return None

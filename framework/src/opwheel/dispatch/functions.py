@@ -9,22 +9,22 @@ Of the operator ``scale(Tensor x, float factor) -> Tensor`` with an out variant,
                 return mul(x, factor, out=out)
             factor = _number(factor, "scale: factor", "a number or a torch.Tensor")
         if out is not None:
-            _keys = _direct_keys(x, out, out)
+            _keys = _fast_path_keys(x, out, out)
             if _keys is not None and not out.is_inference():
                 try:
                     _kernels["scale.out"](_keys, x, factor, out=out)
                 except _RuntimeError as _error:
-                    _explained_below(_error)
+                    _raise_unless_refused(_error)
                 else:
                     _increment_version(out)
                     return out
             return _ops.scale.out(x, factor, out=out)
-        _keys = _direct_keys(x, x, x)
+        _keys = _fast_path_keys(x, x, x)
         if _keys is not None:
             try:
                 return _kernels["scale"](_keys, x, factor)
             except _RuntimeError as _error:
-                _explained_below(_error)
+                _raise_unless_refused(_error)
         return _ops.scale(x, factor)
 
 The ways past the dispatcher, those with ``_keys``, are those of :mod:`.fast_path`; each ends with the operator itself.
@@ -47,7 +47,7 @@ from torch import Tensor
 from torch.autograd.graph import increment_version
 
 from .arguments import is_tensor, number
-from .fast_path import Kernels, direct_keys, explained_below
+from .fast_path import Kernels, fast_path_keys, raise_unless_refused
 from .overload import Overload
 
 Functions = dict[str, Callable[..., Any]]
@@ -58,8 +58,8 @@ _NAMES = {
     "_float": float,
     "_Tensor": Tensor,
     "_RuntimeError": RuntimeError,
-    "_direct_keys": direct_keys,
-    "_explained_below": explained_below,
+    "_fast_path_keys": fast_path_keys,
+    "_raise_unless_refused": raise_unless_refused,
     "_increment_version": increment_version,
     "_is_tensor": is_tensor,
     "_number": number,
@@ -123,14 +123,14 @@ class _Source:
     def text(self) -> str:
         parts = [self._numbers()]
         if self.overload.is_in_place:
-            parts.append(self._overwrite(self.overload, self.arguments[0], f"{self.name}.default"))
+            parts.append(self._mutating_call(self.overload, self.arguments[0], f"{self.name}.default"))
         else:
             if self.out is not None:
                 parts += [
                     "if out is not None:\n",
-                    textwrap.indent(self._overwrite(self.out, "out", f"{self.name}.out"), "    "),
+                    textwrap.indent(self._mutating_call(self.out, "out", f"{self.name}.out"), "    "),
                 ]
-            parts.append(self._compute())
+            parts.append(self._returning_call())
         return f"def {self.name}({self._parameters()}):\n" + textwrap.indent("".join(parts), "    ")
 
     def _parameters(self) -> str:
@@ -158,17 +158,17 @@ class _Source:
                 lines.append(f'    {name} = _number({name}, "{self.name}: {name}", "{expected}")')
         return "".join(f"{line}\n" for line in lines)
 
-    def _compute(self) -> str:
+    def _returning_call(self) -> str:
         way = self._keys(None) + (
             "if _keys is not None:\n"
             "    try:\n"
             f'        return _kernels["{self.name}"](_keys, {self.given})\n'
             "    except _RuntimeError as _error:\n"
-            "        _explained_below(_error)\n"
+            "        _raise_unless_refused(_error)\n"
         )
-        return f"{way if self._has_short_way else ''}return _ops.{self.name}({self.given})\n"
+        return f"{way if self._has_fast_path else ''}return _ops.{self.name}({self.given})\n"
 
-    def _overwrite(self, overload: Overload, target: str, op: str) -> str:
+    def _mutating_call(self, overload: Overload, target: str, op: str) -> str:
         given = self.given if target != "out" else ", ".join(filter(None, (self.given, "out=out")))
         # An inference tensor has no version to count, and may not be overwritten everywhere.
         way = self._keys(target) + (
@@ -176,16 +176,16 @@ class _Source:
             "    try:\n"
             f'        _kernels["{overload.name}"](_keys, {given})\n'
             "    except _RuntimeError as _error:\n"
-            "        _explained_below(_error)\n"
+            "        _raise_unless_refused(_error)\n"
             "    else:\n"
             f"        _increment_version({target})\n"
             f"        return {target}\n"
         )
-        return f"{way if self._has_short_way else ''}return _ops.{op}({given})\n"
+        return f"{way if self._has_fast_path else ''}return _ops.{op}({given})\n"
 
     @property
-    def _has_short_way(self) -> bool:
-        """What the short way can look at: tensors, each an argument of its own."""
+    def _has_fast_path(self) -> bool:
+        """What the fast path can look at: tensors, each an argument of its own."""
         kinds = [kind for kind in self.types.values() if "Tensor" in kind]
         return bool(kinds) and set(kinds) == {"Tensor"}
 
@@ -194,7 +194,7 @@ class _Source:
         if target not in (None, *tensors):
             tensors.append(target)
         three = [*tensors, *tensors[-1:] * 2][:3]
-        lines = f"_keys = _direct_keys({', '.join(three)})\n"
+        lines = f"_keys = _fast_path_keys({', '.join(three)})\n"
         if tensors[3:]:
             others = " or ".join(f"_type({name}) is not _Tensor or {name}.requires_grad" for name in tensors[3:])
             lines += f"if {others}:\n    _keys = None\n"

@@ -1,6 +1,7 @@
-"""What a kernel's error means for the call: codes in front of messages, the twin of ``opwheel/error.h`` in the C++ SDK.
+"""Reads the codes in front of a kernel's error messages. ``opwheel/error.h`` in the C++ SDK has the same codes.
 
-Nothing but the codes is looked at. A call that failed with one is not made again: it may have written.
+Nothing but the codes is looked at, never the words. A call that failed with a code is not made again: it may have
+written.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import torch
 from .. import _torch_private as private
 
 OUT_OF_MEMORY = "[OPWHEEL:OOM]"
-LAUNCH = "[OPWHEEL:LAUNCH]"  # of the kernel failed, before or after a part of the result was written
+LAUNCH = "[OPWHEEL:LAUNCH]"  # the kernel failed, perhaps after it had written a part of the result
 
 _ANY = "[OPWHEEL:"
 _WANTED = re.compile(r"\(bytes=(\d+) device=(\w+)((?::\d+)?)\)$")  # memory_wanted() in opwheel/error.h
@@ -29,8 +30,10 @@ def memory_wanted(error: BaseException) -> tuple[int, str, str] | None:
     return (int(wanted[1]), wanted[2], wanted[3]) if wanted else None
 
 
-def repeat_allocation(error: RuntimeError) -> None:
-    """Do in Python what a kernel could not do, if the error says that it had no memory: it lacks PyTorch's own error.
+def raise_if_out_of_memory(error: RuntimeError) -> None:
+    """Raise PyTorch's own out-of-memory error if the error says that a kernel got no memory.
+
+    C++ code on the stable ABI cannot raise it. So the same allocation is tried here, where PyTorch words the error.
 
     Raises:
         torch.OutOfMemoryError: on a device without so much free memory.
@@ -39,9 +42,9 @@ def repeat_allocation(error: RuntimeError) -> None:
     wanted = memory_wanted(error)
     if wanted:
         count, device, index = wanted
-        # A library that was built without the name of its device knows it by PyTorch's.
+        # A library that was built without the name of its device (OPWHEEL_PRIVATEUSE1_NAME) gives PyTorch's.
         device = private.privateuse1_name() if device == "privateuseone" else device
         torch.empty(count, dtype=torch.uint8, device=device + index)
-        # This one tensor fits: it was one of several, or memory has become free.
+        # There is memory now: the tensor was one of several, or some memory has become free.
         if device != "cpu":
             raise torch.OutOfMemoryError(f"{device.upper()} out of memory: {error}") from error

@@ -54,6 +54,9 @@ class Library(OperatorLibrary):
 def open_library(package: str, operators: Iterable[Operator], *, distribution: str, version: str) -> Library:
     """Open the operator library that a Python package is; called once, by its ``__init__.py``.
 
+    The operators are there afterwards, without kernels: :meth:`Library.load_backends`, the last line of the package's
+    ``__init__.py``, loads the backends, whose code may import the package.
+
     Its folder has, by convention, the schema library ``lib<package>_schema.so``, ``plugins.toml`` and ``include/``. Its
     backends are the entry points of the group ``<package>.backends``, its environment variables begin with
     ``<PACKAGE>_``.
@@ -67,8 +70,7 @@ def open_library(package: str, operators: Iterable[Operator], *, distribution: s
     Raises:
         ImportError: the schema library is missing, or something else in this process has defined the namespace already.
         ValueError: a schema without a declaration, or the other way round, or a declaration that does not fit.
-        RegistryError: only with ``<PACKAGE>_STRICT=1``: a backend failed.
-        LockError: what is installed, or what it would load, differs from the lock file.
+        LockError: what is installed differs from the lock file.
     """
     set_aside.for_module_command(package)
     operators = tuple(operators)
@@ -77,12 +79,9 @@ def open_library(package: str, operators: Iterable[Operator], *, distribution: s
     # 1. The operators exist, with the schemas of the list.
     library.load_schemas()
 
-    # 2. They have shapes, derivatives, batching rules, autocast rules, and an answer where no backend has a kernel.
+    # 2. They have shapes, derivatives, vmap rules, autocast rules, and an answer where no backend has a kernel.
     library.overloads = register(library, operators)
 
     # 3. They have functions in Python.
     library.functions = make_functions(package, library.overloads)
-
-    # 4. Backends bring the kernels: discover, apply the policy, check, probe, open, verify.
-    library.load_backends()
     return library

@@ -1,6 +1,6 @@
 """Operators whose kernels are Python functions: something opaque to PyTorch, or a binding to a C library.
 
-They get shapes, derivatives, batching and autocast rules from their declarations, as operators with C++ kernels do.
+They get shapes, derivatives, vmap and autocast rules from their declarations, as operators with C++ kernels do.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -11,7 +11,7 @@ import torch
 from ..registry import NoKernelError
 from ..registry.policy import Policy
 from .declaration import Operator
-from .fallback import default_kernel
+from .fallback import fallback_kernel
 from .functions import Functions, make_functions
 from .registration import register
 
@@ -56,7 +56,7 @@ def register_python(
     for function, overload in zip(kernels.values(), overloads.values(), strict=True):
         library.impl(overload.name, overload.rule.python_kernel(overload, function), device_type.upper())
         # Also for layouts such as sparse, which a schema library in C++ answers for.
-        library.impl(overload.name, default_kernel(overload, description), "CompositeExplicitAutograd")
+        library.impl(overload.name, fallback_kernel(overload, description), "CompositeExplicitAutograd")
     return make_functions(module or namespace, overloads)
 
 

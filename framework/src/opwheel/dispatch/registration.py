@@ -9,7 +9,7 @@ import torch
 from .. import _torch_private as private
 from .._import_hooks import after_import
 from . import autocast, backend_select, fake, fallback, flops, vmap
-from .adinplaceorview import mutation_kernel
+from .adinplaceorview import adinplaceorview_kernel
 from .autograd import autograd_kernel
 from .declaration import Operator
 from .fallback import LibraryLike
@@ -21,7 +21,7 @@ _overloads: dict[str, dict[str, Overload]] = {}  # by namespace and name
 
 
 def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, Overload]:
-    """Register fake, autograd, vmap, autocast and default kernels for every schema of ``library``.
+    """Register fake, autograd, vmap, autocast and fallback kernels for every schema of ``library``.
 
     They replace those of an earlier attempt to import the library that failed afterwards.
 
@@ -38,11 +38,11 @@ def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, O
         base = name.partition(".")[0]
         operator = declared.get(name) or declared.get(base) or declared.get(base.removesuffix("_"))
         if operator is None:
-            raise ValueError(f"{library.namespace}: the catalogue has {name}, but no operator {base!r} is declared")
+            raise ValueError(f"{library.namespace}: there is a schema of {name}, but no operator {base!r} is declared")
         overloads[name] = Overload(operator, library.namespace, schema, overloads)
     missing = set(declared) - set(overloads)
     if missing:
-        raise ValueError(f"{library.namespace}: {sorted(missing)} are declared, but the catalogue does not have them")
+        raise ValueError(f"{library.namespace}: {sorted(missing)} are declared, but there is no schema of them")
 
     for overload in overloads.values():
         overload.rule.check(overload)
@@ -77,7 +77,7 @@ def overloads_of(target: torch.library.Library) -> dict[str, Overload]:
 def _register_overload(overload: Overload, target: torch.library.Library, library: LibraryLike) -> None:
     name = overload.name
     private.register_fake(target, overload.qualified_name, fake.fake_kernel(overload))
-    target.impl(name, fallback.default_kernel(overload, library), "CompositeExplicitAutogradNonFunctional")
+    target.impl(name, fallback.fallback_kernel(overload, library), "CompositeExplicitAutogradNonFunctional")
     if not overload.tensor_positions:
         target.impl(name, backend_select.backend_select_kernel(overload), "BackendSelect")
         return
@@ -85,7 +85,7 @@ def _register_overload(overload: Overload, target: torch.library.Library, librar
     target.impl(name, vmap.batched_kernel(overload), "FuncTorchBatched")
     target.impl(name, fallback.nested_kernel(overload), "CompositeImplicitAutogradNestedTensor")
     if overload.mutates:
-        target.impl(name, mutation_kernel(overload), "ADInplaceOrView", with_keyset=True)
+        target.impl(name, adinplaceorview_kernel(overload), "ADInplaceOrView", with_keyset=True)
         functionalize = overload.rule.functionalize(overload)
         if functionalize is not None:
             target.impl(name, functionalize, "Functionalize")

@@ -62,7 +62,7 @@ class Backend:
         probe: says whether this machine can use the backend. It must not open the libraries, nor import the operator
             library, whose import may be waiting for the answer: it is asked in a thread of its own, for
             ``<PREFIX>_PROBE_TIMEOUT`` seconds (10) at most.
-        operators: names of the schemas covered, ``"name.out"`` for an overload; None for all of the catalogue.
+        operators: names of the schemas covered, ``"name.out"`` for an overload; None for all of the library.
         requires: requirement specifiers of installed packages, ``"torch>=2.10"``.
         priority: the higher one wins a key when the policy does not say otherwise.
 

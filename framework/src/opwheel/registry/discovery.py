@@ -1,4 +1,4 @@
-"""Finds installed backends: one scan of the installed metadata, each entry point loaded in isolation."""
+"""Finds installed plugins: one scan of the installed metadata, each entry point loaded in isolation."""
 
 import re
 import sys
@@ -8,15 +8,20 @@ from importlib import metadata
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import FrameType, ModuleType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import pluggy
 
 from .backend import Backend
 from .errors import InvalidBackendError
-from .hooks import PROJECT, BackendHooks
+from .hooks import PROJECT, PluginHooks
 from .status import Finding, describe_exception, describe_value
 from .values import NAME, is_a, is_name, take_record
+
+if TYPE_CHECKING:
+    from .runtimes import Runtime
+
+Described = TypeVar("Described", "Backend", "Runtime")
 
 
 class FoundPlugin(NamedTuple):
@@ -117,8 +122,13 @@ def _plugins_of(distribution: metadata.Distribution, group: str) -> list[FoundPl
     return [FoundPlugin(point.name, normalized, version, point.module, point) for point in entry_points]
 
 
-def read_backend(plugin: FoundPlugin) -> Backend:
+def read_plugin(plugin: FoundPlugin, hook: str, kind: type[Described]) -> Described:
     """Import the plugin's module and ask its hook.
+
+    Args:
+        plugin: where the module is.
+        hook: name of one of :class:`PluginHooks`.
+        kind: the class of the record that the hook returns.
 
     Returns:
         A record of our own: nothing that the plugin does later changes it.
@@ -132,24 +142,25 @@ def read_backend(plugin: FoundPlugin) -> Backend:
     with _blamed("OPWHEEL-E020", f"importing {origin} failed"):
         module = plugin.entry_point.load()
     with _blamed("OPWHEEL-E021", f"the hook of {origin} failed"):
-        answers = _call_hook(module, plugin.name)
+        answers = _call_hook(module, plugin.name, hook)
     if answers is None:
-        raise PluginError("OPWHEEL-E021", f"{origin} has no function opwheel_backend that is marked with @hookimpl")
+        raise PluginError("OPWHEEL-E021", f"{origin} has no function {hook} that is marked with @hookimpl")
     answer = answers[0] if answers else None  # pluggy leaves out hooks that return None
-    if not is_a(answer, Backend):
-        raise PluginError("OPWHEEL-E021", f"the hook of {origin} returned {describe_value(answer)}, expected a Backend")
-    with _blamed("OPWHEEL-E022", f"the Backend of {origin} cannot be read"):
-        backend = take_record(Backend, answer)
-    if backend.name != plugin.name:
+    title = kind.__name__
+    if not is_a(answer, kind):
+        raise PluginError("OPWHEEL-E021", f"the hook of {origin} returned {describe_value(answer)}, expected a {title}")
+    with _blamed("OPWHEEL-E022", f"the {title} of {origin} cannot be read"):
+        record = take_record(kind, answer)
+    if record.name != plugin.name:
         raise PluginError(
-            "OPWHEEL-E022", f"the entry point is called {plugin.name!r}, but its backend names itself {backend.name!r}"
+            "OPWHEEL-E022", f"the entry point is called {plugin.name!r}, but its {title} names itself {record.name!r}"
         )
-    return backend
+    return record
 
 
 @contextmanager
 def _blamed(code: str, reason: str) -> Iterator[None]:
-    """Around a plugin's code: whatever it raises is the plugin's failure; a Backend that is not valid has its code."""
+    """Around a plugin's code: whatever it raises is the plugin's failure; a record that is not valid has its code."""
     try:
         yield
     except KeyboardInterrupt:
@@ -160,11 +171,11 @@ def _blamed(code: str, reason: str) -> Iterator[None]:
         raise PluginError(code, reason) from error
 
 
-def _call_hook(module: object, name: str) -> list[object] | None:
+def _call_hook(module: object, name: str, hook: str) -> list[object] | None:
     # A manager for each plugin: what is wrong with one never gets in the way of another, nor of a second attempt.
     manager = pluggy.PluginManager(PROJECT)
-    manager.add_hookspecs(BackendHooks)
+    manager.add_hookspecs(PluginHooks)
     manager.register(module, name)
     manager.check_pending()
-    hook = manager.hook.opwheel_backend
-    return list(hook()) if hook.get_hookimpls() else None
+    caller = getattr(manager.hook, hook)
+    return list(caller()) if caller.get_hookimpls() else None

@@ -105,7 +105,7 @@ def describe(pairs: Iterable[Pair]) -> str:
     """Pairs in words."""
     found = set(pairs)
     undefined = {operator for operator, key in found if key == ""}
-    texts = [f"{operator} (not in the catalogue)" for operator in undefined]
+    texts = [f"{operator} (not an operator of this library)" for operator in undefined]
     for operator, key in found:
         if operator == EVERY:
             texts.append(f"a fallback for every operator at {key}")

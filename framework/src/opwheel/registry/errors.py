@@ -52,20 +52,21 @@ _ROWS = (
     ErrorCode(
         "OPWHEEL-E020",
         "plugin module cannot be imported",
-        "The module behind a backend's entry point raised while it was imported, or is no longer there.",
+        "The module behind a plugin's entry point raised while it was imported, or is no longer there.",
         "Reinstall or uninstall the distribution the message names.",
     ),
     ErrorCode(
         "OPWHEEL-E021",
-        "plugin does not provide a backend",
-        "The module has no usable opwheel_backend hook, the hook raised, or it did not return a Backend.",
+        "plugin has no usable hook",
+        "The module has no function opwheel_backend (for another runtime: opwheel_runtime) that is marked with "
+        "@hookimpl, or the function raised, or it did not return a Backend (a Runtime).",
         "Report it to the plugin's author; uninstall the plugin or disable it in plugins.toml meanwhile.",
     ),
     ErrorCode(
         "OPWHEEL-E022",
-        "backend describes itself wrongly",
-        "A field of the Backend has the wrong type or contradicts the entry point, or it claims operators, a "
-        "dispatch key or a requirement that do not exist, or a dispatch key that is not the one of its device type.",
+        "plugin describes itself wrongly",
+        "A field of the Backend or Runtime has the wrong type or contradicts the entry point, or it claims operators, "
+        "a dispatch key or a requirement that do not exist, or a dispatch key that is not the one of its device type.",
         "Report it to the plugin's author; uninstall the plugin or disable it in plugins.toml meanwhile.",
     ),
     ErrorCode(
@@ -133,7 +134,7 @@ _ROWS = (
         "OPWHEEL-E053",
         "partial coverage",
         "Some of the operators that the backend claims have no kernel; the others work.",
-        "Update the backend: it was built for an older catalogue.",
+        "Update the backend: it was built for an older list of operators.",
     ),
     ErrorCode(
         "OPWHEEL-E054",

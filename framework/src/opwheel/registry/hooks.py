@@ -1,10 +1,19 @@
-"""The one hook of the plugin interface."""
+"""The hooks of the plugin interface: one for each kind of plugin, all by pluggy's convention.
+
+A plugin's entry point names a module, and the module has a function that is marked with ``@hookimpl`` and called as the
+hook is. The group of the entry point says which hook is asked: ``<namespace>.backends`` or ``<namespace>.runtimes``.
+"""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import pluggy
 
 from .backend import Backend
+
+if TYPE_CHECKING:
+    from .runtimes import Runtime
 
 PROJECT = "opwheel"
 
@@ -12,10 +21,21 @@ hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
 
 
-class BackendHooks:
+class PluginHooks:
     """What a plugin module may implement."""
 
     @hookspec
     def opwheel_backend(self) -> Backend:
-        """Describe the backend. Called once, at import time of the operator library; it must not open libraries."""
+        """Describe kernels for PyTorch's dispatcher. Called once, when the operator library is imported.
+
+        It must not open libraries.
+        """
+        raise NotImplementedError  # pragma: no cover  # pluggy reads the signature only
+
+    @hookspec
+    def opwheel_runtime(self) -> Runtime:
+        """Describe kernels for a runtime that is not PyTorch's dispatcher. Called whenever somebody asks for them.
+
+        It must not open libraries.
+        """
         raise NotImplementedError  # pragma: no cover  # pluggy reads the signature only

@@ -16,8 +16,8 @@ from .dispatcher import EVERY, Pair, Registrations, difference, foreign, operato
 from .errors import NoKernelError
 from .statuses import PACKAGE
 
-
-# What backends have registered rightly, by namespace: a second library of the same one must not take it for intruders'.
+# Kernels that backends were allowed to register, by namespace. A second OperatorLibrary for the same namespace finds
+# them in the dispatcher, and must not take them for kernels that nobody claimed.
 _accepted: dict[str, set[tuple[Pair, str]]] = {}
 
 
@@ -33,20 +33,20 @@ class Isolation:
         self.blocked: dict[Pair, str] = {}
         self.earlier: dict[Pair, str] = {}
         self._namespace = namespace
-        self._catalogue: frozenset[str] = frozenset()
+        self._operators: frozenset[str] = frozenset()
         self._before: Registrations = {}
         self._now: Registrations = {}
         self._lists_all = False
         self._blocks: list[Any] = []
 
-    def clear(self, catalogue: Collection[str]) -> None:
+    def clear(self, operators: Collection[str]) -> None:
         """Remove the kernels that came before the library's own, but for what an earlier import of it has left."""
-        self._catalogue = frozenset(catalogue)
+        self._operators = frozenset(operators)
         self.earlier = self._earlier()
         self._remove(self.earlier, self._earlier)
 
     def start(self) -> None:
-        """From here on, whatever is registered is the doing of the plugin whose code runs."""
+        """Remember what is registered now. Whatever comes later is the doing of the plugin whose code runs."""
         self._before = self._look()
 
     def expect_definitions(self) -> None:
@@ -71,12 +71,12 @@ class Isolation:
         }
 
     def accept(self) -> None:
-        """What :meth:`changes` saw is in order."""
+        """Take what :meth:`changes` saw for allowed, and compare with that from now on."""
         _accepted.setdefault(self._namespace, set()).update(difference(self._now, self._before).items())
         self.go_on()
 
     def go_on(self) -> None:
-        """What :meth:`changes` saw has been dealt with."""
+        """Compare with what :meth:`changes` saw from now on, because it has been dealt with."""
         self._before = self._now
         self._lists_all = False
 
@@ -102,22 +102,22 @@ class Isolation:
         )
 
     def block(self, pairs: Collection[Pair], why: str) -> None:
-        """Register kernels on top that raise, so that a call says what is wrong instead of doing what is wrong."""
+        """Register kernels that raise in the place of these, which cannot be removed and must not run."""
         for operator, key in pairs:
-            fallen = [name for name in self._catalogue if uses_fallback(f"{self._namespace}::{name}", key)]
-            for name in fallen if operator == EVERY else self._catalogue & {operator}:
+            fallen = [name for name in self._operators if uses_fallback(f"{self._namespace}::{name}", key)]
+            for name in fallen if operator == EVERY else self._operators & {operator}:
                 text = f"{self._namespace}::{name} is blocked at {key}: {why}"
                 self._blocks.append(register_kernel(f"{self._namespace}::{name}", key, _raise(text)))
                 self.blocked[name, key] = text
         self.start()
 
     def unblock(self, pairs: Collection[Pair]) -> None:
-        """A backend has kernels on top now."""
+        """Stop raising there: a backend has kernels of its own in that place now."""
         for pair in pairs:
             self.blocked.pop(pair, None)
 
     def error(self, operator: str, key: str) -> NoKernelError | None:
-        """What a call raises there, if it is blocked."""
+        """The error that a call raises there, if it is blocked."""
         text = self.blocked.get((operator, key))
         return NoKernelError("OPWHEEL-E054", text) if text else None
 
@@ -143,7 +143,7 @@ class Isolation:
 
     def _look(self) -> Registrations:
         names = operator_names(self._namespace) if self._lists_all else frozenset()
-        return registrations(self._namespace, self._catalogue | names)
+        return registrations(self._namespace, self._operators | names)
 
 
 def _raise(text: str) -> Callable[..., Any]:

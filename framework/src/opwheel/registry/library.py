@@ -12,35 +12,34 @@ from typing import TYPE_CHECKING
 
 from .._torch_private import dispatch_key_of
 from .backend import Backend
-from .discovery import FoundPlugin, PluginError, find_plugins, read_backend
+from .discovery import FoundPlugin, PluginError, find_plugins, read_plugin
 from .dispatcher import EVERY, Pair, is_dispatch_key, listed
 from .dispatcher import describe as describe_pairs
 from .errors import BackendUnavailableError, LockError, NoKernelError
 from .explanation import Choice, digest, explain
 from .isolation import Isolation
-from .loader import Settlement
+from .loader import Loader
 from .loading import LoadError, check_compatible
 from .policy import Policy, read_policy
 from .resolution import Claim
 from .schemas import open_schemas
 from .status import BackendStatus, Finding, State
-from .statuses import Ledger, describe
+from .statuses import Statuses, describe
 from .trace import Tracer
 from .variables import unknown_variables
 
 if TYPE_CHECKING:
     from .lock import Guard, Snapshot
 
-# Which of several backends for a device a failed call tells about: the one that is closest to working.
-_TELLING = (State.LOADED, State.BROKEN, State.INCOMPATIBLE, State.UNSUPPORTED, State.DISABLED, State.SHADOWED)
+# Of several backends for a device, the error of a failed call is about the one that is closest to working.
+_CLOSEST_FIRST = (State.LOADED, State.BROKEN, State.INCOMPATIBLE, State.UNSUPPORTED, State.DISABLED, State.SHADOWED)
 
-
-# A backend with one of these is not broken, but for another process than this one.
+# With one of these errors a backend is not broken, but made for other versions than those in this process.
 _INCOMPATIBLE = ("OPWHEEL-E030", "OPWHEEL-E031")
 
 
 class StillImportingError(Exception):
-    """A plugin cannot be asked: its import is under way."""
+    """A plugin cannot be asked for its backend, because its import is under way."""
 
 
 class OperatorLibrary:
@@ -76,18 +75,18 @@ class OperatorLibrary:
         self.schemas: tuple[str, ...] = ()
         self.policy: Policy = read_policy(plugins_file, os.environ, self.prefix)
         self.trace = Tracer(namespace, self.policy.trace)
-        self._ledger = Ledger(namespace, self.policy, self.trace)
+        self._statuses = Statuses(namespace, self.policy, self.trace)
         self._plugins: dict[str, FoundPlugin] = {}
         self._has_searched = False
         self._waiting: list[FoundPlugin] = []  # found, not read yet
         self._claims: dict[str, Claim] = {}
-        self._unsettled: list[Claim] = []
+        self._unloaded: list[Claim] = []  # read, not loaded yet
         self._isolation = Isolation(namespace)
-        self._settlement = Settlement(namespace, self.policy, self._ledger, self._isolation)
+        self._loader = Loader(namespace, self.policy, self._statuses, self._isolation)
         self._lock = threading.RLock()
         self._deferred: set[str] = set()  # plugins whose import was under way when they should have been asked
         self._patience_ends = 0.0  # when imports by other threads are not waited for any more
-        self._settled = 0  # how often backends were loaded
+        self._load_count = 0  # how often backends were loaded
         self._thread = threading.local()
         self._guard: Guard | None = None
 
@@ -99,7 +98,7 @@ class OperatorLibrary:
         return tuple(schema.partition("(")[0] for schema in self.schemas)
 
     def load_schemas(self) -> None:
-        """Open the schema library and read the catalogue back from it.
+        """Open the schema library and read the schemas back from it.
 
         Raises:
             ImportError: the library is missing, or something else in this process has defined the namespace already.
@@ -142,7 +141,7 @@ class OperatorLibrary:
             try:
                 while unread:
                     claim = self._read(unread[0])
-                    self._unsettled += [claim] if claim else []
+                    self._unloaded += [claim] if claim else []
                     del unread[0]
             except StillImportingError:
                 self._defer(unread[:1])
@@ -165,14 +164,14 @@ class OperatorLibrary:
             try:
                 self._load_found()
             except BaseException:
-                self._settlement.undo()
+                self._loader.undo()
                 raise
 
     def load_pending(self) -> bool:
-        """Load the backends now if a plugin's own import got in the way before and is complete.
+        """Load the backends now, if that had to wait for the import of a plugin, and the import is complete.
 
         Returns:
-            Whether what found no kernel before should try again.
+            Whether backends were loaded since this thread last asked: a call that found no kernel is then made again.
 
         Raises:
             RegistryError: as :meth:`load_backends`.
@@ -180,30 +179,30 @@ class OperatorLibrary:
         if not self._deferred or not self._await_imports():
             return False
         with self._lock:
-            if self._waiting or self._unsettled:
+            if self._waiting or self._unloaded:
                 self._load_found()
             # Another thread may have loaded them between this thread's call and its turn here.
-            seen, self._thread.seen = getattr(self._thread, "seen", 0), self._settled
-            return seen != self._settled
+            seen, self._thread.seen = getattr(self._thread, "seen", 0), self._load_count
+            return seen != self._load_count
 
     def backends(self) -> dict[str, BackendStatus]:
         """Every installed backend by name, in alphabetical order."""
         self.load_pending()
-        return dict(sorted(self._ledger.statuses.items()))
+        return dict(sorted(self._statuses.by_name.items()))
 
     def runtimes(self) -> dict[str, BackendStatus]:
         """Installed kernels for runtimes that are not PyTorch's dispatcher, by name. Looks anew; opens no library."""
         from .runtimes import find_runtimes
 
         statuses, findings = find_runtimes(self._groups[1])
-        self._ledger.findings += [finding for finding in findings if finding not in self._ledger.findings]
+        self._statuses.findings += [finding for finding in findings if finding not in self._statuses.findings]
         return statuses
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What is wrong with policy files, environment variables, the metadata of distributions and the dispatcher."""
         self._note_others()
-        return tuple(self._ledger.findings)
+        return tuple(self._statuses.findings)
 
     def require(self, *names: str) -> None:
         """Check that backends are loaded.
@@ -229,15 +228,15 @@ class OperatorLibrary:
         with self._lock:
             status = self.backends().get(name)
             # One that could not be removed from the process is not opened once more: that would do nothing.
-            is_open = name in self._settlement.owners.values()
+            is_open = name in self._loader.owners.values()
             if status is not None and name in self._plugins and not is_open:
                 self._note_others()
                 claim = self._claims.get(name)
                 with suppress(StillImportingError):
                     claim = claim or self._read(self._plugins[name])
-                self._settle([claim] if claim else [])
+                self._load_claims([claim] if claim else [])
             self.require(name)
-            return self._ledger.statuses[name]
+            return self._statuses.by_name[name]
 
     def no_kernel_error(self, operator: str, device_type: str, layout: str = "strided") -> NoKernelError:
         """The error of a call that found no kernel, caused by what broke the backend that should have had one."""
@@ -247,7 +246,7 @@ class OperatorLibrary:
         blocked = self._isolation.error(operator, dispatch_key_of(device_type) or "")
         if blocked:
             return blocked
-        status = self._telling_status(device_type)
+        status = self._closest_status(device_type)
         known = [known.name for known in self.policy.backends.values() if known.device == device_type]
         if status is None:
             reason = self._not_installed(known[0]) if known else "no installed backend is for this device"
@@ -284,12 +283,12 @@ class OperatorLibrary:
 
         failed = [describe(status) for status in self.backends().values() if status.is_failure]
         inventory = take_inventory(self.distribution, self._groups)
-        winners = [claim for name, claim in self._claims.items() if name in self._settlement.owners.values()]
+        winners = [claim for name, claim in self._claims.items() if name in self._loader.owners.values()]
         files = [(self.distribution, self.schema_library), *files_of(winners)]
         problems = [*failed, *inventory.problems, *foreign_files(inventory, files)]
         if problems:
             raise LockError("OPWHEEL-E072", f"this installation cannot be locked: {'; '.join(problems)}")
-        return snapshot(inventory, self.policy.fallback, self._settlement.owners)
+        return snapshot(inventory, self.policy.fallback, self._loader.owners)
 
     def compare(self, lock: str, *, winners: bool = True) -> list[Finding]:
         """How this process differs from a lock file, whether it was told to heed one or not.
@@ -305,21 +304,21 @@ class OperatorLibrary:
         differences = guard.compare_installed(self.distribution, self._groups, self.schema_library)
         if winners:
             self.load_pending()
-            differences += guard.compare_winners(self._claims.values(), self._settlement.owners)
+            differences += guard.compare_winners(self._claims.values(), self._loader.owners)
         return guard.findings(differences)
 
     # ---- steps of loading --------------------------------------------------------------------------------------------
 
     def _find(self) -> None:
         found, findings = find_plugins(self.entry_point_group)
-        self._ledger.findings += findings
+        self._statuses.findings += findings
         self.trace("discover", f"{len(found)} entry points in group {self.entry_point_group}")
         for plugin in sorted(
             found, key=lambda p: (p.name, p.distribution not in self.policy.first_party, p.distribution)
         ):
             first = self._plugins.setdefault(plugin.name, plugin)
             if first is not plugin:
-                self._ledger.record(
+                self._statuses.record(
                     plugin,
                     State.SHADOWED,
                     code="OPWHEEL-E023",
@@ -333,23 +332,23 @@ class OperatorLibrary:
                 self._waiting.append(plugin)
             else:
                 reason, fix = rejection
-                self._ledger.record(plugin, State.DISABLED, code="OPWHEEL-E060", reason=reason, fix=fix)
-        self._ledger.findings += self.policy.unknown_names(set(self._plugins), self.prefix, self._is_dispatch_key)
+                self._statuses.record(plugin, State.DISABLED, code="OPWHEEL-E060", reason=reason, fix=fix)
+        self._statuses.findings += self.policy.unknown_names(set(self._plugins), self.prefix, self._is_dispatch_key)
         backends = {*self._plugins, *self.policy.backends, *self.policy.runtimes}
-        self._ledger.findings += unknown_variables(os.environ, self.namespace, backends)
+        self._statuses.findings += unknown_variables(os.environ, self.namespace, backends)
 
     def _load_found(self) -> None:
         if not self.discover():
             return
-        claims, self._unsettled = self._unsettled, []
+        claims, self._unloaded = self._unloaded, []
         try:
-            self._settle(claims)
+            self._load_claims(claims)
         except BaseException:
-            self._unsettled = [claim for claim in claims if claim.backend.name not in self._ledger.statuses]
+            self._unloaded = [claim for claim in claims if claim.backend.name not in self._statuses.by_name]
             raise
-        self._settled += bool(claims)
+        self._load_count += bool(claims)
         self._note_earlier()
-        self._ledger.report()
+        self._statuses.report()
 
     def _defer(self, importing: list[FoundPlugin]) -> None:
         names = [plugin.name for plugin in importing]
@@ -381,13 +380,13 @@ class OperatorLibrary:
         left = [
             pair
             for pair, place in earlier.items()
-            if self._isolation.is_active(pair, place) and not self._settlement.owner(pair)
+            if self._isolation.is_active(pair, place) and not self._loader.owner(pair)
         ]
         problem = f"{self._authors(earlier)} registered {listed(earlier)} before {self.namespace} was imported"
         fix = f"leave that to the libraries and register functions of backends, which {self.namespace} loads"
         self._isolation.block(left, f"{problem}, and it cannot be removed; to fix it: {fix}")
         consequence = f"; calls that reach {describe_pairs(left)} raise" if left else "; that has no effect"
-        self._ledger.findings.append(Finding("OPWHEEL-E054", problem + consequence, fix))
+        self._statuses.findings.append(Finding("OPWHEEL-E054", problem + consequence, fix))
 
     def _note_others(self) -> None:
         """Tell of kernels that were registered after the backends were loaded."""
@@ -401,7 +400,7 @@ class OperatorLibrary:
                 f"{self._authors(added)} registered {listed(added)} after the backends of {self.namespace} were loaded"
             )
             fix = f"leave that to the libraries and register functions of backends, which {self.namespace} loads"
-            self._ledger.findings.append(Finding("OPWHEEL-E054", problem, fix))
+            self._statuses.findings.append(Finding("OPWHEEL-E054", problem, fix))
 
     def _authors(self, added: Mapping[Pair, str]) -> str:
         """The plugins in whose files something was registered, as far as PyTorch knows the source lines."""
@@ -420,34 +419,34 @@ class OperatorLibrary:
     def _groups(self) -> tuple[str, str]:
         return self.entry_point_group, f"{self.namespace}.runtimes"
 
-    def _settle(self, claims: list[Claim]) -> None:
+    def _load_claims(self, claims: list[Claim]) -> None:
         if self._guard is not None:
-            self._guard.check_winners(claims, self._settlement.forecast(claims))
-        self._settlement.settle(claims)
+            self._guard.check_winners(claims, self._loader.forecast(claims))
+        self._loader.load(claims)
         if self._guard is not None:
-            self._guard.check_winners(claims, self._settlement.owners)
+            self._guard.check_winners(claims, self._loader.owners)
 
     def _read(self, plugin: FoundPlugin) -> Claim | None:
-        """What the plugin says of itself, if it can be taken at its word.
+        """Import a plugin and check what it says of itself. None if it is incompatible or broken, which is recorded.
 
         Raises:
             StillImportingError: another thread is in the middle of importing it, and waits for an import of this one.
         """
         backend: Backend | None = None
         try:
-            backend = read_backend(plugin)
-            self._settlement.check_untouched("its import or hook", backend)
+            backend = read_plugin(plugin, "opwheel_backend", Backend)
+            self._loader.check_untouched("its import or hook", backend)
             self._check_names(backend)
             check_compatible(backend, self.abi)
         except (PluginError, LoadError) as error:
             if plugin.is_being_imported:
                 raise StillImportingError from error
             if error.code in _INCOMPATIBLE:
-                self._ledger.record(
+                self._statuses.record(
                     plugin, State.INCOMPATIBLE, backend=backend, code=error.code, reason=str(error), fix=error.fix
                 )
             else:
-                self._settlement.expel(plugin, error, backend)
+                self._loader.expel(plugin, error, backend)
             return None
         operators = frozenset(self.operators if backend.operators is None else backend.operators)
         self.trace("plugin", f"{plugin.name}: {backend.dispatch_key}, {len(operators)} operators")
@@ -471,10 +470,10 @@ class OperatorLibrary:
         if key == "Meta":
             raise LoadError("OPWHEEL-E022", f"it claims 'Meta', where {self.distribution} computes shapes")
 
-    def _telling_status(self, device_type: str) -> BackendStatus | None:
-        """The backend for the device that a user should hear about; else one that did not get to name its device."""
+    def _closest_status(self, device_type: str) -> BackendStatus | None:
+        """Of the backends for the device, the one closest to working; else one that did not get to name its device."""
         statuses = [status for status in self.backends().values() if status.device_type in (device_type, "")]
-        return min(statuses, key=lambda s: (not s.device_type, _TELLING.index(s.state)), default=None)
+        return min(statuses, key=lambda s: (not s.device_type, _CLOSEST_FIRST.index(s.state)), default=None)
 
     def _not_installed(self, name: str) -> str:
         if name in self._plugins:
@@ -483,6 +482,6 @@ class OperatorLibrary:
             )
         known = self.policy.backends.get(name)
         if known is None:
-            names = ", ".join(sorted(self._ledger.statuses)) or "none"
+            names = ", ".join(sorted(self._statuses.by_name)) or "none"
             return f"no backend {name!r} is installed; installed are: {names}"
         return f"the backend {name!r} is not installed: {known.hint or 'pip install ' + known.distribution}"

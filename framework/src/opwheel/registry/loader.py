@@ -13,25 +13,26 @@ from .loading import Loaded, LoadError, run_probe
 from .policy import Policy
 from .resolution import Claim, deciding_rule, precedence
 from .status import State
-from .statuses import Ledger
+from .statuses import Statuses
 
 
-class Settlement:
-    """Who owns which kernels.
+class Loader:
+    """Loads the backends of one library.
 
-    ``owners`` maps (operator, dispatch key) to a backend's name, also where a broken one could not be removed.
+    ``owners`` says whose kernels are in the dispatcher: (operator, dispatch key) to a backend's name. A broken backend
+    whose kernels could not be removed is in it, too.
     """
 
-    def __init__(self, namespace: str, policy: Policy, ledger: Ledger, isolation: Isolation) -> None:
+    def __init__(self, namespace: str, policy: Policy, statuses: Statuses, isolation: Isolation) -> None:
         self.owners: dict[Pair, str] = {}
         self._namespace = namespace
         self._policy = policy
-        self._ledger = ledger
+        self._statuses = statuses
         self._isolation = isolation
         self._claims: dict[str, Claim] = {}
         self._loaded: dict[str, Loaded] = {}
 
-    def settle(self, claims: list[Claim]) -> None:
+    def load(self, claims: list[Claim]) -> None:
         """Probe and load in order of precedence; whoever comes later and wants the same operator is shadowed."""
         self._claims.update({claim.backend.name: claim for claim in claims})
         for claim in self._in_order(claims):
@@ -42,9 +43,9 @@ class Settlement:
             try:
                 probe = self._probe(claim)
                 if probe.ok:
-                    self._load(claim)
+                    self._load_one(claim)
                 else:
-                    self._ledger.record(
+                    self._statuses.record(
                         claim.plugin,
                         State.UNSUPPORTED,
                         backend=claim.backend,
@@ -56,7 +57,7 @@ class Settlement:
                 self.expel(claim.plugin, error, claim.backend)
 
     def forecast(self, claims: list[Claim]) -> dict[Pair, str]:
-        """``owners`` as :meth:`settle` would leave it if every library opens and has all that is claimed."""
+        """``owners`` as :meth:`load` would leave it if every library opens and has all that is claimed."""
         owners = dict(self.owners)
         taken = {pair for pair in owners if self.owner(pair)}
         for claim in self._in_order(claims):
@@ -77,7 +78,7 @@ class Settlement:
         self._isolation.accept()
 
     def expel(self, plugin: FoundPlugin, error: PluginError | LoadError, backend: Backend | None = None) -> None:
-        """Record a broken backend. What its code registered is removed; calls that reach what stays raise."""
+        """Record a broken backend and remove what its code registered; calls that reach what stays raise."""
         key = backend.dispatch_key if backend else ""
         added = self._isolation.changes(key)
         stuck = self._isolation.undo(key)
@@ -94,16 +95,16 @@ class Settlement:
                 f"{plugin.name!r} ({plugin.distribution} {plugin.version}) registered what it may not, and that cannot "
                 f"be removed; to fix it: {fix}",
             )
-        self._ledger.fail(plugin, backend, error, code=error.code, fix=fix, consequence=consequence)
+        self._statuses.fail(plugin, backend, error, code=error.code, fix=fix, consequence=consequence)
         for owner in {owner for pair in stuck if (owner := self.owner(pair))}:
             lost = {pair[0] for pair in stuck if self.owner(pair) == owner}
-            self._ledger.lose(owner, lost, plugin.name)
+            self._statuses.lose(owner, lost, plugin.name)
         self.owners.update(dict.fromkeys(stuck, plugin.name))
 
     def owner(self, pair: Pair) -> str | None:
-        """The loaded backend that has it. On top of what a broken one could not take back, others may be loaded."""
+        """The loaded backend whose kernel is there. Over one that a broken backend has left, others may be loaded."""
         name = self.owners.get(pair)
-        return name if name and self._ledger.statuses[name].state is State.LOADED else None
+        return name if name and self._statuses.by_name[name].state is State.LOADED else None
 
     def _probe(self, claim: Claim) -> Probe:
         probe = run_probe(claim.backend, self._policy.probe_timeout_s)
@@ -125,7 +126,7 @@ class Settlement:
         key, name = claim.backend.dispatch_key, claim.backend.name
         rule = deciding_rule(self._claims[owner], claim, self._policy)
         fix = f'to choose it, set prefer = {{ {key} = ["{name}"] }} under [policy] in plugins.toml'
-        self._ledger.record(
+        self._statuses.record(
             claim.plugin,
             State.SHADOWED,
             backend=claim.backend,
@@ -134,7 +135,7 @@ class Settlement:
             fix=fix,
         )
 
-    def _load(self, claim: Claim) -> None:
+    def _load_one(self, claim: Claim) -> None:
         backend, key = claim.backend, claim.backend.dispatch_key
         if any(may_define_operators(path) for path in backend.libraries):
             self._isolation.expect_definitions()
@@ -151,7 +152,7 @@ class Settlement:
         self._isolation.unblock({(operator, key) for operator in covered})
         self.owners.update({(operator, key): backend.name for operator in covered})
         missing = tuple(sorted(claim.operators - covered))
-        self._ledger.record(
+        self._statuses.record(
             claim.plugin,
             State.LOADED,
             backend=backend,
@@ -180,7 +181,8 @@ class Settlement:
         unclaimed = {pair: place for pair, place in added.items() if pair not in claim.pairs}
         if unclaimed:
             raise LoadError("OPWHEEL-E054", f"it registered what it does not claim: {listed(unclaimed)}")
-        # Of a library that was open before, nothing is added; and what is blocked has a kernel, too.
+        # Not from `added` alone: a library that was open before adds nothing. Blocked places do not count: the kernel
+        # there is the one that raises.
         there = {pair for pair in claim.pairs - self._isolation.blocked.keys() if has_kernel(self._namespace, *pair)}
         covered = {operator for operator, _ in there | added.keys()}
         if not covered:

@@ -1,7 +1,7 @@
-"""Kernels for runtimes that are not PyTorch's dispatcher, such as ExecuTorch: found and looked at, never opened here.
+"""Finds kernels for runtimes that are not PyTorch's dispatcher, such as ExecuTorch, and says whether they could run.
 
-They claim no dispatch key, so that there is nothing to choose between and nothing to load: a program of that runtime
-does (docs/decisions/0008-runtimes.md).
+Their libraries are never opened here. They claim no dispatch key, so there is nothing to choose between; a program of
+that runtime opens them (docs/decisions/0008-runtimes.md).
 """
 
 from __future__ import annotations
@@ -10,17 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .discovery import FoundPlugin, find_plugins
+from .discovery import FoundPlugin, PluginError, find_plugins, read_plugin
 from .elf import check_complete
-from .errors import InvalidBackendError
 from .loading import LoadError, check_requirement
-from .status import BackendStatus, Finding, State, describe_exception, describe_value
-from .values import is_a, sequence_of, take_fields, take_name, take_path, take_record, take_text
+from .status import BackendStatus, Finding, State, describe_exception, describe_failure
+from .values import sequence_of, take_fields, take_name, take_path, take_text
 
 
 @dataclass(eq=False)
 class Runtime:
-    """What the entry point of a runtime's wheel in the group ``<namespace>.runtimes`` names.
+    """Kernels for a runtime that is not PyTorch's dispatcher: what the hook ``opwheel_runtime`` returns.
 
     Args:
         name: the entry point's name: ``"executorch"``.
@@ -59,30 +58,20 @@ def find_runtimes(group: str) -> tuple[dict[str, BackendStatus], list[Finding]]:
 
 def _status(plugin: FoundPlugin) -> BackendStatus:
     status = BackendStatus(plugin.name, State.INSTALLED, distribution=plugin.distribution, version=plugin.version)
-    broken = status._replace(state=State.BROKEN, fix=f"pip install --force-reinstall {plugin.distribution}")
+    broken = status._replace(state=State.BROKEN, fix=f"reinstall {plugin.distribution}, or uninstall it")
     try:
-        given = plugin.entry_point.load()
-        if not is_a(given, Runtime):
-            raise InvalidBackendError("OPWHEEL-E022", f"it is {describe_value(given)}, expected a Runtime")
-        runtime = take_record(Runtime, given)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # whatever a plugin raises stays with the plugin
-        is_invalid = is_a(error, InvalidBackendError)
-        reason = f"{'reading' if is_invalid else 'importing'} {plugin.entry_point.value} failed: "
-        return broken._replace(
-            code="OPWHEEL-E022" if is_invalid else "OPWHEEL-E020",
-            reason=reason + describe_exception(error),
-            fix=f"report it to the author of {plugin.distribution}" if is_invalid else broken.fix,
-            exception=error,
-        )
+        runtime = read_plugin(plugin, "opwheel_runtime", Runtime)
+    except PluginError as error:
+        cause = error if error.__cause__ is None else error.__cause__
+        return broken._replace(code=error.code, reason=describe_failure(error), exception=cause)
+    status = status._replace(operators=tuple(runtime.operators), library=runtime.library)
     try:
         for requirement in runtime.requires:
             check_requirement(requirement)
         check_complete(runtime.library)
     except LoadError as error:
-        status = status._replace(state=State.INCOMPATIBLE, code=error.code, reason=str(error), fix=error.fix)
+        return status._replace(state=State.INCOMPATIBLE, code=error.code, reason=str(error), fix=error.fix)
     except OSError as error:
         reason = f"its library cannot be read: {describe_exception(error)}"
-        status = broken._replace(code="OPWHEEL-E050", reason=reason, exception=error)
-    return status._replace(operators=tuple(runtime.operators), library=runtime.library)
+        return status._replace(state=State.BROKEN, code="OPWHEEL-E050", reason=reason, fix=broken.fix, exception=error)
+    return status

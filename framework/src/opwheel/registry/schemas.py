@@ -1,4 +1,4 @@
-"""Opens the schema library, which defines the operators, and reads the catalogue back from it."""
+"""Opens the schema library, which defines the operators, and reads their schemas back from it."""
 
 from __future__ import annotations
 

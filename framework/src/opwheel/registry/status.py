@@ -77,6 +77,12 @@ def describe_exception(error: BaseException) -> str:
     return f"{_class_name(error)}: {text}" if text else _class_name(error)
 
 
+def describe_failure(error: Exception) -> str:
+    """What failed, and the exception that made it fail where there is one."""
+    cause = error.__cause__
+    return str(error) if cause is None else f"{error}: {describe_exception(cause)}"
+
+
 def describe_value(value: object, depth: int = 3) -> str:
     """What a plugin handed over, shortened: values of built-in classes as ``repr`` shows them, of others the class."""
     kind: Any = type(value)

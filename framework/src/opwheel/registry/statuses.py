@@ -6,23 +6,24 @@ import os
 import sys
 import warnings
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from .backend import Backend
 from .discovery import FoundPlugin
 from .errors import RegistryError
 from .policy import Policy
-from .status import BackendStatus, Finding, State, describe_exception
+from .status import BackendStatus, Finding, State, describe_failure
 from .trace import Tracer
 
 PACKAGE = f"{Path(__file__).parent.parent}{os.sep}"
 
 
-class Ledger:
-    """The statuses by name, and the findings that belong to no single backend."""
+class Statuses:
+    """The status of each backend by its name, and the findings that belong to no single backend."""
 
     def __init__(self, namespace: str, policy: Policy, trace: Tracer) -> None:
-        self.statuses: dict[str, BackendStatus] = {}
+        self.by_name: dict[str, BackendStatus] = {}
         self.findings: list[Finding] = list(policy.findings)
         self._namespace = namespace
         self._policy = policy
@@ -43,7 +44,7 @@ class Ledger:
             device_type=backend.device_type if backend else known.device if known else "",
             library=backend.libraries[0] if backend and backend.libraries else None,
         )
-        self.statuses[status.name] = status._replace(**details)
+        self.by_name[status.name] = status._replace(**details)
         self._trace(str(state), f"{status.name} {details.get('reason', '')}".strip())
 
     def fail(
@@ -56,24 +57,22 @@ class Ledger:
         fix: str = "",
         consequence: str = "",
     ) -> None:
-        """A broken backend: the reason ends with the original exception, which is kept."""
-        cause = error.__cause__
-        reason = str(error) if cause is None else f"{error}: {describe_exception(cause)}"
+        """Record a broken backend. The reason ends with the original exception, which is kept."""
         self.record(
             plugin,
             State.BROKEN,
             backend=backend,
             code=code,
-            reason=reason + consequence,
+            reason=describe_failure(error) + consequence,
             fix=fix or f"reinstall {plugin.distribution}, or uninstall it",
-            exception=error if cause is None else cause,
+            exception=error if error.__cause__ is None else error.__cause__,
         )
 
     def lose(self, name: str, operators: set[str], culprit: str) -> None:
-        """A loaded backend whose kernels another one has replaced for good."""
-        status = self.statuses[name]
+        """Record that a broken backend has replaced kernels of a loaded one, and cannot be removed."""
+        status = self.by_name[name]
         lost = sorted(operators & set(status.operators))
-        self.statuses[name] = status._replace(
+        self.by_name[name] = status._replace(
             operators=tuple(sorted(set(status.operators) - set(lost))),
             missing=tuple(sorted({*status.missing, *lost})),
             code="OPWHEEL-E054",
@@ -87,7 +86,7 @@ class Ledger:
         Raises:
             RegistryError: only with STRICT, for the first of them.
         """
-        failed = [status for _, status in sorted(self.statuses.items()) if status.is_failure]
+        failed = [status for _, status in sorted(self.by_name.items()) if status.is_failure]
         problems: list[BackendStatus | Finding] = [*self.findings, *failed]
         fresh = [problem for problem in problems if describe(problem) not in self._reported]
         for problem in fresh:
@@ -95,7 +94,7 @@ class Ledger:
             if self._policy.strict:
                 cause = problem.exception if isinstance(problem, BackendStatus) else None
                 raise RegistryError(problem.code, describe(problem)) from cause
-            _warn(f"{self._namespace}: {describe(problem)}")
+            _warn(f"{self._namespace}: {describe(problem)}", self._namespace)
 
 
 def describe(problem: BackendStatus | Finding) -> str:
@@ -109,11 +108,15 @@ def describe(problem: BackendStatus | Finding) -> str:
     return f"{text}; to fix it: {problem.fix}" if problem.fix else text
 
 
-def _warn(message: str) -> None:
-    """Attribute the warning to the caller of the package: depending on what triggered loading it is near or far."""
+def _warn(message: str, package: str) -> None:
+    """Attribute the warning to whoever imported or called the library: how near that is depends on what loaded it."""
     level = 1
     frame = sys._getframe()
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+    while frame.f_back is not None and (frame.f_code.co_filename.startswith(PACKAGE) or _is_in(package, frame)):
         level += 1
         frame = frame.f_back
     warnings.warn(message, RuntimeWarning, stacklevel=level)
+
+
+def _is_in(package: str, frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).partition(".")[0] == package

@@ -30,9 +30,11 @@ _MARKERS = (
     "subsystem(name): what of PyTorch the test is about; a column of the matrix",
     "compiles: runs torch.compile, which needs a C++ compiler",
     "huge: needs more than 20 GB of memory on the device",
+    "device_independent: about what the library registers for every device, not about the backend's kernels",
 )
 _outcomes = pytest.StashKey[dict[tuple[str, str, str], str]]()
 _files = pytest.StashKey[dict[str, str]]()  # the test file of each subsystem
+_left_out = pytest.StashKey[str]()  # which tests were deselected, and why
 
 
 def _library(config: pytest.Config) -> Library:
@@ -74,6 +76,37 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             metafunc.parametrize(kind, chosen, ids=[overload.name for overload in chosen])
     if "dtype" in metafunc.fixturenames:
         metafunc.parametrize("dtype", DTYPES, ids=[str(dtype).removeprefix("torch.") for dtype in DTYPES])
+
+
+@pytest.hookimpl(trylast=True)  # of what -k and -m have chosen
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what depends on no device where the library's CPU backend can run it: once is enough."""
+    beside = {} if config.getoption("--whole-kit") else _cpu_backends_beside(config)
+    left_out = {item: by for item in items if (by := _backend_that_can_run(item, beside)) is not None}
+    if not left_out:
+        return
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=list(left_out))
+    config.stash[_left_out] = (
+        f"{len(left_out)} tests depend on no device and were left out: run them with "
+        f"--backend {' or '.join(sorted(set(left_out.values())))}, or here with --whole-kit"
+    )
+
+
+def _cpu_backends_beside(config: pytest.Config) -> dict[str, BackendStatus]:
+    """The loaded CPU backends, where the one under test is for another device."""
+    tested = _status(config, str(config.getoption("--backend")))
+    if tested is None or tested.device_type == "cpu":
+        return {}
+    statuses = _library(config).backends()
+    return {name: one for name, one in statuses.items() if one.state is State.LOADED and one.device_type == "cpu"}
+
+
+def _backend_that_can_run(item: pytest.Item, backends: dict[str, BackendStatus]) -> str | None:
+    overload = _overload_of(item)
+    if overload is None or item.get_closest_marker("device_independent") is None:
+        return None
+    return next((name for name, one in backends.items() if overload.name in one.operators), None)
 
 
 @pytest.fixture(scope="session")
@@ -140,6 +173,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Any:
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Print operators against subsystems, and write the JSON where it is asked for."""
+    if _left_out in config.stash:
+        terminalreporter.write_line(config.stash[_left_out])
     outcomes = config.stash[_outcomes]
     if not outcomes:
         return
@@ -167,6 +202,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
             "backend": config.getoption("--backend"),
             "torch": torch.__version__,
             "not_claimed": unclaimed,
+            "left_out": config.stash.get(_left_out, ""),
             "subsystems": dict(sorted(config.stash[_files].items())),
             "results": rows,
         }

@@ -68,6 +68,7 @@ def test_in_place_broadcasts_into_the_target(in_place: Overload, device: torch.d
     assert gradgradcheck(pure(in_place), args)
 
 
+@pytest.mark.device_independent
 def test_third_order(functional: Overload, device: torch.device) -> None:
     args = double(functional, (3,), device)
     leaf = functional.tensors(args)[0]
@@ -85,6 +86,7 @@ def _third_order(function: Callable[..., Any], args: tuple[Any, ...], leaf: Tens
     return gradient
 
 
+@pytest.mark.device_independent
 @pytest.mark.parametrize("transform", TRANSFORMS)
 def test_torch_func(overload: Overload, transform: str, device: torch.device) -> None:
     skip_out(overload)
@@ -113,6 +115,7 @@ def _transformed(transform: str, function: Callable[..., Any], args: tuple[Any, 
     return getattr(torch.func, transform)(of_one)(point)
 
 
+@pytest.mark.device_independent
 def test_vmap_of_grad_and_grad_of_vmap(functional: Overload, device: torch.device) -> None:
     args = double(functional, (5, 3), device, grad=False)
     dims = tuple(0 if isinstance(value, Tensor) else None for value in args)
@@ -129,6 +132,7 @@ def test_vmap_of_grad_and_grad_of_vmap(functional: Overload, device: torch.devic
     torch.testing.assert_close(at_once, expected)
 
 
+@pytest.mark.device_independent
 def test_forward_over_reverse(functional: Overload, device: torch.device) -> None:
     args = double(functional, (4,), device)
     leaf = functional.tensors(args)[0]
@@ -155,6 +159,7 @@ def test_only_needed_gradients(functional: Overload, device: torch.device) -> No
         assert all(tensor.grad is None for tensor in functional.tensors(args) if tensor is not leaf)
 
 
+@pytest.mark.device_independent
 def test_one_tensor_as_every_argument(functional: Overload, device: torch.device) -> None:
     def of_one(value: Tensor) -> Any:
         return functional.op(*(value if name in functional.tensor_arguments else 1.5 for name in functional.arguments))
@@ -176,6 +181,7 @@ def test_gradients_have_the_dtype_of_their_tensors(
         assert tensor.grad.dtype is tensor.dtype
 
 
+@pytest.mark.device_independent
 def test_hooks_and_checkpoint(functional: Overload, device: torch.device) -> None:
     seen: list[Tensor] = []
     args = double(functional, (3, 4), device)
@@ -193,6 +199,7 @@ def test_hooks_and_checkpoint(functional: Overload, device: torch.device) -> Non
     torch.testing.assert_close(leaf.grad, plain)
 
 
+@pytest.mark.device_independent
 def test_notices_a_saved_tensor_that_was_modified(functional: Overload, device: torch.device) -> None:
     """Wherever PyTorch's own operators notice it."""
     for position in range(len(functional.tensor_arguments)):
@@ -211,6 +218,7 @@ def test_notices_a_saved_tensor_that_was_modified(functional: Overload, device: 
         assert outcomes[0] == outcomes[1]
 
 
+@pytest.mark.device_independent
 def test_in_place_refuses_a_leaf_and_a_view_of_one(in_place: Overload, device: torch.device) -> None:
     args = double(in_place, (3, 4), device)
     leaf, before = args[0], args[0].detach().clone()
@@ -220,6 +228,7 @@ def test_in_place_refuses_a_leaf_and_a_view_of_one(in_place: Overload, device: t
     assert torch.equal(leaf, before)
 
 
+@pytest.mark.device_independent
 @pytest.mark.parametrize(
     ("made", "wanted"),
     [("one of several", "target"), *((how, "others") for how in ("one of several", "no_grad", "inference_mode"))],
@@ -246,6 +255,7 @@ def test_in_place_refuses_views_that_autograd_cannot_follow(
     assert torch.equal(base, before)
 
 
+@pytest.mark.device_independent
 def test_in_place_refuses_what_cannot_be_kept_for_a_gradient(in_place: Overload, device: torch.device) -> None:
     args = double(in_place, (3, 4), device)
     target, before = args[0].clone(), args[0].detach().clone()
@@ -264,6 +274,7 @@ def from_copies(overload: Overload, target: Tensor, *rest: Any) -> Tensor:
     return target.copy_(decompose(overload, tuple(copies)))
 
 
+@pytest.mark.device_independent
 @pytest.mark.parametrize("context", [nullcontext, clone_what_is_saved, allow_mutation_on_saved_tensors])
 @pytest.mark.parametrize("part", ["whole", "view of a base"])
 @pytest.mark.parametrize("alias", ALIASES)
@@ -288,6 +299,7 @@ def test_in_place_with_an_argument_over_the_same_memory(
     torch.testing.assert_close(mine, derivatives(lambda *given: from_copies(in_place, *given)))
 
 
+@pytest.mark.device_independent
 def test_in_place_on_a_view_updates_its_base(in_place: Overload, device: torch.device) -> None:
     args = double(in_place, (3, 4), device)
 
@@ -299,6 +311,7 @@ def test_in_place_on_a_view_updates_its_base(in_place: Overload, device: torch.d
     assert gradcheck(through_base, args)
 
 
+@pytest.mark.device_independent
 def test_out_is_refused_when_a_gradient_is_needed(out_variant: Overload, device: torch.device) -> None:
     plain = double(out_variant, (3, 4), device, grad=False)
     with pytest.raises(RuntimeError, match="differentiation"):

@@ -69,6 +69,7 @@ _EVERYWHERE = ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic")
 OPCHECKS = {True: (*_EVERYWHERE, "test_autograd_registration"), False: _EVERYWHERE}
 
 
+@pytest.mark.device_independent
 @pytest.mark.subsystem("opcheck")
 def test_opcheck(overload: Overload, dtype: torch.dtype, device: torch.device) -> None:
     for layouts in (("contiguous",), ("transposed", "sliced")):
@@ -156,6 +157,7 @@ def test_compile_mutates_its_inputs(mutating: Overload, device: torch.device) ->
     torch.testing.assert_close(target, decompose(mutating, args))
 
 
+@pytest.mark.device_independent
 @pytest.mark.subsystem("compile")
 @pytest.mark.compiles
 def test_compile_returns_what_it_overwrites(in_place: Overload, device: torch.device) -> None:
@@ -170,6 +172,7 @@ def test_compile_returns_what_it_overwrites(in_place: Overload, device: torch.de
     assert target.requires_grad
 
 
+@pytest.mark.device_independent
 @pytest.mark.subsystem("compile")
 @pytest.mark.compiles
 @pytest.mark.parametrize("alias", ["none", "itself", "a view"])
@@ -193,6 +196,7 @@ def test_compile_of_gradients_through_what_is_overwritten(in_place: Overload, al
     torch.testing.assert_close(gradient(torch.compile(call, backend="aot_eager", fullgraph=True)), gradient(call))
 
 
+@pytest.mark.device_independent
 @pytest.mark.subsystem("compile")
 @pytest.mark.compiles
 def test_compile_of_transforms(functional: Overload, device: torch.device) -> None:
@@ -227,6 +231,7 @@ def test_export(functional: Overload, device: torch.device) -> None:
     torch.testing.assert_close(torch.export.load(file).module()(*more), module(*more))
 
 
+@pytest.mark.device_independent
 @pytest.mark.subsystem("export")
 def test_export_of_a_broadcast(functional: Overload, device: torch.device) -> None:
     """No condition on the number of rows, not even where there are as many as columns."""
@@ -248,6 +253,7 @@ def test_functionalize(overload: Overload, device: torch.device) -> None:
     torch.testing.assert_close(result, decompose(overload, args))
 
 
+@pytest.mark.device_independent
 @pytest.mark.subsystem("functionalize")
 def test_functionalize_refuses_a_target_that_overlaps_itself(mutating: Overload, device: torch.device) -> None:
     """What functionalization would write back is the sum of the elements that share a place."""
@@ -264,6 +270,7 @@ def test_functionalize_refuses_a_target_that_overlaps_itself(mutating: Overload,
             transform(call)(args[0][0])
 
 
+@pytest.mark.device_independent
 @pytest.mark.subsystem("functionalize")
 def test_functionalize_resizes_no_part_of_a_tensor(out_variant: Overload, device: torch.device) -> None:
     args = arguments(out_variant, (3, 4), torch.float32, device)
@@ -278,6 +285,7 @@ def test_functionalize_resizes_no_part_of_a_tensor(out_variant: Overload, device
     torch.testing.assert_close(own, decompose(out_variant, args), check_stride=False)
 
 
+@pytest.mark.device_independent
 @pytest.mark.subsystem("jit")
 def test_trace_and_save(overload: Overload, device: torch.device) -> None:
     args = arguments(overload, (3, 4), torch.float32, device)
@@ -289,6 +297,7 @@ def test_trace_and_save(overload: Overload, device: torch.device) -> None:
     torch.testing.assert_close(torch.jit.load(file)(*tensors), decompose(overload, args))
 
 
+@pytest.mark.device_independent
 @pytest.mark.subsystem("jit")
 def test_script(functional: Overload, device: torch.device) -> None:
     args = arguments(functional, (3, 4), torch.float32, device)
@@ -314,6 +323,7 @@ def test_fake_tensors(overload: Overload, dtype: torch.dtype, device: torch.devi
             assert fake.device.type == real.device.type
 
 
+@pytest.mark.device_independent
 @pytest.mark.subsystem("modes and subclasses")
 def test_dispatch_mode_and_subclass(overload: Overload, device: torch.device) -> None:
     seen: list[Any] = []
@@ -345,6 +355,7 @@ def test_inference_mode(overload: Overload, device: torch.device) -> None:
     torch.testing.assert_close(results, reference.as_tuple(decompose(overload, args)), check_stride=False)
 
 
+@pytest.mark.device_independent
 @pytest.mark.subsystem("modules")
 def test_deepcopy_and_pickle(overload: Overload, device: torch.device) -> None:
     args = arguments(overload, (3, 4), torch.float32, device)
@@ -365,6 +376,7 @@ def test_deterministic_mode(overload: Overload, device: torch.device) -> None:
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
+@pytest.mark.device_independent
 @pytest.mark.subsystem("flop counter")
 def test_flop_counter(overload: Overload, device: torch.device) -> None:
     args = arguments(overload, (3, 4), torch.float32, device)
@@ -373,6 +385,7 @@ def test_flop_counter(overload: Overload, device: torch.device) -> None:
     assert counter.get_total_flops() == 12 * len(overload.schema.returns) * overload.operator.flops
 
 
+@pytest.mark.device_independent
 @pytest.mark.subsystem("profiler")
 def test_profiler_names_the_operator(overload: Overload, device: torch.device) -> None:
     args = arguments(overload, (3, 4), torch.float32, device)

@@ -74,6 +74,7 @@ def test_vmap_broadcasts_inside_of_the_batch(functional: Overload, device: torch
     torch.testing.assert_close(mine, theirs)
 
 
+@pytest.mark.device_independent
 def test_vmap_promotes_as_for_each_example(functional: Overload, device: torch.device) -> None:
     """All combinations of dtypes, numbers and rows, batched or not: what has dimensions differs with and without vmap.
 
@@ -89,6 +90,7 @@ def test_vmap_promotes_as_for_each_example(functional: Overload, device: torch.d
             )
 
 
+@pytest.mark.device_independent
 def test_vmap_in_place_refuses_as_for_each_example(in_place: Overload, device: torch.device) -> None:
     """What cannot be stored in one example cannot be stored in any, and nothing has been written then."""
     for args, in_dims in _mixtures(in_place, device):
@@ -115,6 +117,7 @@ def test_vmap_in_place_refuses_as_for_each_example(in_place: Overload, device: t
         torch.testing.assert_close(target, expected, rtol=4 * unit, atol=64 * unit, msg=described)
 
 
+@pytest.mark.device_independent
 def test_vmap_in_place_refuses_a_batch_in_one_place(in_place: Overload, device: torch.device) -> None:
     args = arguments(in_place, (3, 4), torch.float32, device)
     target = args[0][:1].clone().expand(3, 4)
@@ -124,6 +127,7 @@ def test_vmap_in_place_refuses_a_batch_in_one_place(in_place: Overload, device: 
     assert torch.equal(target, before)
 
 
+@pytest.mark.device_independent
 def test_nested_vmap(functional: Overload, device: torch.device) -> None:
     args = arguments(functional, (3, 4, 5), torch.float32, device)
     in_dims = tuple(0 if isinstance(value, Tensor) else None for value in args)
@@ -142,6 +146,7 @@ def test_vmap_in_place(in_place: Overload, device: torch.device) -> None:
         torch.vmap(lambda other: in_place.op(args[0][0], other, *args[2:]))(args[1])
 
 
+@pytest.mark.device_independent
 def test_vmap_refuses_out(out_variant: Overload, device: torch.device) -> None:
     args = arguments(out_variant, (3, 4), torch.float32, device)
     with pytest.raises(RuntimeError, match="functional variant"):

@@ -1,6 +1,13 @@
-// The element-wise plan, shared by every backend: which shape, dtype and strides the result has, and how to walk all
-// operands in one loop nest with as few dimensions as possible. It follows PyTorch's TensorIterator (broadcasting,
+// The plan of an element-wise operator, shared by every backend: shape, dtype and strides of the result, and nested
+// loops over all operands, with as few dimensions as possible. It follows PyTorch's TensorIterator (broadcasting,
 // promotion, output strides, coalescing), so that results have the layout that PyTorch's own operators give.
+//
+// For a of shape (2, 3, 4), contiguous, and b of shape (4), both float32, the loops are, innermost first:
+//
+//     dimension    0    1    2          merged   0    1
+//     sizes        4    3    2                   4    6
+//     a's strides  4   16   48   bytes           4   16
+//     b's strides  4    0    0                   4    0
 #pragma once
 
 #include <algorithm>
@@ -87,7 +94,8 @@ class ElementwisePlan {
     }
   }
 
-  // Step 3, once every output is set: fixes the order of the loops and merges dimensions that all operands walk evenly.
+  // Step 3, once every output is set: orders the loops by stride, innermost first, and merges two neighbours where one
+  // stride leads every operand through both.
   void finish() {
     int order[kMaxDims];
     iteration_order(0, order);
@@ -232,7 +240,7 @@ class ElementwisePlan {
     plan.new_output_strides(strides);
   }
 
-  // Ascending strides, an earlier operand deciding before a later one.
+  // Dimensions in the order of ascending strides. Where operands disagree, the earlier one decides.
   void iteration_order(int first_operand, int* order) {
     for (int i = first_operand; i < operand_count; ++i) broadcast_strides(operands[i]);
     order_dims(ndim, order, [&](int a, int b) {

@@ -54,7 +54,7 @@ inline bool is_non_overlapping_and_dense(const TensorInfo& tensor) {
   return true;
 }
 
-// The order in which TensorIterator walks dimensions, innermost first. compare(a, b) is positive where dimension a
+// The order in which TensorIterator loops over dimensions, innermost first. compare(a, b) is positive where dimension a
 // belongs outside of b, negative where it belongs inside, and 0 where nothing tells them apart: that is not transitive,
 // hence an insertion sort.
 template <class Compare>

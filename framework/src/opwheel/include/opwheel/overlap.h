@@ -1,5 +1,6 @@
-// May an output be written while the inputs are still being read? PyTorch's rules (ATen/MemoryOverlap.h), made exact
-// where PyTorch gives up: an overlap it cannot classify is computed through a temporary here, never left to a race.
+// Whether an output may be written while the inputs are still being read. The rules are PyTorch's
+// (ATen/MemoryOverlap.h), but for an overlap that PyTorch cannot classify and lets pass: here the result is computed
+// into a temporary first.
 #pragma once
 
 #include <algorithm>
@@ -84,9 +85,9 @@ inline Overlap overlap(const ElementwisePlan& plan, const ElementwisePlan::Opera
   const detail::ByteRange a = detail::byte_range(output);
   const detail::ByteRange b = detail::byte_range(input);
   if (a.end <= b.begin || b.end <= a.begin) return Overlap::none;
-  const bool same_walk = output.data == input.data && output.info.dtype == input.info.dtype &&
-                         std::equal(output.strides, output.strides + plan.ndim, input.strides);
-  if (same_walk) return Overlap::same_elements;
+  const bool is_same_view = output.data == input.data && output.info.dtype == input.info.dtype &&
+                            std::equal(output.strides, output.strides + plan.ndim, input.strides);
+  if (is_same_view) return Overlap::same_elements;
   if (detail::interleaved(output, input)) return Overlap::none;
   const bool both_dense = is_non_overlapping_and_dense(output.info) && is_non_overlapping_and_dense(input.info);
   return both_dense ? Overlap::partial : Overlap::unknown;

@@ -88,7 +88,8 @@ constexpr int tensor_count() {
   return count;
 }
 
-// None arrives as an undefined tensor. Whatever a kernel says of one, this says what was wrong.
+// Throws if the argument is None, which arrives as an undefined tensor. Called when a kernel has failed, because the
+// kernel's own message would not say so.
 template <class Op, std::size_t I>
 void check_defined(Unboxed<Op::schema.arguments[I].kind>& argument) {
   if constexpr (Op::schema.arguments[I].kind != ArgumentKind::number) {

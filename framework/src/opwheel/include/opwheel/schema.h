@@ -1,5 +1,6 @@
-// Reads an operator schema at compile time, so that a kernel with the wrong C++ signature does not compile. Boxing a
-// kernel that takes int64_t for a schema's `float` copies raw bits: without this check it is silent corruption.
+// Reads an operator schema at compile time, so that a kernel with the wrong C++ signature does not compile. Without
+// this check, a kernel that takes int64_t for a schema's `float` would be given the number's raw bits, and compute
+// garbage.
 #pragma once
 
 #include <array>

@@ -24,7 +24,8 @@ void define(StableLibrary& library, OperatorList<Operators...>) {
   (library.def(Operators::schema_text), ...);
 }
 
-// What runs where no backend has registered a kernel. In Python a kernel that knows the installed backends comes first.
+// The kernel that runs where no backend has registered one: an error. In Python another one takes its place, which
+// knows the installed backends (opwheel/dispatch/fallback.py).
 template <class Name, class Op>
 void no_backend(StableIValue* stack, uint64_t, uint64_t) {
   std::string device;
@@ -46,7 +47,7 @@ void no_backend(StableIValue* stack, uint64_t, uint64_t) {
 }
 
 template <class Name, class... Operators>
-void implement_default(StableLibrary& library, OperatorList<Operators...>) {
+void implement_fallback(StableLibrary& library, OperatorList<Operators...>) {
   (library.impl(std::string(Operators::schema.name).c_str(), &no_backend<Name, Operators>), ...);
 }
 
@@ -69,7 +70,7 @@ const char* const* schema_texts(OperatorList<Operators...>) {
   }                                                                                                    \
   STABLE_TORCH_LIBRARY(library, m) { ::opwheel::schema_library::define(m, library::op::Operators()); } \
   STABLE_TORCH_LIBRARY_IMPL(library, CompositeExplicitAutograd, m) {                                   \
-    ::opwheel::schema_library::implement_default<library##_namespace>(m, library::op::Operators());    \
+    ::opwheel::schema_library::implement_fallback<library##_namespace>(m, library::op::Operators());   \
   }                                                                                                    \
   extern "C" __attribute__((visibility("default"))) const char* const* library##_schemas() {           \
     return ::opwheel::schema_library::schema_texts(library::op::Operators());                          \

@@ -80,8 +80,8 @@ inline std::string dtype_name(int32_t code) {
   return "an unsupported dtype (code " + std::to_string(code) + ")";
 }
 
-// What a package calls its device, if not this: a backend for one is compiled with the name, which PyTorch's C
-// interface does not tell.
+// The name of the device PrivateUse1, for messages. PyTorch's C interface does not tell it, so a backend for such a
+// device is compiled with the name that its package has given it.
 #ifndef OPWHEEL_PRIVATEUSE1_NAME
 #define OPWHEEL_PRIVATEUSE1_NAME "privateuseone"
 #endif

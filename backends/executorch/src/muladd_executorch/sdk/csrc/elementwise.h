@@ -1,5 +1,6 @@
-// An element-wise operator on the portable runtime: checks, the result's shape, and a walk over all operands. No
-// exceptions and no allocation, as the runtime asks of kernels; what is refused is logged and fails the method.
+// An element-wise operator on the ExecuTorch runtime: checks the inputs, resizes the output, and loops over all
+// operands. Throws nothing and allocates nothing, as the runtime asks of kernels: what is refused is logged and fails
+// the method.
 #pragma once
 
 #include <executorch/runtime/kernel/kernel_includes.h>
@@ -33,13 +34,15 @@ inline ScalarType promote(ScalarType a, ScalarType b) {
   return a == ScalarType::Double || b == ScalarType::Double ? ScalarType::Double : ScalarType::Float;
 }
 
-// The loops over an output and N inputs, outermost first. Dimensions that all operands walk evenly are merged.
+// The nested loops over an output and N inputs, outermost first, in the order of the output's strides (largest first).
+// Broadcast dimensions of an input have step 0; dimensions of size 1 are left out; two neighbours are merged into one
+// loop where every operand can go through both with one step.
 template <std::size_t N>
-class Walk {
+class LoopNest {
  public:
   using Steps = std::array<int64_t, N + 1>;  // in bytes; the output's comes first
 
-  Walk(const Tensor& out, const std::array<const Tensor*, N>& inputs) {
+  LoopNest(const Tensor& out, const std::array<const Tensor*, N>& inputs) {
     std::array<int, kTensorDimensionLimit> order;
     int count = 0;
     for (int d = 0; d < out.dim(); ++d) {
@@ -53,9 +56,10 @@ class Walk {
     }
   }
 
-  // Calls row(offsets, n, steps) for every innermost row; offsets are in bytes.
+  // Calls row(offsets, n, steps) for each run of the innermost loop: n elements that begin at `offsets` and lie `steps`
+  // apart, in bytes.
   template <class Row>
-  void rows(const Row& row) const {
+  void for_each_row(const Row& row) const {
     if (ndim_ == 0) return row(Steps{}, 1, Steps{});
     const int inner = ndim_ - 1;
     std::array<int64_t, kTensorDimensionLimit> index{};
@@ -117,14 +121,15 @@ C load(const char* element, ScalarType dtype) {
   }
 }
 
-// T is the result's type, C the one that is computed in.
+// Computes every element of out. T is the result's type, C the one that is computed in (float32 for Half and BFloat16).
+// Three loops over a row: all operands of type T and contiguous, of type T with any steps, of mixed dtypes.
 template <class T, class C, class F, std::size_t N, std::size_t... I>
 void compute(const F& functor, Tensor& out, const std::array<const Tensor*, N>& inputs, std::index_sequence<I...>) {
   char* const result = static_cast<char*>(out.mutable_data_ptr());
   const std::array<const char*, N> data = {static_cast<const char*>(inputs[I]->const_data_ptr())...};
-  const Walk<N> walk(out, inputs);
+  const LoopNest<N> loops(out, inputs);
   if (((inputs[I]->scalar_type() == out.scalar_type()) && ...)) {
-    walk.rows([&](const auto& offsets, int64_t n, const auto& steps) {
+    loops.for_each_row([&](const auto& offsets, int64_t n, const auto& steps) {
       char* const to = result + offsets[0];
       const std::array<const char*, N> from = {data[I] + offsets[I + 1]...};
       if (steps[0] == sizeof(T) && ((steps[I + 1] == sizeof(T)) && ...)) {
@@ -140,7 +145,7 @@ void compute(const F& functor, Tensor& out, const std::array<const Tensor*, N>& 
       }
     });
   } else {
-    walk.rows([&](const auto& offsets, int64_t n, const auto& steps) {
+    loops.for_each_row([&](const auto& offsets, int64_t n, const auto& steps) {
       for (int64_t i = 0; i < n; ++i) {
         *reinterpret_cast<T*>(result + offsets[0] + i * steps[0]) =
             static_cast<T>(functor(load<C>(data[I] + offsets[I + 1] + i * steps[I + 1], inputs[I]->scalar_type())...));

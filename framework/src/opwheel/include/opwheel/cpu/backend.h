@@ -25,8 +25,9 @@
 
 namespace opwheel::cpu {
 
-// Results that fill the cache push out what is needed sooner, and fetch their own old contents first. In place those
-// contents are needed, and short rows are all ends.
+// Whether to write the results past the caches (non-temporal stores). It pays where the operands do not fit into the
+// last-level cache: results written through it are read into it first, and push out what is needed sooner. It does not
+// pay in place, where the old contents are needed, and for short rows, of which only whole cache lines can be streamed.
 inline bool should_stream(const ElementwisePlan& plan) {
   constexpr int64_t kShortest = 1024;  // bytes
   int64_t bytes = 0;
@@ -38,6 +39,7 @@ inline bool should_stream(const ElementwisePlan& plan) {
   return plan.sizes[0] * element_size(plan.dtype) >= kShortest;
 }
 
+// Runs the plan with the loop that `choose` takes for the strides of its two innermost dimensions.
 template <class... Params>
 void launch(const ElementwisePlan& plan, ChooseLoop choose, Params... params) {
   LoopSpec spec{

@@ -1,5 +1,6 @@
-// Blocks of elements between their type in memory and the type they are computed in, and blocks written past the
-// caches. Included by vectorized_loops.h, inside the namespace of one instruction set.
+// Converts between the type that elements have in memory and the type they are computed in: single ones, blocks and
+// registers of them; and stores that go past the caches. Included by vectorized_loops.h, inside the namespace of one
+// instruction set.
 
 // Stored as its 16 bits: the conversions below are the only arithmetic there is.
 struct Half {

@@ -1,12 +1,12 @@
-// The seam between the element-wise plan and the loops that are compiled once for each instruction set.
+// The interface between the element-wise plan and the loops, which are compiled once for each instruction set.
 //
 // A loop computes two dimensions of a plan in one call, as PyTorch's TensorIterator has it: `size` elements along the
 // innermost dimension, `outer_size` times along the next one, because a row may be as short as the channels of an
 // image.
 //
-// This header and those that the loops include besides are compiled with different compiler flags in one library:
-// nothing in them may be an inline function with external linkage that the linker could take from the wrong one. So
-// they keep to plain types.
+// This header, and the others that the loops include, are compiled with different flags in one library. An inline
+// function with external linkage would then exist in several versions, of which the linker keeps any one: a program
+// could run AVX-512 instructions on a processor without them. So there are plain types here and no such functions.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,11 @@
-// Walks an element-wise plan on the host: splits the elements over PyTorch's threads, and each part into calls of a
-// loop over the two innermost dimensions.
+// Runs an element-wise plan on the host: splits the elements over PyTorch's threads, and each thread's part into calls
+// of a loop over the two innermost dimensions. A part may begin and end within a row; with sizes[0] = 4, sizes[1] = 4
+// and the elements 2 to 14, the loop is called three times:
+//
+//     . . a a      data -> element 2,   size 2, outer_size 1
+//     b b b b      data -> element 4,   size 4, outer_size 2
+//     b b b b
+//     c c c .      data -> element 12,  size 3, outer_size 1
 #pragma once
 
 #include <torch/csrc/stable/c/shim.h>
@@ -24,6 +30,7 @@ void serial_loop(const ElementwisePlan& plan, int64_t begin, int64_t end, const 
     for (int i = 0; i < plan.operand_count; ++i) data[i] += steps * plan.operands[i].strides[d];
   };
 
+  // To the element `begin`.
   int64_t rest = begin;
   for (int d = 0; d < plan.ndim; ++d) {
     index[d] = rest % plan.sizes[d];
@@ -54,6 +61,7 @@ void serial_loop(const ElementwisePlan& plan, int64_t begin, int64_t end, const 
   }
 }
 
+// serial_loop() over all elements, on one thread or several.
 template <class Loop>
 void parallel_loop(const ElementwisePlan& plan, const Loop& loop) {
   const auto part = [&](int64_t begin, int64_t end) { serial_loop(plan, begin, end, loop); };

@@ -1,16 +1,38 @@
-// The loops over two dimensions of an element-wise plan, for one instruction set: a source file defines OPWHEEL_ISA,
-// its flags choose the instructions, and OPWHEEL_CPU_LOOPS makes library::cpu::<OPWHEEL_ISA>::choose_<operator> for
-// each operator. All the rest has internal linkage (opwheel/cpu/loop.h).
+// The loops of element-wise operators on a CPU, for one instruction set.
 //
-// Which loop takes which operands (T: dtype in memory, C: dtype computed in; "side by side": stride of one element):
+// A source file defines OPWHEEL_ISA and is compiled with the flags of that instruction set. OPWHEEL_CPU_LOOPS makes
+// library::cpu::<OPWHEEL_ISA>::choose_<operator> for each operator, which returns the loop for given operands. All the
+// rest has internal linkage, because the same templates are compiled with other flags, too (opwheel/cpu/loop.h).
 //
-//     an operand is transposed           tiled       tiles of a cache line's rows, each by blocks()
-//     T everywhere, other strides        strided     element by element
-//     T is C, side by side or repeated   contiguous  straight from memory to memory; the compiler vectorises
-//       ... past the caches              vectors     a register at a time, with non-temporal stores
-//     T is 16 bits, side by side         vectors     a register at a time: widen, compute, round
-//     anything else                      blocked     512 elements at a time: inputs are converted into blocks of C that
-//                                                    stay in the first-level cache, results are rounded from one
+// One call of a loop computes `n` elements in each of `rows` rows, for every operand k, results first:
+//
+//     data[k] -> e e e e ... e   row 0          from one element to the next: strides[k] bytes
+//                e e e e ... e   row 1          from one row to the next: outer_strides[k] bytes
+//                ...             row rows - 1   either is 0 where an input is repeated (broadcast)
+//
+// T is the dtype of the results, C the type computed in: float, or double for float64. choose() takes the first loop
+// that fits; a row is called contiguous where its elements follow each other in memory:
+//
+//     loop         operands                                      how
+//     tiled        one of them is transposed                     tiles, each by blocks()
+//     strided      all of dtype T, a row is not contiguous       one element after another
+//     contiguous   all of dtype T, rows contiguous or repeated,  a[i], b[i] -> f -> out[i], which the compiler
+//                  T is C                                        vectorises
+//     vectors      the same, but T has 16 bits, or results are   a[i .. i+w] -> widen -> f -> round -> out[i .. i+w],
+//                  written past the caches (spec.stream)         a register at a time
+//     blocked      anything else: mixed dtypes, or 16 bits       blocks of 512 elements, see below
+//                  on a processor without AVX2
+//
+//     blocks()     a  --load-->  [ 512 x C ] --\                     the blocks of all operands stay in the
+//                  b  --load-->  [ 512 x C ] ---> f --> [ 512 x C ]  first-level cache
+//                                                           |
+//                  out  <------------- round, store --------/
+//
+//     tiled        out, in rows              b, transposed                a tile has 64 elements of as many rows as
+//                  +------+------+--         +--+--+--+--                 elements fit into a cache line (16 of
+//                  |tile 0|tile 1|           | 0| 1| 2|                   float32): each cache line of b is fetched
+//                  +------+------+--         |  |  |  |                   once for all rows that it has elements of
+//                  |  ..  |  ..  |           +--+--+--+--
 #include <cstddef>
 #include <cstdint>
 #if defined(__x86_64__)
@@ -33,7 +55,8 @@ struct Loops {
   static constexpr int kOutputs = FunctorTraits<F>::kOutputs, kInputs = FunctorTraits<F>::kInputs;
   static constexpr int64_t kSize = sizeof(T);
 
-  // Bit i of `repeated`: input i is one value for the whole row. No conversions: T is C.
+  // One row of n elements. All operands are of type C and contiguous, but for inputs that are one value for the whole
+  // row: input i where bit i of `repeated` is set.
   template <unsigned repeated>
   static void contiguous(const LoopSpec& spec, char* const* data, int64_t n) {
     const F functor = make_functor<F>(spec.parameters);
@@ -55,7 +78,8 @@ struct Loops {
     }
   }
 
-  // One type, side by side or repeated, straight from memory to memory: with conversions, or past the caches.
+  // One row of n elements, a register at a time. All operands are of type T, contiguous or one value for the whole row.
+  // What is before the first cache line of a streamed result, and what does not fill a register, is done by strided().
   static void vectors(const LoopSpec& spec, char* const* data, int64_t n) {
     const bool stream = spec.stream && can_stream(spec, data);
     if (kIs<T, C> && !stream) return blocks(spec, data, n, 1);
@@ -96,6 +120,7 @@ struct Loops {
     }
   }
 
+  // The functor on registers of C.
   static auto make_vector(const LoopSpec& spec) {
     using V = typename VectorOf<C>::type;
     V parameters[kMaxParameters];
@@ -108,13 +133,14 @@ struct Loops {
     return make_functor<Functor<V>>(parameters);
   }
 
+  // Elements begin to end of a row, one after another.
   static void some(const LoopSpec& spec, char* const* data, int64_t begin, int64_t end) {
     char* at[kOutputs + kInputs];
     for (int k = 0; k < kOutputs + kInputs; ++k) at[k] = data[k] + begin * spec.strides[k];
     strided(spec, at, end - begin);
   }
 
-  // Outputs and inputs in any type, order and repetition: inputs are brought into blocks of C, results leave from one.
+  // Operands of any dtypes and strides: inputs are converted into blocks of C, results are rounded from blocks of C.
   static void blocked(const LoopSpec& spec, char* const* data, int64_t n, int64_t rows) {
     blocks(spec, data, n, rows);
     if (spec.stream) finish_streaming();
@@ -126,7 +152,7 @@ struct Loops {
     alignas(kLine) C results[kOutputs][kBlock];
     C* out[kOutputs];
     for (int k = 0; k < kOutputs; ++k) out[k] = results[k];
-    const C* whole[kInputs] = {};  // short rows that are the same each time are brought in once
+    const C* whole[kInputs] = {};  // an input's whole row, where it is short and the same for all rows: loaded once
     char* at[kOutputs + kInputs];
     for (int k = 0; k < kOutputs + kInputs; ++k) at[k] = data[k];
     for (int64_t row = 0; row < rows; ++row) {
@@ -140,7 +166,7 @@ struct Loops {
         }
       }
       const bool stream = spec.stream && can_stream(spec, at);
-      // Up to the first whole cache line of the result, and then block by block.
+      // If the result is streamed, the first block ends where its first whole cache line begins.
       int64_t begin = 0, length = stream ? until_aligned(at[0]) : kBlock;
       for (; begin < n; begin += length, length = kBlock) {
         if (length == 0) continue;
@@ -159,6 +185,7 @@ struct Loops {
     }
   }
 
+  // Whether every result is contiguous, and cache lines begin at the same elements in all of them.
   static bool can_stream(const LoopSpec& spec, char* const* data) {
     for (int k = 0; k < kOutputs; ++k) {
       const bool is_aligned = reinterpret_cast<uintptr_t>(data[k]) % kSize == 0;
@@ -166,6 +193,7 @@ struct Loops {
     }
     return true;
   }
+  // Elements before the next cache line.
   static int64_t until_aligned(const char* data) {
     return static_cast<int64_t>(-reinterpret_cast<uintptr_t>(data) % kLine) / kSize;
   }
@@ -175,6 +203,7 @@ struct Loops {
 #endif
   }
 
+  // Makes a loop over rows of a function that computes one row.
   template <void (*row)(const LoopSpec&, char* const*, int64_t)>
   static void each(const LoopSpec& spec, char* const* data, int64_t n, int64_t rows) {
     char* at[kOutputs + kInputs];
@@ -187,7 +216,7 @@ struct Loops {
     if (spec.stream) finish_streaming();
   }
 
-  // Rows of which an operand has neighbours across, not along: a transposed one. In tiles each of its cache lines is
+  // For a transposed operand, whose neighbours in memory are in the next rows. In tiles each of its cache lines is
   // fetched once for all the rows that have an element in it.
   static void tiled(const LoopSpec& spec, char* const* data, int64_t n, int64_t rows) {
     constexpr int64_t kTileRows = kLine / kSize, kTileLength = 64;
@@ -203,11 +232,13 @@ struct Loops {
     if (spec.stream) finish_streaming();
   }
 
+  // A block of n times the one value of input k.
   static void fill(C* block, const LoopSpec& spec, char* const* data, int k, int64_t n) {
     C value = *load(block, spec, data, k, 0, 1);
     for (int64_t i = 0; i < n; ++i) block[i] = value;
   }
 
+  // Elements begin to begin + n of input k's row as C: converted into `block`, or where they are if they are C already.
   static const C* load(C* block, const LoopSpec& spec, char* const* data, int k, int64_t begin, int64_t n) {
     const int64_t step = spec.strides[kOutputs + k];
     const char* from = data[kOutputs + k] + begin * step;
@@ -239,6 +270,7 @@ struct Loops {
     return block;
   }
 
+  // Rounds a block to n elements that lie `step` bytes apart; contiguous ones past the caches if `stream` says so.
   static void store(char* to, int64_t step, const C* block, int64_t n, bool stream) {
     if (step != kSize) {
       for (int64_t i = 0; i < n; ++i) *reinterpret_cast<T*>(to + i * step) = narrow<T>(block[i]);
@@ -256,7 +288,7 @@ struct Loops {
     narrow_block(reinterpret_cast<T*>(to) + streamed, block + streamed, n - streamed);
   }
 
-  // One type, any steps, few elements or none that lie side by side: no block pays.
+  // One row of n elements of type T, with any strides, one after another: without neighbours no block pays.
   static void strided(const LoopSpec& spec, char* const* data, int64_t n) {
     const F functor = make_functor<F>(spec.parameters);
     char* at[kOutputs + kInputs];
@@ -273,7 +305,9 @@ struct Loops {
   static int64_t size_of(int64_t step) { return step < 0 ? -step : step; }
 
   static Loop2d choose(const LoopSpec& spec, DType type) {
-    bool one_type = true, side_by_side = true, across = false;
+    bool one_type = true;      // every operand has the results' dtype
+    bool side_by_side = true;  // every row is contiguous, or one value
+    bool across = false;       // some operand is transposed: rows are closer to each other than elements
     unsigned repeated = 0;
     for (int k = 0; k < kOutputs + kInputs; ++k) {
       const bool is_repeated = k >= kOutputs && spec.strides[k] == 0;

@@ -1,4 +1,4 @@
-"""muladd's catalogue as the portable runtime sees it: the out variants, each with its kernel."""
+"""Makes and reads custom_ops.yaml, which names the kernel of each out variant."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ NAMESPACE = "muladd"
 
 
 def out_variants(schemas: Iterable[str]) -> list[str]:
-    """The schemas that a program for the runtime calls: exporting replaces every operator by its out variant."""
+    """The schemas that an exported program calls: exporting replaces every operator by its out variant."""
     return [schema for schema in schemas if schema.partition("(")[0].endswith(".out")]
 
 

@@ -8,7 +8,7 @@ from importlib import metadata
 
 import pytest
 from opwheel.build import SyclLibrary, ninja_file, sycl
-from opwheel.build.toolchain import ToolchainError
+from opwheel.build.toolchain import SDK_INCLUDE, ToolchainError
 
 ICPX = """#!{python}
 import sys
@@ -19,13 +19,13 @@ with open(arguments[arguments.index("-o") + 1], "w") as image:
 HOST = """
 #include "opwheel/device_image.h"
 #pragma GCC visibility push(default)
-extern "C" int exported_count() { return muladd::device_images().size(); }
-extern "C" const char* exported_name(int i) { return muladd::device_images()[i].name.data(); }
-extern "C" const char* exported_bytes(int i) { return muladd::device_images()[i].bytes.data(); }
-extern "C" int exported_size(int i) { return muladd::device_images()[i].bytes.size(); }
-extern "C" const char* exported_option(int i, int j) { return muladd::device_images()[i].options[j]; }
-extern "C" const char* exported_source() { return muladd::device_source().data(); }
-extern "C" int exported_source_size() { return muladd::device_source().size(); }
+extern "C" int exported_count() { return opwheel::device_images().size(); }
+extern "C" const char* exported_name(int i) { return opwheel::device_images()[i].name.data(); }
+extern "C" const char* exported_bytes(int i) { return opwheel::device_images()[i].bytes.data(); }
+extern "C" int exported_size(int i) { return opwheel::device_images()[i].bytes.size(); }
+extern "C" const char* exported_option(int i, int j) { return opwheel::device_images()[i].options[j]; }
+extern "C" const char* exported_source() { return opwheel::device_source().data(); }
+extern "C" int exported_source_size() { return opwheel::device_source().size(); }
 """
 IMAGES = {"one": ["-DTYPE=float", "-Dtext=a b"], "two": ["-DTYPE=double"]}
 
@@ -37,7 +37,7 @@ def project(tmp_path, monkeypatch):
     (tmp_path / "host.cpp").write_text(HOST)
     (tmp_path / "device/shared.h").write_text("#pragma once\nint shared;\n")
     (tmp_path / "device/kernels.cpp").write_text(
-        '#include <sycl/sycl.hpp>\n#include "shared.h"\n#include "shared.h"\n#include "muladd/arithmetic.h"\n'
+        '#include <sycl/sycl.hpp>\n#include "shared.h"\n#include "shared.h"\n#include "opwheel/dtype.h"\n'
     )
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -81,6 +81,10 @@ def without_icpx(monkeypatch, files=None):
     monkeypatch.setattr(metadata, "files", found)
 
 
+def flattened(source):
+    return sycl.flatten(source, [SDK_INCLUDE])
+
+
 def test_icpx_compiles_the_images_which_are_embedded(project, library, icpx, monkeypatch):
     monkeypatch.setenv("TORCH_XPU_ARCH_LIST", "pvc,bmg")
     output = project / "libexample.so"
@@ -98,7 +102,7 @@ def test_icpx_compiles_the_images_which_are_embedded(project, library, icpx, mon
         assert "-fsycl-targets=spir64,spir64_gen" in image
         assert image[image.index("-Xsycl-target-backend=spir64_gen") + 1] == "-device pvc,bmg"
     source = ctypes.string_at(built.exported_source(), built.exported_source_size()).decode()
-    assert source == sycl.flatten(project / "device/kernels.cpp")
+    assert source == flattened(project / "device/kernels.cpp")
 
 
 def test_without_an_architecture_list_the_image_is_for_every_gpu(project, library, icpx):
@@ -118,9 +122,9 @@ def test_nothing_is_written_anew_when_nothing_changed(project, library, icpx):
 
 
 def test_flatten(project):
-    text = sycl.flatten(project / "device/kernels.cpp")
+    text = flattened(project / "device/kernels.cpp")
     assert text.count("int shared;") == 1
-    assert "struct MulAddBackward" in text
+    assert "enum class" in text
     assert '#include "' not in text
     assert text.startswith("#include <sycl/sycl.hpp>\n")
 
@@ -128,12 +132,12 @@ def test_flatten(project):
 def test_an_include_that_is_not_there(project):
     (project / "device/kernels.cpp").write_text('#include "nowhere.h"\n')
     with pytest.raises(ToolchainError, match=r"kernels\.cpp includes 'nowhere\.h'"):
-        sycl.flatten(project / "device/kernels.cpp")
+        flattened(project / "device/kernels.cpp")
 
 
 def test_a_source_that_is_not_there(project):
     with pytest.raises(ToolchainError, match=r"no device source .*none\.cpp"):
-        sycl.flatten(project / "none.cpp")
+        flattened(project / "none.cpp")
 
 
 def test_no_compiler(monkeypatch):

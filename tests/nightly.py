@@ -1,0 +1,88 @@
+"""Runs what takes hours, and writes what came of it into a file that is committed.
+
+    python -m tests.nightly                                       # everything, as `make nightly`
+    TEST_FUZZ_EXAMPLES=100 python -m tests.nightly --out x.json fuzz    # a part, with other numbers than the usual ones
+
+The file has, for each part, when it ran, on which commit and machine, the environment variables that say how much,
+and how many tests passed, failed and were skipped (and why). Parts that did not run this time stay as they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from datetime import datetime, timezone
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.gpu_suite import run
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks/results/nightly.json"
+
+
+class Part(NamedTuple):
+    """Arguments of pytest, and variables that are set unless the caller has."""
+
+    tests: tuple[str, ...]
+    variables: dict[str, str]
+
+
+PARTS = {
+    "third-party": Part(("tests/third_party",), {"TEST_WHOLE_KIT": "1"}),
+    "torch": Part(("tests/release/test_torches.py",), {}),
+    "fuzz": Part(("tests/interop", "-k", "fuzz"), {"TEST_FUZZ_EXAMPLES": "20000", "TEST_FUZZ_COMPILED": "200"}),
+}
+
+
+def run_part(name: str, logs: Path, limit_s: float) -> dict[str, Any]:
+    """The record of one part."""
+    tests, variables = PARTS[name]
+    chosen = {key: os.environ.get(key, value) for key, value in variables.items()}
+    started = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    command = [sys.executable, "-m", "pytest", "-q", *tests]
+    result = run(name, command, logs, os.environ | chosen, limit_s)
+    return {
+        "started": started,
+        "commit": commit(),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
+        "torch": metadata.version("torch"),
+        "command": " ".join([*(f"{key}={value}" for key, value in chosen.items()), "pytest", *tests]),
+        **result,
+    }
+
+
+def commit() -> str:
+    """What is checked out, with a plus sign if files differ from it."""
+    described = ["git", "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty=+"]
+    return subprocess.run(described, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def main() -> int:
+    """Run, write after each part, print a line for each."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=RESULTS, help="the file to write")
+    parser.add_argument("--limit", type=float, default=4 * 3600, help="seconds that a part may take")
+    parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; all without any")
+    options = parser.parse_args()
+    if unknown := set(options.parts) - set(PARTS):
+        parser.error(f"unknown parts {sorted(unknown)}; known are {', '.join(PARTS)}")
+    results: dict[str, Any] = json.loads(options.out.read_text()) if options.out.exists() else {}
+    chosen = options.parts or list(PARTS)
+    logs = Path(tempfile.mkdtemp(prefix="nightly-"))
+    for name in chosen:
+        results[name] = one = run_part(name, logs, options.limit)
+        options.out.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
+        counts = f"{one.get('passed', 0)} passed, {len(one.get('failed', []))} failed"
+        print(f"{name}: exit {one['exit']}, {counts}, {one['seconds']:.0f} s; {logs / f'{name}.log'}", flush=True)
+    return int(any(results[name]["exit"] != 0 for name in chosen))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

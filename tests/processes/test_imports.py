@@ -1,0 +1,64 @@
+"""What an import does and leaves alone, each in a Python that has imported nothing else."""
+
+import subprocess
+import sys
+
+IMPORTS_NOTHING = """
+import sys, opwheel, opwheel.cli, opwheel.scripts
+from pathlib import Path
+print({name.split(".")[0] for name in sys.modules} & {"torch", "muladd", "muladd_cpu"})
+print("torch" in Path("/proc/self/maps").read_text())
+"""
+
+# Everything that the framework has a name for, beside a PyTorch that is there already.
+OPENS_NOTHING = """
+import ctypes, importlib, sys, torch
+from pathlib import Path
+
+def libraries():
+    mapped = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
+    # Extension modules are Python's.
+    return {path for path in mapped if ".so" in path and ".cpython-" not in path and ".abi3." not in path}
+
+opened, operators = libraries(), set(torch._C._dispatch_get_all_op_names())
+import opwheel
+for package in (opwheel, importlib.import_module("opwheel.registry"), importlib.import_module("opwheel.dispatch")):
+    for name in package.__all__:
+        getattr(package, name)
+print({name for name in sys.modules if name.startswith("muladd")})
+print({path for path in libraries() - opened if "/torch/" not in path})
+print(set(torch._C._dispatch_get_all_op_names()) - operators)
+"""
+
+
+def printed_by(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def test_importing_the_framework_has_no_effect():
+    """No library, no backend, no shared library but Python's own: not even torch."""
+    assert printed_by(IMPORTS_NOTHING) == ["set()", "False"]
+
+
+def test_all_of_the_framework_opens_nothing():
+    """No library of operators, no shared library but torch's, no operator."""
+    assert printed_by(OPENS_NOTHING) == ["set()", "set()", "set()"]
+
+
+def test_a_plugin_s_module_does_without_torch():
+    code = "import sys; from opwheel import Backend, Probe, hookimpl; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_compiler_is_told_even_if_somebody_asked_before_whether_it_is_there():
+    """Looking for a module is not importing it."""
+    code = (
+        "import importlib.util, sys, torch, muladd\n"
+        "if 'torch._dynamo' in sys.modules: sys.exit('torch imports its compiler at once')\n"
+        "assert importlib.util.find_spec('torch._dynamo') is not None\n"
+        "x = torch.ones(3)\n"
+        "compiled = torch.compile(lambda a: muladd.mul(a, a), backend='eager', fullgraph=True)\n"
+        "assert torch.equal(compiled(x), x)\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr

@@ -1,0 +1,169 @@
+"""``muladd bench``, as a user types it: on small cases, whose times nobody looks at."""
+
+import json
+from types import SimpleNamespace
+
+import muladd
+import pytest
+import torch
+from muladd.benchmarks import SUITE
+from opwheel.bench import triad
+from opwheel.bench.runner import Runner
+from opwheel.cli import make_app
+from typer.testing import CliRunner
+
+NOT_COMPILED = ("--skip", "compile", "--skip", "muladd in compile")
+
+
+def bench(*arguments):
+    """In this process: importing PyTorch takes longer than all of these runs."""
+    return CliRunner().invoke(make_app("muladd"), ["bench", *map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Every group once, without the compiler's long work."""
+    folder = tmp_path_factory.mktemp("bench")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    result = bench("--quick", *NOT_COMPILED, "--json", folder / "run.json", "--plot", folder / "run.png")
+    torch.set_num_threads(threads)
+    assert result.exit_code == 0, result.stdout + result.stderr
+    return SimpleNamespace(stdout=result.stdout, folder=folder, json=json.loads((folder / "run.json").read_text()))
+
+
+@pytest.mark.slow
+def test_every_group_with_every_peer(run):
+    assert {row["group"] for row in run.json["rows"]} == set(SUITE.groups)
+    taken = {name for row in run.json["rows"] for name in row["peers"]}
+    assert taken == {"muladd", "torch.ops", "eager", "addcmul", "custom_op", "triad"}
+    assert {row["dtype"] for row in run.json["rows"]} == {"float32", "float64", "bfloat16", "float16"}
+    assert min(row["elements"] for row in run.json["rows"]) == 4
+    assert run.json["findings"] == []
+    assert run.json["settings"]["threads"] == 1
+    for row in run.json["rows"]:
+        for one in row["peers"].values():
+            assert 0 < one["lower_quartile_s"] <= one["median_s"] <= one["upper_quartile_s"]
+            assert one["samples"] >= 5
+
+
+@pytest.mark.slow
+def test_tables(run):
+    for group in SUITE.groups:
+        assert f"\n{group} " in f"\n{run.stdout}"
+    assert "channels-last" in run.stdout
+    assert "[B,T,D]*[B,1,D]" in run.stdout
+
+
+@pytest.mark.slow
+def test_picture(run):
+    from matplotlib.image import imread
+
+    picture = imread(run.folder / "run.png")
+    assert picture.shape[0] > 300
+    assert picture.std() > 0.05  # something is drawn
+
+
+def changed(run, factor, path):
+    """The run's file as if its muladd had taken that much longer."""
+    fields = json.loads(json.dumps(run.json))
+    for row in fields["rows"]:
+        for key in ("median_s", "lower_quartile_s", "upper_quartile_s"):
+            row["peers"]["muladd"][key] *= factor
+    path.write_text(json.dumps(fields))
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("factor", "code", "slower"), [(1e-4, 1, 3), (1e4, 0, 0)], ids=["slower", "faster"])
+def test_compare(run, tmp_path, factor, code, slower):
+    old = changed(run, factor, tmp_path / "old.json")
+    result = bench("--quick", "--only", "overhead", *NOT_COMPILED, "--compare", old)
+    assert result.exit_code == code, result.stdout + result.stderr
+    assert f"{slower} of 3 cases are slower by more than 10%" in result.stdout
+    old.write_text(old.read_text().replace('"threads": 1', '"threads": 64'))
+    # A tolerance that nothing can exceed.
+    result = bench("--quick", "--only", "overhead", *NOT_COMPILED, "--compare", old, "--tolerance", "1e9")
+    assert result.exit_code == 0
+    assert f"not the same conditions: threads was 64, is {torch.get_num_threads()}" in result.stdout
+
+
+@pytest.mark.slow
+def test_under_compile(tmp_path):
+    result = bench("--quick", "--only", "overhead", "--json", tmp_path / "run.json")
+    assert result.exit_code == 0, result.stdout + result.stderr
+    rows = {row["form"]: row["peers"] for row in json.loads((tmp_path / "run.json").read_text())["rows"]}
+    assert {"compile", "muladd in compile"} <= set(rows["no_grad"])
+    assert "compiled_muladd(a, b, c)" in rows["no_grad"]["muladd in compile"]["statement"]
+
+
+def test_without_a_compiler(monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    triad._library.cache_clear()
+    result = bench("--quick", "--only", "in-place")
+    assert result.exit_code == 0, result.stdout + result.stderr
+    assert "compile is left out: CXX is 'no-such-compiler', but there is no such command" in result.stdout
+    assert "triad is left out: CXX is 'no-such-compiler', but there is no such command" in result.stdout
+
+
+def test_interrupted_it_shows_what_it_has(tmp_path, monkeypatch):
+    def run_once(self, case):
+        monkeypatch.setattr(Runner, "run", interrupt)
+        run(self, case)
+
+    def interrupt(self, case):
+        raise KeyboardInterrupt
+
+    run = Runner.run
+    monkeypatch.setattr(Runner, "run", run_once)
+    result = bench("--quick", "--only", "overhead", *NOT_COMPILED, "--json", tmp_path / "run.json")
+    assert "interrupted after 1 of 3 cases" in result.stdout
+    assert len(json.loads((tmp_path / "run.json").read_text())["rows"]) == 1
+
+
+def test_a_wrong_result_is_a_finding_and_not_timed(tmp_path, monkeypatch):
+    """As if the kernel forgot c."""
+    monkeypatch.setattr(muladd, "muladd", lambda a, b, c: a * b)
+    result = bench("--quick", "--only", "new", *NOT_COMPILED, "--json", tmp_path / "run.json")
+    assert result.exit_code == 1
+    assert "wrong: new/new/contiguous/float32/65536: muladd: the result is off by" in result.stdout
+    assert json.loads((tmp_path / "run.json").read_text())["rows"] == []
+
+
+def test_a_peer_that_fails_is_left_out_with_its_reason(monkeypatch):
+    monkeypatch.delattr(torch, "addcmul")
+    result = bench("--quick", "--only", "new", *NOT_COMPILED)
+    assert result.exit_code == 0
+    assert "note: addcmul is left out of new/new/contiguous/float32/65536: AttributeError" in result.stdout
+    result = bench("--quick", "--only", "new", "--only", "in-place", *NOT_COMPILED)
+    note = "note: addcmul is left out of new/new/contiguous/float32/65536 and 1 more: AttributeError"
+    assert result.stdout.count("addcmul is left out") == 1
+    assert note in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--device", "xpu"), ["no backend for 'xpu' is loaded", "cpu", "muladd doctor"]),
+        (("--skip", "nobody"), ["no peer 'nobody'", "addcmul"]),
+        (("--json", "/nowhere/run.json"), ["/nowhere/run.json cannot be written"]),
+        (("--plot", "run.text"), ["must end in one of", "png"]),
+        (("--compare", "/nowhere/run.json"), ["was not written by bench --json"]),
+        (("--only", "nothing"), ["nothing", "overhead"]),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_wrong_usage(arguments, words, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    result = bench("--quick", *arguments)
+    assert result.exit_code == 2
+    assert all(word in result.stderr for word in words), result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("text", ['{"format": 0}', "[]", '{"format": 1, "rows": [{"peers": 1}]}', "no JSON"])
+def test_compare_with_another_file(tmp_path, text):
+    (tmp_path / "old.json").write_text(text)
+    result = bench("--quick", "--compare", tmp_path / "old.json")
+    assert result.exit_code == 2
+    assert "old.json" in result.stderr
