@@ -186,7 +186,8 @@ def repeatable(overload: Overload, samples: Samples) -> None:
         return
     want = _kernel(overload, samples.values())
     found: list[Any] = []
-    threads = [threading.Thread(target=lambda: found.append(_kernel(overload, samples.values()))) for _ in range(4)]
+    given = [samples.values() for _ in range(4)]  # not in the threads: their random numbers are the process's
+    threads = [threading.Thread(target=lambda v=v: found.append(_kernel(overload, v))) for v in given]
     for thread in threads:
         thread.start()
     for thread in threads:
