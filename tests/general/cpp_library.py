@@ -16,7 +16,16 @@ from . import operators
 
 NAMESPACE = "waves_cpp"
 SOURCES = Path(__file__).parent / "cpp"
-FLAGS = ["-std=c++20", "-O1", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror", target_version_macro("2.10")]
+FLAGS = [
+    "-std=c++20",
+    "-O1",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    target_version_macro("2.10"),
+]
 
 
 def compile_args(*arguments: object) -> list[str]:

@@ -22,7 +22,7 @@ class Calls(TorchDispatchMode):
         super().__init__()
         self.names = []
 
-    def __torch_dispatch__(self, op, types, args=(), kwargs=None):  # noqa: ARG002
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
         self.names.append(str(op).removesuffix(".default"))
         return op(*args, **(kwargs or {}))
 
@@ -262,7 +262,7 @@ def test_a_kernel_that_returns_something_else(answer):
     name = f"waves_answers_{type(answer).__name__}"
     functions = register_python(
         name,
-        {"f(Tensor x) -> (Tensor, Tensor)": lambda x: answer},  # noqa: ARG005
+        {"f(Tensor x) -> (Tensor, Tensor)": lambda x: answer},
         [Operator("f", reference=lambda x: (x, x), doc="f")],
     )
     with pytest.raises(RuntimeError, match=r"its kernel returned .*; the schema has 2 Tensors"):
@@ -293,7 +293,7 @@ def test_a_rule_of_ones_own():
     """Columns(x): the first dimension belongs to the operator, the others are free."""
 
     class Columns(Opaque):
-        def vmap(self, overload, size, in_dims, values):  # noqa: ARG002
+        def vmap(self, overload, size, in_dims, values):
             return overload.op(values[0].movedim(in_dims[0], -1)), -1
 
     functions = register_python(

@@ -28,7 +28,7 @@ def failed(schema, kernel, also=(), **claims):
         if check not in found and check not in ("compiled", "opcheck"):  # which take long, and are not needed
             try:
                 checks.CHECKS[check](overload, samples)
-            except Exception:  # noqa: BLE001
+            except Exception:
                 found.add(check)
     return found
 
@@ -141,7 +141,10 @@ def test_an_autocast_policy_that_the_kernel_contradicts():
 
 
 def test_tolerances_are_declared():
-    rough = {"reference": torch.sin, "tolerance": {torch.float32: Tolerance(0, 1e-2), torch.float64: Tolerance(0, 1e-2)}}
+    rough = {
+        "reference": torch.sin,
+        "tolerance": {torch.float32: Tolerance(0, 1e-2), torch.float64: Tolerance(0, 1e-2)},
+    }
     assert "values" not in failed("f(Tensor x) -> Tensor", lambda x: x.sin() + 1e-3, **rough)
     assert "values" in failed("f(Tensor x) -> Tensor", lambda x: x.sin() + 1e-1, **rough)
 
@@ -159,7 +162,7 @@ def test_writing_where_nothing_is_declared(monkeypatch):
     """As if somebody had written the registrations by hand, without counting versions."""
     monkeypatch.setattr(torch.autograd.graph, "increment_version", lambda tensor: None)
 
-    def samples(device, dtype, requires_grad):  # noqa: ARG001
+    def samples(device, dtype, requires_grad):
         yield Sample(torch.zeros(3, device=device, dtype=dtype))
 
     def put(x):
@@ -171,7 +174,7 @@ def test_writing_where_nothing_is_declared(monkeypatch):
 
 def test_rules_can_be_written_and_are_tested():
     class Wrong(Opaque):
-        def vmap(self, overload, size, in_dims, values):  # noqa: ARG002
+        def vmap(self, overload, size, in_dims, values):
             return overload.op(values[0]), in_dims[0]
 
     assert "vmap" in failed("softmax(Tensor x) -> Tensor", softmax, rule=Wrong())

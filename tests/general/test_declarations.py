@@ -11,8 +11,8 @@ _names = (f"waves_refused_{number}" for number in itertools.count())
 
 def declare(schema, **claims):
     name = schema.partition("(")[0]
-    claims.setdefault("reference", lambda *args, **kwargs: args)  # noqa: ARG005
-    return register_python(next(_names), {schema: lambda *a, **k: None}, [Operator(name, **claims)])  # noqa: ARG005
+    claims.setdefault("reference", lambda *args, **kwargs: args)
+    return register_python(next(_names), {schema: lambda *a, **k: None}, [Operator(name, **claims)])
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,26 @@ HERE = Path(__file__).parent
 
 @pytest.fixture(scope="module")
 def output():
-    command = [sys.executable, "-m", "pytest", "--pyargs", "opwheel.testing.test_samples", "-q", "-p", "no:cacheprovider"]
-    command += ["-p", "no:logging", "--library", "kit_library", "--backend", "cpu", "-k", "not compiled and not opcheck"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--pyargs",
+        "opwheel.testing.test_samples",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+    ]
+    command += [
+        "-p",
+        "no:logging",
+        "--library",
+        "kit_library",
+        "--backend",
+        "cpu",
+        "-k",
+        "not compiled and not opcheck",
+    ]
     environment = {"PYTHONPATH": str(HERE), "PATH": "/usr/bin:/bin", "HOME": "/tmp"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd="/", check=False)
     assert done.returncode == 1, done.stdout + done.stderr

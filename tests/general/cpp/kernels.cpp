@@ -86,14 +86,15 @@ Tensor rope(const Tensor& given, const Tensor& given_cos, const Tensor& given_si
   Tensor y = new_empty_like(q);
   dispatch(dtype_of(q), [&]<class T>() {
     using Acc = Accumulate<T>;
-    for_rows(rows_of(info), width, [&, in = data<T>(q), c = data<T>(cos), s = data<T>(sin), out = data<T>(y)](int64_t i) {
-      const int64_t at = i % positions * half;
-      for (int64_t k = 0; k < half; ++k) {
-        const Acc a = Acc(in[i * width + k]), b = Acc(in[i * width + half + k]);
-        out[i * width + k] = T(a * Acc(c[at + k]) - b * Acc(s[at + k]));
-        out[i * width + half + k] = T(a * Acc(s[at + k]) + b * Acc(c[at + k]));
-      }
-    });
+    for_rows(rows_of(info), width,
+             [&, in = data<T>(q), c = data<T>(cos), s = data<T>(sin), out = data<T>(y)](int64_t i) {
+               const int64_t at = i % positions * half;
+               for (int64_t k = 0; k < half; ++k) {
+                 const Acc a = Acc(in[i * width + k]), b = Acc(in[i * width + half + k]);
+                 out[i * width + k] = T(a * Acc(c[at + k]) - b * Acc(s[at + k]));
+                 out[i * width + half + k] = T(a * Acc(s[at + k]) + b * Acc(c[at + k]));
+               }
+             });
   });
   return y;
 }
@@ -153,8 +154,8 @@ Tensor softmax(const Tensor& given, int64_t dim) {
       const int64_t start = i / split.inner * split.length * split.inner + i % split.inner, step = split.inner;
       Scratch<Acc> row(split.length);
       for (int64_t k = 0; k < split.length; ++k) row[k] = Acc(in[start + k * step]);
-      const Acc top = cpu::maximum<Acc>(split.length, -std::numeric_limits<Acc>::infinity(),
-                                        [&](int64_t k) { return row[k]; });
+      const Acc top =
+          cpu::maximum<Acc>(split.length, -std::numeric_limits<Acc>::infinity(), [&](int64_t k) { return row[k]; });
       for (int64_t k = 0; k < split.length; ++k) row[k] = std::exp(row[k] - top);
       const Acc total = cpu::sum<Acc>(split.length, [&](int64_t k) { return row[k]; });
       for (int64_t k = 0; k < split.length; ++k) out[start + k * step] = T(row[k] / total);
@@ -271,7 +272,8 @@ Tensor mixture(const std::vector<Tensor>& parts, const std::optional<Tensor>& bi
     const T* b = bias ? data<T>(shift) : nullptr;
     for (int64_t i = 0; i < first.info().numel; ++i) {
       Acc total = 0;
-      for (std::size_t p = 0; p < given.size(); ++p) total += Acc(data<T>(given[p])[i]) * Acc(weights[p % weights.size()]);
+      for (std::size_t p = 0; p < given.size(); ++p)
+        total += Acc(data<T>(given[p])[i]) * Acc(weights[p % weights.size()]);
       total *= Acc(scale);
       if (b != nullptr) total += Acc(b[i % length]);
       if (mode == "square") total *= total;

@@ -248,7 +248,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     path = config.getoption("--matrix")
     if path:
         rows = [
-            {"operator": o, "subsystem": s, "dtype": d, "outcome": r} for (o, s, d), r in sorted(_worst(outcomes).items())
+            {"operator": o, "subsystem": s, "dtype": d, "outcome": r}
+            for (o, s, d), r in sorted(_worst(outcomes).items())
         ]
         document = {
             "library": config.getoption("--library"),

@@ -15,4 +15,3 @@ def test_samples(sampled: Overload, check: str, sample_dtype: torch.dtype, devic
             checks.CHECKS[check](sampled, samples)
         except Exception as error:
             raise AssertionError(f"{samples!r}: {error}") from error
-

@@ -126,10 +126,10 @@ class OptionalDeviceValue {
 template <ArgumentKind>
 struct ValueOf;
 
-#define OPWHEEL_DETAIL_VALUE(kind, ...)    \
-  template <>                              \
-  struct ValueOf<ArgumentKind::kind> {     \
-    using type = __VA_ARGS__;              \
+#define OPWHEEL_DETAIL_VALUE(kind, ...) \
+  template <>                           \
+  struct ValueOf<ArgumentKind::kind> {  \
+    using type = __VA_ARGS__;           \
   };
 OPWHEEL_DETAIL_VALUE(tensor, TensorValue<const Tensor&>)
 OPWHEEL_DETAIL_VALUE(mutable_tensor, TensorValue<Tensor&>)

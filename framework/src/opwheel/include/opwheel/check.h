@@ -3,8 +3,8 @@
 //     check(x, "x").dtype(floating).at_least(1).contiguous();
 //     check(weight, "weight").like(x).shape({columns});
 //
-// What does not hold is an error that names the argument, what it is and what is expected; the operator's name is put in
-// front of it. The first check of an argument must be on a defined tensor.
+// What does not hold is an error that names the argument, what it is and what is expected; the operator's name is put
+// in front of it. The first check of an argument must be on a defined tensor.
 #pragma once
 
 #include <cstdint>

@@ -89,8 +89,8 @@ using Accumulate = typename AccumulateOf<T>::type;
 // Instantiates it for the dtypes of `set` alone.
 template <DTypes set = floating, class Function>
 void dispatch(ScalarType dtype, const Function& function) {
-#define OPWHEEL_DETAIL_CASE(name, T)                                                                \
-  case ScalarType::name:                                                                            \
+#define OPWHEEL_DETAIL_CASE(name, T)                                                                      \
+  case ScalarType::name:                                                                                  \
     if constexpr (set.has(ScalarType::name)) return static_cast<void>(function.template operator()<T>()); \
     break;
   switch (dtype) {

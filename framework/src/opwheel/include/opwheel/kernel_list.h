@@ -22,14 +22,14 @@ struct Joined<OperatorList<Operators...>, OperatorList<Kernels...>> {
 }  // namespace opwheel::detail
 
 // Declares a type for each row, library::op::<identifier>, and library::op::Kernels, the list of them.
-#define OPWHEEL_DECLARE_KERNELS(library, KERNELS)                                   \
-  namespace library::op {                                                           \
-  KERNELS(OPWHEEL_DETAIL_KERNEL)                                                    \
+#define OPWHEEL_DECLARE_KERNELS(library, KERNELS)                                            \
+  namespace library::op {                                                                    \
+  KERNELS(OPWHEEL_DETAIL_KERNEL)                                                             \
   using Kernels = ::opwheel::detail::ListOf<void KERNELS(OPWHEEL_DETAIL_KERNEL_ITEM)>::type; \
   }
 // The element-wise operators, where OPWHEEL_DECLARE_OPERATORS has declared some, and the kernels.
-#define OPWHEEL_JOIN_LISTS(library) \
-  namespace library::op {           \
+#define OPWHEEL_JOIN_LISTS(library)                                       \
+  namespace library::op {                                                 \
   using Everything = ::opwheel::detail::Joined<Operators, Kernels>::type; \
   }
 

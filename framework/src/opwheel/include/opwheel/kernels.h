@@ -1,5 +1,5 @@
-// Kernels that somebody writes, for operators that are not element-wise. A library lists them (opwheel/kernel_list.h); a
-// backend has one source file such as
+// Kernels that somebody writes, for operators that are not element-wise. A library lists them (opwheel/kernel_list.h);
+// a backend has one source file such as
 //
 //     #include "opwheel/kernels.h"
 //     #include "opwheel/cpu/rows.h"

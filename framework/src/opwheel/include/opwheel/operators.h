@@ -54,10 +54,10 @@ struct ListOf {
   static constexpr const char* schema_text = text;                           \
   static constexpr ::opwheel::Schema schema = ::opwheel::parse_schema(text); \
   OPWHEEL_CHECK_SCHEMA(identifier_, ::opwheel::parse_schema(text));
-#define OPWHEEL_DETAIL_ELEMENTWISE(identifier_, text)                                               \
-  static_assert(::opwheel::is_elementwise(::opwheel::parse_schema(text)),                           \
-                "opwheel: " #identifier_                                                            \
-                " is listed with a functor, which computes elements of Tensors from Tensors and "   \
+#define OPWHEEL_DETAIL_ELEMENTWISE(identifier_, text)                                             \
+  static_assert(::opwheel::is_elementwise(::opwheel::parse_schema(text)),                         \
+                "opwheel: " #identifier_                                                          \
+                " is listed with a functor, which computes elements of Tensors from Tensors and " \
                 "floats; list what takes or returns something else as a KERNEL (opwheel/kernels.h)");
 #define OPWHEEL_DETAIL_ITEM(identifier, functor, text) , identifier
 

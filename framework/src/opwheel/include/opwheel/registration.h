@@ -1,6 +1,6 @@
-// Registers a kernel for an operator of a library's list. The kernel's C++ signature follows from the schema: arguments as
-// opwheel/arguments.h has them; a new Tensor is returned by value, several as a std::array, and where the schema ends
-// with `-> ()` or hands a mutable argument back the kernel returns void.
+// Registers a kernel for an operator of a library's list. The kernel's C++ signature follows from the schema: arguments
+// as opwheel/arguments.h has them; a new Tensor is returned by value, several as a std::array, and where the schema
+// ends with `-> ()` or hands a mutable argument back the kernel returns void.
 #pragma once
 
 #include <torch/csrc/stable/library.h>
