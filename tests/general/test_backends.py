@@ -12,6 +12,7 @@ from opwheel.dispatch import Elementwise, Operator, Rows, Sample, implement_func
 from opwheel.dispatch.python_kernels import reference_kernels
 from opwheel.registry.policy import Policy
 
+_kept = []  # registrations last as long as these
 _names = (f"waves_backend_{number}" for number in itertools.count())
 
 
@@ -62,8 +63,8 @@ def library(**functions):
     register(description, OPERATORS)
     target = torch.library.Library(namespace, "IMPL", "CPU")
     implement_functions(target, overloads_of(target).values(), "cpu", functions)
-    return SimpleNamespace(ops=getattr(torch.ops, namespace), namespace=namespace, keep=(definitions, target),
-                           overloads=overloads_of(target))  # fmt: skip
+    _kept.extend((definitions, target))
+    return SimpleNamespace(ops=getattr(torch.ops, namespace), namespace=namespace, overloads=overloads_of(target))
 
 
 def test_references_compute_and_are_known_as_such():
