@@ -275,7 +275,7 @@ def _without_gradient(overload: Overload, derivatives: Derivatives, results: tup
 class _Slot(NamedTuple):
     """In the place of a kept tensor."""
 
-    index: int
+    position: int
 
 
 def _packed(value: Any, kept: list[Tensor]) -> Any:
@@ -288,7 +288,7 @@ def _packed(value: Any, kept: list[Tensor]) -> Any:
 
 def _unpacked(value: Any, kept: Sequence[Tensor]) -> Any:
     if isinstance(value, _Slot):
-        return kept[value.index]
+        return kept[value.position]
     return [_unpacked(one, kept) for one in value] if isinstance(value, list) else value
 
 
