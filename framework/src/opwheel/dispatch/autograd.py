@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from .. import _torch_private as private
-from .derivatives import Derivatives, Plan, gradients_through_reference
+from .derivatives import Derivatives, Plan
 from .elementwise import check_output, check_tensors, overwrite
 from .kernel_errors import raise_if_out_of_memory
 from .overlap import may_share_memory
@@ -211,6 +211,8 @@ def _autograd_function(overload: Overload, derivatives: Derivatives) -> type[tor
         saved = ctx.saved_tensors
         others = ctx.others if has_plain_tensors_only else [_unpacked(value, saved) for value in ctx.others]
         if plan.without_formula or (plan.is_inexact_again and torch.is_grad_enabled()):
+            from .derivatives.through_reference import gradients_through_reference  # seldom needed
+
             positions = (*plan.tensors, *plan.others)
             kept = dict(zip(positions, (*saved[: len(plan.tensors)], *others), strict=True))
             values = tuple(kept[i] for i in range(len(kept)))
