@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 import torch
-from opwheel.dispatch import ErrorSample, Opaque, Operator, Rows, Sample, Tolerance, register_python
+from opwheel.dispatch import ErrorSample, Operator, Rows, Sample, Tolerance, register_python
 
 NAMESPACE = "waves_general"
 
@@ -209,9 +209,7 @@ SOFTMAX = Operator(
     samples=softmax_samples,
     doc="""Softmax over a dimension.""",
 )
-SOFTMAX_BACKWARD = Operator(
-    "softmax_backward", reference=softmax_backward_reference, samples=softmax_backward_samples
-)
+SOFTMAX_BACKWARD = Operator("softmax_backward", reference=softmax_backward_reference, samples=softmax_backward_samples)
 
 # --- solve: no formula, derivatives through the reference -------------------------------------------------------------
 
@@ -220,7 +218,8 @@ def solve_samples(device, dtype, requires_grad):
     for rows, columns in ((3, 1), (4, 2)):
         a = torch.eye(rows, device=device, dtype=dtype) * 4 + randn(rows, rows, device=device, dtype=dtype) * 0.3
         yield Sample(
-            a.requires_grad_(requires_grad), randn(rows, columns, device=device, dtype=dtype, requires_grad=requires_grad)
+            a.requires_grad_(requires_grad),
+            randn(rows, columns, device=device, dtype=dtype, requires_grad=requires_grad),
         )
 
 
@@ -267,7 +266,7 @@ def cache_kernel(key, cache, slots):
         cache[slot] = key[row]
 
 
-def cache_samples(device, dtype, requires_grad):  # noqa: ARG001
+def cache_samples(device, dtype, requires_grad):
     slots = torch.tensor([4, 0, 2], device=device)
     yield Sample(randn(3, 8, device=device, dtype=dtype), torch.zeros(6, 8, device=device, dtype=dtype), slots)
 
@@ -293,8 +292,14 @@ def mixture_reference(parts, bias=None, *, weights=(1, 2), mean=False, mode="sum
 
 
 def mixture_kernel(parts, bias, *, weights, mean, mode, scale):
-    result = mixture_reference([array(p) for p in parts], None if bias is None else array(bias), weights=weights,
-                               mean=mean, mode=mode, scale=scale)
+    result = mixture_reference(
+        [array(p) for p in parts],
+        None if bias is None else array(bias),
+        weights=weights,
+        mean=mean,
+        mode=mode,
+        scale=scale,
+    )
     return tensor(result, parts[0])
 
 
@@ -325,7 +330,7 @@ def window_kernel(size, dtype, device):
     return torch.from_numpy(0.5 - 0.5 * np.cos(2 * math.pi * np.arange(size) / size)).to(dtype)
 
 
-def window_samples(device, dtype, requires_grad):  # noqa: ARG001
+def window_samples(device, dtype, requires_grad):
     yield Sample(8, dtype, device)
     yield Sample(5, torch.float32, device)
 
@@ -359,7 +364,9 @@ NOISY = Operator(
 
 KERNELS = {
     "rms_norm(Tensor x, Tensor weight, float eps) -> (Tensor y, Tensor rstd)": rms_norm_kernel,
-    "rms_norm_backward(Tensor grad, Tensor x, Tensor weight, Tensor rstd) -> (Tensor, Tensor)": rms_norm_backward_kernel,
+    "rms_norm_backward(Tensor grad, Tensor x, Tensor weight, Tensor rstd) -> (Tensor, Tensor)": (
+        rms_norm_backward_kernel
+    ),
     "rope(Tensor q, Tensor cos, Tensor sin) -> Tensor": rope_kernel,
     "quantize_rowwise(Tensor x) -> (Tensor q, Tensor scale)": quantize_kernel,
     "dequantize(Tensor q, Tensor scale, *, ScalarType dtype=float) -> Tensor": dequantize_kernel,

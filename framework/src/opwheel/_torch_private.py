@@ -63,7 +63,10 @@ def parse_schema(text: str) -> Any:
 
 # What schemas may write as defaults for values that the dispatcher has numbers for.
 _NUMBERED = {
-    "ScalarType": "uint8 int8 short int long half float double bool bfloat16 float8_e4m3fn float8_e5m2".split(),
+    "ScalarType": [
+        *("uint8", "int8", "short", "int", "long", "bool"),
+        *("half", "float", "double", "bfloat16", "float8_e4m3fn", "float8_e5m2"),
+    ],
     "Layout": ["strided"],
     "MemoryFormat": ["contiguous_format"],
 }

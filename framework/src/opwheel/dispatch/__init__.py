@@ -14,8 +14,9 @@ module                        dispatch key
 :mod:`.backend_select`        BackendSelect (operators without tensors)
 ============================  ==================================================================================
 
-All of it follows from an :class:`Operator` declaration, its reference and its rule (:mod:`.rules`); and so do the public
-functions (:mod:`.functions`), which go around all of these keys for calls that none of them would change (:mod:`.fast_path`). It begins in :mod:`.opening`.
+All of it follows from an :class:`Operator` declaration, its reference and its rule (:mod:`.rules`). So do the public
+functions (:mod:`.functions`), which go around all of these keys for calls that none of them would change
+(:mod:`.fast_path`). It begins in :mod:`.opening`.
 """
 
 from typing import TYPE_CHECKING

@@ -43,10 +43,7 @@ def autograd_kernel(overload: Overload) -> Callable[..., Any]:
         nonlocal redispatch, positions, count
         if redispatch is None:  # the first call: for all overloads at once it would delay the import
             positions = overload.tensor_positions
-            if overload.has_plain_tensors_only:
-                count = max(positions, default=-1)
-            else:
-                count = 1 << 30
+            count = max(positions, default=-1) if overload.has_plain_tensors_only else 1 << 30
             redispatch = private.redispatch(overload.op)  # last: another thread goes by it
         try:
             if len(args) > count and not (private.functorch_is_active() or private.forward_ad_is_active() or kwargs):

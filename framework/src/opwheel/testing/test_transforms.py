@@ -16,8 +16,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._triton import has_triton
 from torch.utils.flop_counter import FlopCounterMode
 
-from opwheel.dispatch.autocast import KEYS
 from opwheel.dispatch import decomposition_table
+from opwheel.dispatch.autocast import KEYS
 from opwheel.dispatch.elementwise import decompose
 from opwheel.dispatch.overload import Overload
 from opwheel.testing import reference

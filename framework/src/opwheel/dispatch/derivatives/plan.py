@@ -104,7 +104,9 @@ class Derivatives:
     def _understood(self, key: str, formula: Any) -> _Declared:
         overload = self._overload
         inputs = tuple(name.strip() for name in key.split(","))
-        tensors = {overload.names[i] for i in overload.tensor_positions if i not in overload.written or overload.is_in_place}
+        tensors = {
+            overload.names[i] for i in overload.tensor_positions if i not in overload.written or overload.is_in_place
+        }
         if not set(inputs) <= tensors:
             wrong = sorted(set(inputs) - tensors)
             refuse(overload, f"derivatives of {wrong}", f"its tensors are {sorted(tensors)}")

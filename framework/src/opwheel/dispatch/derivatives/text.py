@@ -1,8 +1,8 @@
 """Formulas as text, in the notation of PyTorch's derivatives.yaml.
 
-``"norm_backward(grad, x, weight, rstd)"``, ``"mul(grad, b)"``, ``"-grads[0] * aten::cos(x)"``: calls of the library's own
-operators by name and of others as ``namespace::name``, the four arithmetic operators, numbers and names. Nothing else
-is understood, so that a formula can be computed without Python as well.
+``"norm_backward(grad, x, weight, rstd)"``, ``"mul(grad, b)"``, ``"-grads[0] * aten::cos(x)"``: calls of the library's
+own operators by name and of others as ``namespace::name``, the four arithmetic operators, numbers and names. Nothing
+else is understood, so that a formula can be computed without Python as well.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ def parse(namespace: str, text: str) -> TextFormula:
     parameters = ", ".join(names)
     scope = {"_own": functions_of(namespace), "_torch": torch.ops}
     function = eval(f"lambda {parameters}: {body}", scope)  # noqa: S307  # of what _written has let through
-    return TextFormula(tuple(re.sub(r"^grads__(\d+)$", r"grads[\1]", n) for n in names), _named(function, text), tuple(own))
+    return TextFormula(
+        tuple(re.sub(r"^grads__(\d+)$", r"grads[\1]", n) for n in names), _named(function, text), tuple(own)
+    )
 
 
 def _written(node: ast.expr, names: dict[str, None], own: dict[str, None], text: str) -> str:

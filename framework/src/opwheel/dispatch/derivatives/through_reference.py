@@ -46,9 +46,7 @@ def gradients_through_reference(
     with torch.enable_grad():
         given = tuple(leaf(value) if i in positions else value for i, value in enumerate(values))
         results = as_tuple(overload.rule.decompose(overload, given))
-        pairs = [
-            (r, g) for r, g in zip(results, grads, strict=True) if g is not None and r.requires_grad
-        ]
+        pairs = [(r, g) for r, g in zip(results, grads, strict=True) if g is not None and r.requires_grad]
         found: Sequence[Tensor | None] = [None] * len(inputs)
         if pairs:
             outputs, incoming = zip(*pairs, strict=True)

@@ -146,7 +146,8 @@ def for_each_example(overload: Overload, size: int, in_dims: tuple[Any, ...], va
         RuntimeError: a batch of results would have to be written into a tensor without a batch dimension.
     """
     for i in overload.written:
-        if any(dim is None for dim in as_tuple(in_dims[i] if not isinstance(in_dims[i], list) else tuple(in_dims[i]))):
+        dims = in_dims[i] if isinstance(in_dims[i], (list, tuple)) else [in_dims[i]]
+        if values[i] is not None and None in dims:
             raise RuntimeError(
                 f"vmap: {overload.name} would have to write a batch of results into '{overload.names[i]}', which has "
                 "no batch dimension; pass a batched tensor"
