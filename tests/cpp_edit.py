@@ -6,6 +6,7 @@ change: whoever renames one finds every pattern that has it in seconds (tests/un
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import NamedTuple
 
@@ -39,6 +40,7 @@ def replace(source: str, old: str, new: str, *, within: str = "") -> str:
     return source[: tokens[first].start] + new + source[tokens[last].end :]
 
 
+@functools.cache
 def _tokens(source: str) -> list[_Token]:
     return [_Token(match[0], match.start(), match.end()) for match in _TOKEN.finditer(source) if match["token"]]
 

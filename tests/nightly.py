@@ -36,6 +36,7 @@ class Part(NamedTuple):
 
 PARTS = {
     "third-party": Part(("tests/third_party",), {"TEST_WHOLE_KIT": "1"}),
+    "mutants": Part(("tests/mutants",), {"TEST_EVERY_MUTANT": "1"}),
     "torch": Part(("tests/release/test_torches.py",), {}),
     "fuzz": Part(("tests/interop", "-k", "fuzz"), {"TEST_FUZZ_EXAMPLES": "20000", "TEST_FUZZ_COMPILED": "200"}),
 }

@@ -95,6 +95,7 @@ def test_the_library_is_named(run, command):
     assert ["cpu", "loaded", "CPU", "waves-cpu", "3.1.4"] in [line.split()[:5] for line in done.stdout.splitlines()]
 
 
+@pytest.mark.slow
 def test_check_runs_the_kit(waves):
     options = ("--", "-q", "-p", "no:cacheprovider", "-k", "test_sizes and float32")
     done = waves("check", "cpu", *options)
@@ -107,6 +108,7 @@ def test_check_runs_the_kit(waves):
     assert "WAVES_BACKENDS" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_promised_backend_that_is_not_loaded_fails_the_kit(run):
     kit = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--pyargs", "opwheel.testing")
     variables = {"WAVES_BACKENDS": "", "WAVES_REQUIRE": "cpu"}
@@ -115,6 +117,7 @@ def test_a_promised_backend_that_is_not_loaded_fails_the_kit(run):
     assert "WAVES_REQUIRE promises it, but backend 'cpu' is disabled: " in done.stdout
 
 
+@pytest.mark.slow
 def test_what_must_not_be_opened(waves):
     """doctor --deep and lock decide it before the library is imported."""
     refused = waves("doctor", WAVES_LOCK="/nowhere")
@@ -159,6 +162,7 @@ def test_wrong_usage_of_opwheel(run, arguments, words):
     assert words in " ".join(done.stderr.split())
 
 
+@pytest.mark.slow
 def test_opwheel_s_own_commands(run, tmp_path):
     opwheel = (sys.executable, "-m", "opwheel")
     assert run(*opwheel, "--version").stdout.startswith("opwheel ")
@@ -169,6 +173,7 @@ def test_opwheel_s_own_commands(run, tmp_path):
     assert (tmp_path / "ponds/core/pyproject.toml").is_file()
 
 
+@pytest.mark.slow
 def test_the_kit_s_options_are_there_for_the_kit_alone(run, tmp_path):
     """Another project's options may have the same names."""
     (tmp_path / "conftest.py").write_text(
@@ -200,6 +205,7 @@ print(json.dumps({name: doctor(name) for name in ("waves", "tides", "dunes", "mu
 """
 
 
+@pytest.mark.slow
 def test_several_libraries_in_one_process(run, tmp_path):
     """Policy, digest, lock and doctor of each are its own."""
     tides_lock = tmp_path / "tides.lock"

@@ -49,6 +49,7 @@ def test_check_of_no_backend():
     assert "there is no backend 'nothing'; known are: cpu, cuda, sycl" in " ".join(result.stderr.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", [SCRIPT, MODULE], ids=["script", "module"])
 def test_doctor_reports_a_lock_that_does_not_hold(program, tmp_path):
     file = tmp_path / "muladd.lock"

@@ -4,22 +4,22 @@ import ctypes
 import subprocess
 from pathlib import Path
 
-import muladd
+import opwheel
 import pytest
 import torch
 
-HEADER = Path(muladd.get_include()) / "opwheel/xpu/device/convert.h"
+HEADER = Path(opwheel.get_include(), "opwheel/xpu/device/convert.h")
 SOURCE = """
 #include "{header}"
 #include <cstddef>
-using namespace muladd::xpu;
+using namespace opwheel::xpu;
 template <auto convert, class To, class From>
 void each(const From* from, To* to, size_t n) {{ for (size_t i = 0; i < n; ++i) to[i] = convert(from[i]); }}
 extern "C" {{
-void from_float16(const uint16_t* from, float* to, size_t n) {{ each<muladd::xpu::from_float16>(from, to, n); }}
-void from_bfloat16(const uint16_t* from, float* to, size_t n) {{ each<muladd::xpu::from_bfloat16>(from, to, n); }}
-void to_bfloat16(const float* from, uint16_t* to, size_t n) {{ each<muladd::xpu::to_bfloat16>(from, to, n); }}
-void from_float64(const uint64_t* from, float* to, size_t n) {{ each<muladd::xpu::from_float64>(from, to, n); }}
+void from_float16(const uint16_t* from, float* to, size_t n) {{ each<opwheel::xpu::from_float16>(from, to, n); }}
+void from_bfloat16(const uint16_t* from, float* to, size_t n) {{ each<opwheel::xpu::from_bfloat16>(from, to, n); }}
+void to_bfloat16(const float* from, uint16_t* to, size_t n) {{ each<opwheel::xpu::to_bfloat16>(from, to, n); }}
+void from_float64(const uint64_t* from, float* to, size_t n) {{ each<opwheel::xpu::from_float64>(from, to, n); }}
 }}
 """
 

@@ -5,12 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import muladd
+import opwheel
 import pytest
 from opwheel.build import sycl
 
-SDK = Path(muladd.get_include())
-HEADERS = sorted(path.relative_to(SDK) for path in (SDK / "muladd/xpu").rglob("*.h"))
+SDK = Path(opwheel.get_include())
+HEADERS = sorted(path.relative_to(SDK) for path in (SDK / "opwheel/xpu").rglob("*.h"))
 
 
 @pytest.mark.parametrize("header", HEADERS, ids=str)

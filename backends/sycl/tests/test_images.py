@@ -110,8 +110,10 @@ def test_compiles_the_source_where_an_image_cannot_be_loaded_and_says_so(with_li
 
 
 def test_says_both_reasons_where_the_source_does_not_compile_either(with_library, library):
-    broken = library.replace(MAGIC, b"\x00\x02\x23\x07").replace(b"namespace muladd::xpu {", b"namespace muladd::xpu (")
-    results, _ = with_library(broken)
+    source = b"namespace opwheel::xpu {"
+    assert source in library
+    broken = library.replace(source, source.replace(b"{", b"("))
+    results, _ = with_library(broken.replace(MAGIC, b"\x00\x02\x23\x07"))
     for answer in results.values():
         assert answer.startswith("refused:")
         assert "cannot be loaded" in answer

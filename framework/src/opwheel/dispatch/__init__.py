@@ -31,7 +31,7 @@ from .rules import Elementwise, Opaque, Rows, Rule
 from .samples import ErrorSample, Sample, Tolerance
 
 if TYPE_CHECKING:
-    from .python_kernels import implement, in_compute_dtype
+    from .python_kernels import implement, implement_functions, in_compute_dtype
     from .python_operators import register_python
 
 # For kernels and operators in Python, which most programs do not have.
@@ -39,6 +39,7 @@ __getattr__ = names_from(
     __name__,
     {
         "implement": ".python_kernels",
+        "implement_functions": ".python_kernels",
         "in_compute_dtype": ".python_kernels",
         "register_python": ".python_operators",
     },
@@ -57,6 +58,7 @@ __all__ = [
     "decomposition_table",
     "functions_of",
     "implement",
+    "implement_functions",
     "in_compute_dtype",
     "open_library",
     "overloads_of",

@@ -31,7 +31,7 @@ def read_abi(path: Path) -> int | None:
                     value = _find(file.read(size))
                     if value is not None:
                         return value
-    except (OSError, struct.error):  # opening the library will say what is wrong with it
+    except (OSError, ValueError, struct.error):  # opening the library will say what is wrong with it
         pass
     return None
 

@@ -51,11 +51,23 @@ def parse(namespace: str, text: str) -> TextFormula:
     own: dict[str, None] = {}
     body = _written(tree, names, own, text)
     parameters = ", ".join(names)
-    scope = {"_own": functions_of(namespace), "_torch": torch.ops}
+    scope = {"_own": _Own(namespace), "_torch": torch.ops}
     function = eval(f"lambda {parameters}: {body}", scope)  # noqa: S307  # of what _written has let through
     return TextFormula(
         tuple(re.sub(r"^grads__(\d+)$", r"grads[\1]", n) for n in names), _named(function, text), tuple(own)
     )
+
+
+class _Own:
+    """The operators of a library as attributes: its functions, which are the shortest way, or else ``torch.ops``."""
+
+    def __init__(self, namespace: str) -> None:
+        self._namespace = namespace
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(functions_of(self._namespace), name, None) or getattr(getattr(torch.ops, self._namespace), name)
+        setattr(self, name, found)  # looked up once
+        return found
 
 
 def _written(node: ast.expr, names: dict[str, None], own: dict[str, None], text: str) -> str:
