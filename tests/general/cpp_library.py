@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import torch
-from opwheel.build.toolchain import SDK_INCLUDE, find_cxx, find_torch, target_version_macro
+from opwheel.build.toolchain import SDK_INCLUDE, find_cxx, find_torch, stable_abi_macros
 from opwheel.dispatch import register
 from opwheel.registry.policy import Policy
 
@@ -24,7 +24,7 @@ FLAGS = [
     "-Wall",
     "-Wextra",
     "-Werror",
-    target_version_macro("2.10"),
+    *stable_abi_macros("2.10"),
 ]
 
 

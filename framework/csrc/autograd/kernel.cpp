@@ -38,7 +38,7 @@ Look look(const Operator& op, const c10::IValue* arguments) {
     if (value.isTensor() && value.toTensor().defined()) {
       result.at(value.toTensor(), i);
     } else {
-      for_each_tensor(value, [&](const at::Tensor& tensor) { result.at(tensor, i); });
+      for_each_tensor(value, [&](const at::Tensor& tensor, int) { result.at(tensor, i); });
     }
   }
   return result;
@@ -64,10 +64,10 @@ void connect(const Operator& op, Derivative& node, const c10::IValue* arguments)
   edges.reserve(op.tensors.size());
   for (int i : op.tensors) {
     if (op.is_in_place && i == op.written[0]) node.set_target(edges.size());
-    for_each_tensor(arguments[i], [&](const at::Tensor& tensor) {
-      const bool needed = tensor.requires_grad();
-      node.add_output(needed);
-      edges.push_back(needed ? torch::autograd::impl::gradient_edge(tensor) : torch::autograd::Edge());
+    for_each_tensor(arguments[i], [&](const at::Tensor& tensor, int index) {
+      const bool is_needed = tensor.requires_grad();
+      node.add_output({i, index, is_needed});
+      edges.push_back(is_needed ? torch::autograd::impl::gradient_edge(tensor) : torch::autograd::Edge());
       if (op.is_in_place && i == op.written[0]) std::rotate(edges.begin(), edges.end() - 1, edges.end());
     });
   }
@@ -167,7 +167,7 @@ void VersionKernel::operator()(const c10::OperatorHandle&, c10::DispatchKeySet k
   std::vector<at::Tensor> targets;
   for (int i : op_.written) {
     check_is_tensor(op_, arguments[i], i);
-    for_each_tensor(arguments[i], [&](const at::Tensor& tensor) { targets.push_back(tensor); });
+    for_each_tensor(arguments[i], [&](const at::Tensor& tensor, int) { targets.push_back(tensor); });
   }
   for (const at::Tensor& target : targets) {
     TORCH_CHECK(!target.is_inference() || c10::InferenceMode::is_enabled(), op_.name,

@@ -26,7 +26,7 @@ struct Backward {
   std::vector<c10::IValue> others;
   std::vector<int64_t> counts;
   std::vector<VariableInfo> shapes;
-  std::vector<bool> needed;
+  std::vector<Output> outputs;
   size_t target;
 };
 
@@ -63,17 +63,19 @@ Known rebuilt(const Backward& call) {
   return known;
 }
 
-// Of the formulas that are needed, the values that belong to each argument.
-std::vector<c10::IValue> values_of_formulas(const Backward& call, Known known, const std::vector<bool>& needed_arguments) {
+// By argument, what the formulas give; those for arguments that are not needed are left out.
+std::vector<c10::IValue> values_of_formulas(const Backward& call, Known known) {
   for (size_t i = 0; i < call.gradients.size(); ++i) {
     at::OptionalDeviceGuard guard;
     const bool is_zero = !call.gradients[i].defined() && !call.shapes.empty();
     known.gradients.emplace_back(is_zero ? call.shapes[i].zeros(guard) : call.gradients[i]);
   }
+  std::vector<bool> is_needed(call.op.argument_count);
+  for (const Output& output : call.outputs) is_needed[output.argument] = is_needed[output.argument] || output.is_needed;
   std::vector<c10::IValue> by_argument(call.op.argument_count);
   for (const Formula* formula : call.plan.formulas) {
     const auto& targets = formula->targets;
-    if (std::none_of(targets.begin(), targets.end(), [&](int i) { return needed_arguments[i]; })) continue;
+    if (std::none_of(targets.begin(), targets.end(), [&](int i) { return is_needed[i]; })) continue;
     std::vector<c10::IValue> values = evaluate(formula->expression, known);
     for (size_t i = 0; i < targets.size(); ++i) by_argument[targets[i]] = std::move(values[i]);
   }
@@ -81,35 +83,27 @@ std::vector<c10::IValue> values_of_formulas(const Backward& call, Known known, c
 }
 
 variable_list gradients_of_tensors(const Backward& call) {
-  const Known known = rebuilt(call);
-  const bool again = at::GradMode::is_enabled();
-  if (call.plan.without_formula || (call.plan.is_inexact_again && again)) {
-    return gradients_through_reference(call.op, known.arguments, call.needed, call.gradients);
+  Known known = rebuilt(call);
+  if (call.plan.without_formula || (call.plan.is_inexact_again && at::GradMode::is_enabled())) {
+    std::vector<bool> needed;
+    for (const Output& output : call.outputs) needed.push_back(output.is_needed);
+    return gradients_through_reference(call.op, known.arguments, needed, call.gradients);
   }
-  // Every argument with one tensor is kept in its order, and so are the gradients of lists.
-  std::vector<bool> needed_arguments(call.op.argument_count, true);
-  if (call.op.tensors.size() == call.needed.size()) {
-    for (size_t i = 0; i < call.needed.size(); ++i) needed_arguments[call.op.tensors[i]] = call.needed[i];
+  const std::vector<c10::IValue> by_argument = values_of_formulas(call, std::move(known));
+  variable_list result(call.outputs.size());
+  for (size_t i = 0; i < result.size(); ++i) {
+    const Output& output = call.outputs[i];
+    const c10::IValue& value = by_argument[output.argument];
+    if (!output.is_needed || value.isNone()) continue;
+    result[i] = value.isList() ? value.toTensorVector().at(output.index) : value.toTensor();
   }
-  const std::vector<c10::IValue> by_argument = values_of_formulas(call, known, needed_arguments);
-  variable_list result;
-  for (int i : call.op.tensors) {
-    const c10::IValue& value = by_argument[i];
-    if (value.isTensorList()) {
-      for (const at::Tensor& tensor : value.toTensorVector()) result.push_back(tensor);
-    } else {
-      result.push_back(value.isTensor() ? value.toTensor() : at::Tensor());
-    }
-  }
-  TORCH_CHECK(result.size() == call.needed.size(), call.op.name, ": its formulas give ", result.size(), " gradients for ",
-              call.needed.size(), " tensors");
   return result;
 }
 
 // What was drawn does not depend on the inputs, but formulas cannot say more than once how.
 variable_list refusing_to_be_differentiated(const Operator& op, variable_list gradients) {
   auto error = make_node<torch::autograd::DelayedError>(
-      op.name + ": trying to differentiate twice an operator that draws random numbers", gradients.size());
+      op.name + ": trying to differentiate twice an operator that draws random numbers", static_cast<int64_t>(gradients.size()));
   for (at::Tensor& gradient : gradients) {
     if (gradient.defined()) gradient = gradient.detach().requires_grad_();
   }
@@ -121,16 +115,13 @@ variable_list backward(const Backward& call) {
               ": is not differentiable, but a gradient has arrived at its result; .detach() the result, or call it under "
               "torch.no_grad()");
   const bool none = std::none_of(call.gradients.begin(), call.gradients.end(), [](const auto& g) { return g.defined(); });
-  if (none) return variable_list(call.needed.size());
+  if (none) return variable_list(call.outputs.size());
   variable_list result;
   if (call.op.is_random && at::GradMode::is_enabled()) {
     const at::NoGradGuard guard;
     result = gradients_of_tensors(call);
   } else {
     result = gradients_of_tensors(call);
-  }
-  for (size_t i = 0; i < result.size(); ++i) {
-    if (!call.needed[i]) result[i].reset();
   }
   if (call.op.is_random && at::GradMode::is_enabled()) result = refusing_to_be_differentiated(call.op, std::move(result));
   std::rotate(result.begin(), result.begin() + call.target, result.begin() + call.target + (call.target ? 1 : 0));
@@ -176,18 +167,23 @@ variable_list Derivative::unpacked() {
   return tensors;
 }
 
-variable_list Derivative::apply(variable_list&& gradients) {
-  std::vector<bool> needed = needed_;
-  for (size_t i = 0; i < needed.size(); ++i) {
-    const size_t output = i == target_ ? 0 : i < target_ ? i + 1 : i;
-    needed[i] = needed[i] && task_should_compute_output(output);
+// The outputs, with what this backward pass needs of them.
+std::vector<Output> Derivative::wanted() const {
+  std::vector<Output> outputs = outputs_;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const size_t edge = i == target_ ? 0 : i < target_ ? i + 1 : i;
+    outputs[i].is_needed = outputs[i].is_needed && task_should_compute_output(edge);
   }
+  return outputs;
+}
+
+variable_list Derivative::apply(variable_list&& gradients) {
   variable_list saved;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     saved = unpacked();
   }
-  return backward({op_, plan_, std::move(gradients), std::move(saved), others_, counts_, shapes_, std::move(needed), target_});
+  return backward({op_, plan_, std::move(gradients), std::move(saved), others_, counts_, shapes_, wanted(), target_});
 }
 
 void Derivative::compiled_args(torch::autograd::CompiledNodeArgs& args) const {
@@ -196,7 +192,10 @@ void Derivative::compiled_args(torch::autograd::CompiledNodeArgs& args) const {
   args.collect(others_);
   for (int64_t count : counts_) args.collect(count);
   args.collect(shapes_);
-  for (bool needed : needed_) args.collect(needed);
+  for (const Output& output : outputs_) {
+    args.collect(static_cast<int64_t>(output.argument));
+    args.collect(output.is_needed);
+  }
   args.collect(static_cast<uint64_t>(target_));
 }
 
@@ -210,22 +209,17 @@ variable_list Derivative::apply_with_saved(const variable_list& inputs, torch::a
   packed.pack(unpacked());
   packed.pack(shapes_);
   for (const c10::IValue& other : others_) packed.pack(other);
-  std::vector<bool> needed = needed_;
-  for (size_t i = 0; i < needed.size(); ++i) {
-    const size_t output = i == target_ ? 0 : i < target_ ? i + 1 : i;
-    needed[i] = needed[i] && task_should_compute_output(output);
-  }
   const std::vector<c10::IValue> arguments = packed.vec();
   std::vector<c10::TypePtr> types;
   for (const c10::IValue& argument : arguments) types.push_back(argument.type());
 
-  auto function = [&op = op_, &plan = plan_, counts = counts_, needed, target = target_](
+  auto function = [&op = op_, &plan = plan_, counts = counts_, outputs = wanted(), target = target_](
                       const variable_list& gradients, const std::vector<c10::IValue>& given) {
     torch::dynamo::autograd::PackedArgs packed(given);
     auto saved = packed.unpack<variable_list>();
     auto shapes = packed.unpack<std::vector<VariableInfo>>();
     std::vector<c10::IValue> others(given.begin() + 2, given.end());
-    return backward({op, plan, gradients, std::move(saved), std::move(others), counts, std::move(shapes), needed, target});
+    return backward({op, plan, gradients, std::move(saved), std::move(others), counts, std::move(shapes), outputs, target});
   };
   const auto metadata = torch::dynamo::autograd::IValuePacker<
       std::vector<std::optional<torch::autograd::InputMetadata>>>::pack(torch::dynamo::autograd::get_input_metadata(next_edges()));

@@ -11,6 +11,13 @@
 
 namespace opwheel::autograd {
 
+// A tensor among the arguments, which gets a gradient.
+struct Output {
+  int argument;
+  int index;  // in the argument, if that is a list
+  bool is_needed;
+};
+
 // Where the engine delivers the gradients that arrive: the node's inputs are the operator's results, and its outputs the
 // tensors among the operator's arguments, the one that is overwritten first.
 class Derivative : public torch::autograd::Node {
@@ -24,9 +31,9 @@ class Derivative : public torch::autograd::Node {
   void keep_result(const at::Tensor& result);
   // For each of several results, what a zero gradient of it is.
   void keep_shape(const at::Tensor& result) { shapes_.emplace_back(result); }
-  // For each tensor among the arguments, in their order.
-  void add_output(bool needs_gradient) { needed_.push_back(needs_gradient); }
-  // The position, among those, of the tensor that is overwritten.
+  // For each tensor among the arguments, in their order; the overwritten one is told by set_target, by its position among
+  // them.
+  void add_output(const Output& output) { outputs_.push_back(output); }
   void set_target(size_t position) { target_ = position; }
 
   void release_variables() override;
@@ -39,6 +46,7 @@ class Derivative : public torch::autograd::Node {
 
  private:
   torch::autograd::variable_list unpacked();
+  std::vector<Output> wanted() const;
 
   const Operator& op_;
   const Plan& plan_;
@@ -46,7 +54,7 @@ class Derivative : public torch::autograd::Node {
   std::vector<c10::IValue> others_;                    // of the kept arguments those that are no tensors
   std::vector<int64_t> counts_;                        // for each kept argument its tensors; -1: it is in others_
   std::vector<torch::autograd::VariableInfo> shapes_;
-  std::vector<bool> needed_;
+  std::vector<Output> outputs_;
   size_t target_ = 0;
 };
 

@@ -31,7 +31,9 @@ std::vector<std::string> names_in(const std::string& text) {
 
 int position_of_tensor(const Operator& op, const std::string& name) {
   for (int i : op.tensors) {
-    if (op.schema().arguments()[i].name() == name) return i;
+    const c10::Argument& argument = op.schema().arguments()[i];
+    const bool is_written = argument.alias_info() && argument.alias_info()->isWrite();
+    if (argument.name() == name && (op.is_in_place || !is_written)) return i;
   }
   throw std::invalid_argument(op.name + ": a derivative of '" + name + "', which is no tensor among its arguments");
 }
@@ -50,6 +52,18 @@ void check_values(const Operator& op, const Formula& formula) {
     throw std::invalid_argument(op.name + ": a derivative has " + std::to_string(count) + " values for " +
                                 std::to_string(formula.targets.size()) + " arguments");
   }
+}
+
+// The reference would draw again: what was drawn must be a result that the formulas name.
+void check_random(const Operator& op) {
+  if (!op.is_random || !op.is_differentiable) return;
+  const auto names_result = [](const auto& self, const Expression& expression) -> bool {
+    return expression.kind == Expression::Kind::result ||
+           std::any_of(expression.parts.begin(), expression.parts.end(), [&](const auto& part) { return self(self, part); });
+  };
+  const bool any = std::any_of(op.formulas.begin(), op.formulas.end(),
+                               [&](const Formula& formula) { return names_result(names_result, formula.expression); });
+  if (!any) throw std::invalid_argument(op.name + ": a random operator whose derivatives name no result");
 }
 
 void note_gradients(const Expression& expression, std::vector<bool>& used) {
@@ -112,6 +126,7 @@ std::unique_ptr<Operator> parse_operator(const std::string& text) {
   }
   std::stable_sort(op->formulas.begin(), op->formulas.end(),
                    [](const Formula& a, const Formula& b) { return a.targets.size() > b.targets.size(); });
+  check_random(*op);
   note_unused(*op);
   return op;
 }

@@ -1,6 +1,8 @@
 // The C functions that others call: Python with ctypes, programs without Python after dlopen.
 #include <torch/library.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>

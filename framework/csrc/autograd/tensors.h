@@ -6,17 +6,17 @@
 
 namespace opwheel::autograd {
 
-// Calls function(tensor) for every tensor that is there.
+// Calls function(tensor, index) for every tensor that is there, with its index in a list.
 template <class Function>
 void for_each_tensor(const c10::IValue& value, Function&& function) {
   if (value.isTensor()) {
-    if (value.toTensor().defined()) function(value.toTensor());
-  } else if (value.isTensorList()) {
-    for (const at::Tensor& tensor : value.toTensorVector()) {
-      if (tensor.defined()) function(tensor);
-    }
+    if (value.toTensor().defined()) function(value.toTensor(), 0);
   } else if (value.isList()) {
-    for (const c10::IValue& element : value.toListRef()) for_each_tensor(element, function);
+    int index = 0;
+    for (const c10::IValue& element : value.toListRef()) {
+      if (element.isTensor() && element.toTensor().defined()) function(element.toTensor(), index);
+      ++index;
+    }
   }
 }
 
@@ -24,13 +24,6 @@ void for_each_tensor(const c10::IValue& value, Function&& function) {
 template <class Function>
 c10::IValue with_tensors(const c10::IValue& value, Function&& function) {
   if (value.isTensor()) return value.toTensor().defined() ? c10::IValue(function(value.toTensor())) : value;
-  if (value.isTensorList()) {
-    c10::List<at::Tensor> changed;
-    for (const at::Tensor& tensor : value.toTensorVector()) {
-      changed.push_back(tensor.defined() ? function(tensor) : tensor);
-    }
-    return changed;
-  }
   if (value.isList()) {
     const c10::List<c10::IValue> list = value.toList();
     c10::impl::GenericList changed(list.elementType());

@@ -71,13 +71,13 @@ def autograd_kernel(overload: Overload) -> Callable[..., Any]:
                 _check_is_differentiable(overload)
             if overload.mutates and not (overload.is_in_place or overload.is_out):
                 return _below_autograd(overload, keyset, args, kwargs)
-            return _decomposed(overload, values)
+            return decomposed(overload, values)
         if requires_grad:
             _check_is_recorded(overload)
             if overload.is_in_place and private.compiler_is_functionalizing():
                 # An autograd.Function's result that lies over an input is taken for a view that the function has made:
                 # the compiled program would return another tensor than the one that it overwrites.
-                return _decomposed(overload, values)
+                return decomposed(overload, values)
             plan = derivatives.plan(_needed(overload, values))
             kept = [values[i] for i in plan.tensors]
             if overload.is_in_place:
@@ -140,7 +140,8 @@ def _has_tangent(tensors: list[Tensor]) -> bool:
     return any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors)
 
 
-def _decomposed(overload: Overload, values: tuple[Any, ...]) -> Any:
+def decomposed(overload: Overload, values: tuple[Any, ...]) -> Any:
+    """The call in ATen operators, with the overwriting that an in-place variant does."""
     if overload.is_out:
         raise RuntimeError(
             f"{overload.name}: out= cannot be used under torch.func transforms or forward-mode differentiation; use "

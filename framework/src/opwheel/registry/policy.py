@@ -19,6 +19,7 @@ from .errors import PolicyError
 from .status import Finding, describe_exception, describe_value
 
 FALLBACKS = ("error", "reference")
+COMPILE = ("fuse", "kernel")
 PROBE_TIMEOUT_S = 10.0
 MAX_PROBE_TIMEOUT_S = 86_400.0
 MAX_FILE = 2**20  # bytes
@@ -53,6 +54,7 @@ class Policy(NamedTuple):
     disable: frozenset[str] = frozenset()
     prefer: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     fallback: str = "error"
+    compile: str = "fuse"
     allow: frozenset[str] | None = None
     autoload: bool = True
     strict: bool = False
@@ -196,7 +198,7 @@ class _Validator:
         backends = self.table(document.get("backends", {}), ("backends",))
         runtimes = self.table(document.get("runtimes", {}), ("runtimes",))
         policy = self.table(document.get("policy", {}), ("policy",))
-        self.only_keys(policy, ("disable", "prefer", "fallback"), ("policy",))
+        self.only_keys(policy, ("disable", "prefer", "fallback", "compile"), ("policy",))
         return {
             "backends": {name: self.backend(name, table) for name, table in backends.items()},
             "runtimes": {name: self.runtime(name, table) for name, table in runtimes.items()},
@@ -227,7 +229,8 @@ class _Validator:
             return frozenset(self.names(value, where))
         if key == "prefer":
             return {k: tuple(self.names(v, (*where, k))) for k, v in self.table(value, where).items()}
-        self.expect(value in FALLBACKS, where, value, " or ".join(map(repr, FALLBACKS)))
+        possible = {"fallback": FALLBACKS, "compile": COMPILE}[key]
+        self.expect(value in possible, where, value, " or ".join(map(repr, possible)))
         return value
 
     def names(self, value: Any, where: tuple[str, ...]) -> list[str]:
@@ -291,7 +294,8 @@ def _overlay_environment(
         autoload=read("AUTOLOAD", _parse_switch, policy.autoload),
         strict=read("STRICT", _parse_switch, policy.strict),
         trace=read("TRACE", _parse_switch, policy.trace),
-        fallback=read("FALLBACK", _parse_fallback, policy.fallback),
+        fallback=read("FALLBACK", _one_of(FALLBACKS), policy.fallback),
+        compile=read("COMPILE", _one_of(COMPILE), policy.compile),
         probe_timeout_s=read("PROBE_TIMEOUT", _parse_seconds, policy.probe_timeout_s),
         lock=environment.get(f"{prefix}_LOCK"),
     )
@@ -307,10 +311,13 @@ def _parse_switch(text: str) -> bool:
     return text == "1"
 
 
-def _parse_fallback(text: str) -> str:
-    if text not in FALLBACKS:
-        raise ValueError(f"expected {' or '.join(FALLBACKS)}")
-    return text
+def _one_of(values: tuple[str, ...]) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in values:
+            raise ValueError(f"expected {' or '.join(values)}")
+        return text
+
+    return parse
 
 
 def _parse_seconds(text: str) -> float:
