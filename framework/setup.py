@@ -12,7 +12,7 @@ from opwheel.build import CppLibrary, commands
 
 
 def native_autograd() -> list[CppLibrary]:
-    """The library for exactly the installed minor release; none where torch is not installed, as in an isolated build."""
+    """The library for exactly the installed minor release; none without torch, as in an isolated build."""
     try:
         release = importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
@@ -20,7 +20,7 @@ def native_autograd() -> list[CppLibrary]:
     major, minor = release.split(".")[:2]
     library = CppLibrary(
         f"opwheel.native.libopwheel_autograd_{major}_{minor}",
-        sorted(str(path) for path in Path("csrc/autograd").glob("*.cpp")),
+        ["csrc/autograd/library.cpp"],
         torch_target=None,
         exports=["opwheel_autograd_*"],
     )

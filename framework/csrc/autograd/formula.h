@@ -1,7 +1,8 @@
-// Formulas in the notation of PyTorch's derivatives.yaml: "norm_backward(grad, x, weight, rstd)", "-grads[0] * aten::cos(x)".
+// Formulas in the notation of PyTorch's derivatives.yaml: "norm_backward(grad, x, weight, rstd)", "-grads[0] *
+// aten::cos(x)".
 //
-// Calls of the library's own operators by name and of others as namespace::name, the four arithmetic operators, numbers,
-// lists, and the names of arguments, results (result, result0) and gradients (grad, grads[0], grad_<result>).
+// Calls of the library's own operators by name and of others as namespace::name, the four arithmetic operators,
+// numbers, lists, and the names of arguments, results (result, result0) and gradients (grad, grads[0], grad_<result>).
 #pragma once
 
 #include <string>

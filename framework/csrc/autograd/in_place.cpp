@@ -27,10 +27,11 @@ void check_may_be_overwritten(const Operator& op, const at::Tensor& target) {
                 "torch.no_grad()");
   }
   const auto* view = torch::autograd::impl::get_view_autograd_meta(target);
-  TORCH_CHECK(!is_view || view->get_creation_meta() == torch::autograd::CreationMeta::DEFAULT, op.name, ": '",
-              op.schema().arguments()[op.written[0]].name(),
-              "' is a view that does not allow in-place modification (one of several views from one call, or made under "
-              "no_grad or in inference mode); clone it first");
+  TORCH_CHECK(
+      !is_view || view->get_creation_meta() == torch::autograd::CreationMeta::DEFAULT, op.name, ": '",
+      op.schema().arguments()[op.written[0]].name(),
+      "' is a view that does not allow in-place modification (one of several views from one call, or made under "
+      "no_grad or in inference mode); clone it first");
 }
 
 void check_may_be_kept(const Operator& op, int argument, const at::Tensor& tensor) {

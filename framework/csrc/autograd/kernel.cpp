@@ -52,13 +52,14 @@ void check_is_recorded(const Operator& op) {
   if (op.written.empty() || op.is_in_place) return;
   std::string names;
   for (int i : op.written) names += (names.empty() ? "'" : ", '") + op.schema().arguments()[i].name() + "'";
-  TORCH_CHECK(false, op.name, ": it writes into ", names,
-              ", which cannot be differentiated, but one of the arguments requires grad. Call it under torch.no_grad(), or "
-              "with .detach() of them");
+  TORCH_CHECK(
+      false, op.name, ": it writes into ", names,
+      ", which cannot be differentiated, but one of the arguments requires grad. Call it under torch.no_grad(), or "
+      "with .detach() of them");
 }
 
-// Connects the node with the tensors among the arguments: the overwritten one first, for which the engine takes the first
-// gradient where it is a view (CopySlices).
+// Connects the node with the tensors among the arguments: the overwritten one first, for which the engine takes the
+// first gradient where it is a view (CopySlices).
 void connect(const Operator& op, Derivative& node, const c10::IValue* arguments) {
   torch::autograd::edge_list edges;
   edges.reserve(op.tensors.size());

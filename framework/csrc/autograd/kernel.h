@@ -9,7 +9,8 @@ namespace opwheel::autograd {
 
 // At the Autograd key: decides which derivative rules apply to a call.
 //
-// 1. Under a torch.func transform, or when an input carries a forward-mode tangent, the reference is called, and ATen's own
+// 1. Under a torch.func transform, or when an input carries a forward-mode tangent, the reference is called, and ATen's
+// own
 //    rules apply: reverse, forward, any order, any composition.
 // 2. Otherwise, when an input requires grad, a node is recorded that computes the operator's formulas.
 // 3. Otherwise the backend's kernel runs and nothing is recorded.

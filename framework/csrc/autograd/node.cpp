@@ -103,7 +103,8 @@ variable_list gradients_of_tensors(const Backward& call) {
 // What was drawn does not depend on the inputs, but formulas cannot say more than once how.
 variable_list refusing_to_be_differentiated(const Operator& op, variable_list gradients) {
   auto error = make_node<torch::autograd::DelayedError>(
-      op.name + ": trying to differentiate twice an operator that draws random numbers", static_cast<int64_t>(gradients.size()));
+      op.name + ": trying to differentiate twice an operator that draws random numbers",
+      static_cast<int64_t>(gradients.size()));
   for (at::Tensor& gradient : gradients) {
     if (gradient.defined()) gradient = gradient.detach().requires_grad_();
   }
@@ -111,10 +112,12 @@ variable_list refusing_to_be_differentiated(const Operator& op, variable_list gr
 }
 
 variable_list backward(const Backward& call) {
-  TORCH_CHECK(call.op.is_differentiable, call.op.name,
-              ": is not differentiable, but a gradient has arrived at its result; .detach() the result, or call it under "
-              "torch.no_grad()");
-  const bool none = std::none_of(call.gradients.begin(), call.gradients.end(), [](const auto& g) { return g.defined(); });
+  TORCH_CHECK(
+      call.op.is_differentiable, call.op.name,
+      ": is not differentiable, but a gradient has arrived at its result; .detach() the result, or call it under "
+      "torch.no_grad()");
+  const bool none =
+      std::none_of(call.gradients.begin(), call.gradients.end(), [](const auto& g) { return g.defined(); });
   if (none) return variable_list(call.outputs.size());
   variable_list result;
   if (call.op.is_random && at::GradMode::is_enabled()) {
@@ -123,7 +126,8 @@ variable_list backward(const Backward& call) {
   } else {
     result = gradients_of_tensors(call);
   }
-  if (call.op.is_random && at::GradMode::is_enabled()) result = refusing_to_be_differentiated(call.op, std::move(result));
+  if (call.op.is_random && at::GradMode::is_enabled())
+    result = refusing_to_be_differentiated(call.op, std::move(result));
   std::rotate(result.begin(), result.begin() + call.target, result.begin() + call.target + (call.target ? 1 : 0));
   return result;
 }
@@ -219,10 +223,12 @@ variable_list Derivative::apply_with_saved(const variable_list& inputs, torch::a
     auto saved = packed.unpack<variable_list>();
     auto shapes = packed.unpack<std::vector<VariableInfo>>();
     std::vector<c10::IValue> others(given.begin() + 2, given.end());
-    return backward({op, plan, gradients, std::move(saved), std::move(others), counts, std::move(shapes), outputs, target});
+    return backward(
+        {op, plan, gradients, std::move(saved), std::move(others), counts, std::move(shapes), outputs, target});
   };
-  const auto metadata = torch::dynamo::autograd::IValuePacker<
-      std::vector<std::optional<torch::autograd::InputMetadata>>>::pack(torch::dynamo::autograd::get_input_metadata(next_edges()));
+  const auto metadata =
+      torch::dynamo::autograd::IValuePacker<std::vector<std::optional<torch::autograd::InputMetadata>>>::pack(
+          torch::dynamo::autograd::get_input_metadata(next_edges()));
   const auto& compiler = torch::dynamo::autograd::getPyCompilerInterface();
   const bool is_traceable = !plan_.without_formula && !plan_.is_inexact_again && op_.is_differentiable;
   const std::string name = compiler->bind_function(saved.get_py_compiler(), Derivative::name(), function, types,

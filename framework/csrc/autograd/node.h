@@ -18,8 +18,8 @@ struct Output {
   bool is_needed;
 };
 
-// Where the engine delivers the gradients that arrive: the node's inputs are the operator's results, and its outputs the
-// tensors among the operator's arguments, the one that is overwritten first.
+// Where the engine delivers the gradients that arrive: the node's inputs are the operator's results, and its outputs
+// the tensors among the operator's arguments, the one that is overwritten first.
 class Derivative : public torch::autograd::Node {
  public:
   Derivative(const Operator& op, const Plan& plan) : op_(op), plan_(plan) {}
@@ -31,8 +31,8 @@ class Derivative : public torch::autograd::Node {
   void keep_result(const at::Tensor& result);
   // For each of several results, what a zero gradient of it is.
   void keep_shape(const at::Tensor& result) { shapes_.emplace_back(result); }
-  // For each tensor among the arguments, in their order; the overwritten one is told by set_target, by its position among
-  // them.
+  // For each tensor among the arguments, in their order; the overwritten one is told by set_target, by its position
+  // among them.
   void add_output(const Output& output) { outputs_.push_back(output); }
   void set_target(size_t position) { target_ = position; }
 

@@ -16,7 +16,20 @@ namespace opwheel::autograd {
 
 // A part of a formula. Numbers, lists and None are constants.
 struct Expression {
-  enum class Kind { gradient, gradients, argument, result, constant, list, call, negate, add, subtract, multiply, divide };
+  enum class Kind {
+    gradient,
+    gradients,
+    argument,
+    result,
+    constant,
+    list,
+    call,
+    negate,
+    add,
+    subtract,
+    multiply,
+    divide
+  };
 
   Kind kind = Kind::constant;
   int index = 0;  // of the gradient, argument or result
@@ -35,11 +48,11 @@ struct Formula {
 // What to do for one set of needed gradients.
 struct Plan {
   std::vector<const Formula*> formulas;
-  std::vector<int> arguments;      // to be kept
-  std::vector<int> results;        // to be kept
-  bool without_formula = false;    // some gradient has no formula: all of them come from the reference
-  bool is_inexact_again = false;   // a result without a gradient is kept: differentiating the formulas again would take
-                                   // it for a constant, so that second derivatives come from the reference
+  std::vector<int> arguments;     // to be kept
+  std::vector<int> results;       // to be kept
+  bool without_formula = false;   // some gradient has no formula: all of them come from the reference
+  bool is_inexact_again = false;  // a result without a gradient is kept: differentiating the formulas again would take
+                                  // it for a constant, so that second derivatives come from the reference
 };
 
 struct Operator {

@@ -63,7 +63,8 @@ std::optional<c10::IValue> converted(const c10::IValue& value, const c10::TypePt
       return std::nullopt;
     case c10::TypeKind::ListType: {
       const c10::TypePtr element = type->containedType(0);
-      if (value.isInt() && (element->kind() == c10::TypeKind::IntType || element->kind() == c10::TypeKind::SymIntType)) {
+      if (value.isInt() &&
+          (element->kind() == c10::TypeKind::IntType || element->kind() == c10::TypeKind::SymIntType)) {
         return c10::IValue(std::vector<int64_t>{value.toInt()});
       }
       if (value.isIntList() && element->kind() != c10::TypeKind::FloatType) return value;
@@ -186,7 +187,8 @@ class Parser {
     }
     if (take('[')) return list();
     skip_space();
-    if (at_ < text_.size() && (std::isdigit(static_cast<unsigned char>(text_[at_])) || text_[at_] == '.')) return number();
+    if (at_ < text_.size() && (std::isdigit(static_cast<unsigned char>(text_[at_])) || text_[at_] == '.'))
+      return number();
     if (at_ < text_.size() && (text_[at_] == '\'' || text_[at_] == '"')) return string();
     return name_or_call();
   }

@@ -59,7 +59,8 @@ void check_random(const Operator& op) {
   if (!op.is_random || !op.is_differentiable) return;
   const auto names_result = [](const auto& self, const Expression& expression) -> bool {
     return expression.kind == Expression::Kind::result ||
-           std::any_of(expression.parts.begin(), expression.parts.end(), [&](const auto& part) { return self(self, part); });
+           std::any_of(expression.parts.begin(), expression.parts.end(),
+                       [&](const auto& part) { return self(self, part); });
   };
   const bool any = std::any_of(op.formulas.begin(), op.formulas.end(),
                                [&](const Formula& formula) { return names_result(names_result, formula.expression); });
@@ -88,7 +89,8 @@ void understand(Operator& op, const std::string& keyword, const std::string& res
     const size_t sign = rest.find('=');
     if (sign == std::string::npos) throw std::invalid_argument(op.name + ": a derivative without '='");
     Formula formula;
-    for (const std::string& name : names_in(rest.substr(0, sign))) formula.targets.push_back(position_of_tensor(op, name));
+    for (const std::string& name : names_in(rest.substr(0, sign)))
+      formula.targets.push_back(position_of_tensor(op, name));
     formula.expression = parse_formula(op, trimmed(rest.substr(sign + 1)));
     check_values(op, formula);
     op.formulas.push_back(std::move(formula));

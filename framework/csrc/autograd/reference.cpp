@@ -18,9 +18,10 @@ using torch::autograd::variable_list;
 bool transform_is_active() { return !at::functorch::getDynamicLayerStack().empty(); }
 
 void call_reference(const Operator& op, std::vector<c10::IValue>& stack) {
-  TORCH_CHECK(op.reference, op.name,
-              ": torch.func transforms, forward mode and gradients without a formula need the operator's reference, which "
-              "is in Python; import the operator's library there");
+  TORCH_CHECK(
+      op.reference, op.name,
+      ": torch.func transforms, forward mode and gradients without a formula need the operator's reference, which "
+      "is in Python; import the operator's library there");
   op.reference->callBoxed(&stack);
 }
 

@@ -25,7 +25,8 @@ std::unique_ptr<std::vector<torch::Library>> register_all(const std::string& tex
     const std::string& qualified = op.schema().name();
     const std::string space = qualified.substr(0, qualified.find("::"));
     const auto add = [&](c10::DispatchKey key, torch::CppFunction&& kernel) {
-      libraries->emplace_back(torch::Library::IMPL, space, key, __FILE__, __LINE__).impl(op.name.c_str(), std::move(kernel));
+      libraries->emplace_back(torch::Library::IMPL, space, key, __FILE__, __LINE__)
+          .impl(op.name.c_str(), std::move(kernel));
     };
     if (op.tensors.empty()) continue;
     add(c10::DispatchKey::Autograd, torch::CppFunction::makeFromBoxedFunctor(std::make_unique<AutogradKernel>(op)));

@@ -1,8 +1,8 @@
-"""torch.compile's inductor writes element-wise operators into the same loop as their neighbours.
+"""torch.compile's inductor writes element-wise operators into the same loop as their neighbours, where the policy asks.
 
-A call of a kernel costs it microseconds, and a pass over memory. So such operators are given to inductor as their reference in
-the compute dtype, rounded once, as the kernels compute. ``torch.compile``'s other backends, ``torch.export`` and eager mode still
-see the operators.
+A call of a kernel costs it microseconds, and a pass over memory. With ``compile = "fuse"`` such operators are given to
+inductor as their reference in the compute dtype, rounded once, as the kernels compute. ``torch.compile``'s other
+backends, ``torch.export`` and eager mode still see the operators.
 
 What inductor and AOTAutograd keep on disk does not depend on decompositions: their keys get a digest of ours
 (``torch.compiler.config.cache_key_tag``, which is for this).
@@ -55,7 +55,7 @@ def digest(overloads: Iterable[Overload]) -> str:
 
 def _code(function: Any) -> str:
     code = getattr(function, "__code__", None)
-    return repr(function) if code is None else _text(code)
+    return str(getattr(function, "__qualname__", type(function))) if code is None else _text(code)
 
 
 def _text(code: Any) -> str:

@@ -1,8 +1,9 @@
 """Autograd in C++: gives operators' derivatives to the native Autograd library that was built for this PyTorch.
 
 ``framework/csrc/autograd`` has its source. libtorch's C++ interface changes with every minor release, so there is one
-library for each, and one is taken for exactly the release it was built for. Where none is, and for operators whose derivatives
-are Python functions, the kernel at the Autograd key is :mod:`.autograd`: slower, and the same in everything else.
+library for each, and one is taken for exactly the release it was built for. Where none is, and for operators whose
+derivatives are Python functions, the kernel at the Autograd key is :mod:`.autograd`: slower, and the same in everything
+else.
 
 ``OPWHEEL_AUTOGRAD=python`` leaves the native library alone, ``OPWHEEL_AUTOGRAD=native`` is an error without one.
 """
