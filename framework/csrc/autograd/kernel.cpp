@@ -121,7 +121,10 @@ void AutogradKernel::record(c10::DispatchKeySet keys, std::vector<c10::IValue>& 
   connect(op_, *node, arguments.data());
   for (int i : plan.arguments) node->keep_argument(arguments[i]);
 
-  below(keys, stack);
+  {
+    const at::NoGradGuard guard;  // a kernel in Python may ask for x.numpy()
+    below(keys, stack);
+  }
 
   const size_t first = stack.size() - op_.result_count;
   for (int i = 0; i < op_.result_count; ++i) {
