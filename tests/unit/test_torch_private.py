@@ -200,3 +200,26 @@ def test_destroy_library():
     assert private.schema_of("muladd_private_test::f") is not None
     private.destroy_library(library)
     assert private.schema_of("muladd_private_test::f") is None
+
+
+def test_batched():
+    """Without it vmap of every operator fails."""
+    seen = []
+
+    def rule(info, in_dims, x):
+        seen.append((info.batch_size, in_dims))
+        return x * 2, in_dims[0]
+
+    library = torch.library.Library("opwheel_private_batched", "DEF")
+    library.define("f(Tensor x) -> Tensor")
+    library.impl("f", lambda x: private.batched(rule, lambda x: x, (x,)), "FuncTorchBatched")
+    x = torch.ones(3, 2)
+    assert torch.equal(torch.vmap(torch.ops.opwheel_private_batched.f, in_dims=1, out_dims=1)(x), x * 2)
+    assert seen == [(2, (1,))]
+
+
+def test_default_of():
+    """Without it operators with default values of some types are called with numbers in their place."""
+    text = "f(ScalarType a=float, Device b='cpu', Layout? c=strided, MemoryFormat d=contiguous_format, int e=3) -> ()"
+    defaults = [private.default_of(argument) for argument in private.parse_schema(text).arguments]
+    assert defaults == [torch.float32, torch.device("cpu"), torch.strided, torch.contiguous_format, 3]

@@ -61,6 +61,31 @@ def parse_schema(text: str) -> Any:
     return torch._C.parse_schema(text)
 
 
+# What schemas may write as defaults for values that the dispatcher has numbers for.
+_NUMBERED = {
+    "ScalarType": [
+        *("uint8", "int8", "short", "int", "long", "bool"),
+        *("half", "float", "double", "bfloat16", "float8_e4m3fn", "float8_e5m2"),
+    ],
+    "Layout": ["strided"],
+    "MemoryFormat": ["contiguous_format"],
+}
+
+
+def default_of(argument: Any) -> Any:
+    """The default value of a schema's argument as Python has it; None where it has none."""
+    value = argument.default_value
+    kind = str(argument.real_type).removeprefix("Optional[").removesuffix("]")
+    if value is None:
+        return None
+    if kind == "Device":
+        return torch.device(value)
+    if kind in _NUMBERED:
+        names = {parse_schema(f"f({kind} x={n}) -> ()").arguments[0].default_value: n for n in _NUMBERED[kind]}
+        return getattr(torch, names[value])
+    return value
+
+
 def base_of(view: torch.Tensor) -> torch.Tensor | None:
     """The tensor that a differentiable view is a view of; None if it is no view."""
     return view._base if view._is_view() else None
@@ -106,6 +131,21 @@ def replace_functional(target: torch.Tensor, value: torch.Tensor) -> None:
     torch._functionalize_replace(target, torch._from_functional_tensor(value) if is_wrapper else value)
     torch._functionalize_commit_update(target)
     torch._functionalize_sync(target)
+
+
+def batched(rule: Callable[..., Any], op: Callable[..., Any], values: tuple[Any, ...]) -> Any:
+    """A call at the FuncTorchBatched key with a rule as ``torch.library.register_vmap`` takes it.
+
+    Args:
+        rule: ``rule(info, in_dims, *values)`` gives results and their batch dimensions.
+        op: is called instead where nothing is batched at the innermost level of vmap.
+        values: of the arguments.
+    """
+    from torch._functorch.autograd_function import custom_function_call_vmap_helper
+    from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
+
+    interpreter: Any = retrieve_current_functorch_interpreter()
+    return custom_function_call_vmap_helper(interpreter, rule, op, *values)
 
 
 def has_kernel(operator: str, dispatch_key: str) -> bool:

@@ -36,6 +36,7 @@ from __future__ import annotations
 import inspect
 import keyword
 import linecache
+import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, count
@@ -46,9 +47,11 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
+from .. import _torch_private as private
 from .arguments import is_tensor, number
 from .fast_path import Kernels, fast_path_keys, raise_unless_refused
 from .overload import Overload
+from .rules import Elementwise
 
 Functions = dict[str, Callable[..., Any]]
 
@@ -57,6 +60,7 @@ _NAMES = {
     "_type": type,
     "_float": float,
     "_Tensor": Tensor,
+    "_torch": torch,
     "_RuntimeError": RuntimeError,
     "_fast_path_keys": fast_path_keys,
     "_raise_unless_refused": raise_unless_refused,
@@ -185,9 +189,11 @@ class _Source:
 
     @property
     def _has_fast_path(self) -> bool:
-        """What the fast path can look at: tensors, each an argument of its own."""
+        """What the fast path can look at: tensors, each an argument of its own, whose devices the kernel compares."""
         kinds = [kind for kind in self.types.values() if "Tensor" in kind]
-        return bool(kinds) and set(kinds) == {"Tensor"}
+        if isinstance(self.overload.rule, Elementwise):
+            return set(kinds) == {"Tensor"}
+        return kinds == ["Tensor"] and not self.overload.mutates
 
     def _keys(self, target: str | None) -> str:
         tensors = [name for name, kind in self.types.items() if kind == "Tensor"]
@@ -204,8 +210,20 @@ class _Source:
 def _parameter(argument: Any) -> str:
     if not argument.has_default_value():
         return str(argument.name)
-    value = argument.default_value
-    return f"{argument.name}={tuple(value) if isinstance(value, list) else value!r}"
+    return f"{argument.name}={_literal(private.default_of(argument))}"
+
+
+def _literal(value: Any) -> str:
+    """A default value as source text."""
+    if isinstance(value, (list, tuple)):
+        return f"({''.join(f'{_literal(one)}, ' for one in value)})"
+    if isinstance(value, torch.device):
+        return f"_torch.device({str(value)!r})"
+    if isinstance(value, (torch.dtype, torch.layout, torch.memory_format)):
+        return f"_{value}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"_float({str(value)!r})"
+    return repr(value)
 
 
 def _tensor_variants(overload: Overload, overloads: Mapping[str, Overload]) -> dict[str, str]:

@@ -44,6 +44,8 @@ def new_backend(
     Raises:
         ScaffoldError: a name is malformed or reserved, language and device do not fit, or the folder is in use.
     """
+    from ..dispatch import Elementwise  # takes torch
+
     known = (*library.policy.backends, *library.policy.runtimes)
     check_name("a backend", name, {*known, "core", "schema", library.namespace})
     if language not in LANGUAGES:
@@ -53,6 +55,12 @@ def new_backend(
     check_device(language, device)
     if language == "cpp" and device != "cpu":
         template = "device"
+    written = [n for n, overload in library.overloads.items() if not isinstance(overload.rule, Elementwise)]
+    if written and language != "python":
+        raise ScaffoldError(
+            f"the template in {language} computes element-wise operators, but {written[0]!r} is none; use --language "
+            "python, which computes by references what it has no kernel for, and see opwheel/kernels.h"
+        )
     distribution = f"{library.namespace}-{name}".replace("_", "-")
     folder = output or Path(distribution)
     check_free(folder)
@@ -62,6 +70,7 @@ def new_backend(
         "distribution": distribution,
         "package": distribution.replace("-", "_"),
         "language": language,
+        "operators": list(dict.fromkeys(overload.operator.name for overload in library.overloads.values())),
         "device_type": device,
         "dispatch_key": DISPATCH_KEYS.get(device, "PrivateUse1"),
     }
