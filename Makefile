@@ -9,8 +9,8 @@
 #     make test-rest       everything else
 #   make unit    tests without processes, compilers and network, in seconds
 #   make quick   the test suite without its slow parts, in minutes
-#   make nightly what takes longer: the whole kit on every template and plugin, 20,000 fuzzed calls, other torches;
-#                its result goes into benchmarks/results/nightly.json, which is committed
+#   make nightly what takes longer: the whole kit on every template, plugin and simulated device, all mutants, 20,000 fuzzed
+#                calls, other torches; its result goes into benchmarks/results/nightly.json, which is committed
 #   make fuzz    20,000 calls drawn at random and 200 compiled ones, of which make test takes a part
 #   make docs    the documentation site, docs/_build/html/index.html
 #   make bench   measure the CPU backend beside its alternatives, for about half an hour, into benchmarks/results
@@ -99,7 +99,7 @@ test-third-party: $(VENV)/.installed
 unit: $(VENV)/.installed
 	$(BIN)/python -m pytest tests/unit -q
 
-nightly: $(VENV)/.installed $(VENV)/.release
+nightly: $(VENV)/.installed $(VENV)/.release $(SYCL)/.installed
 	@test -d dist || $(MAKE) --no-print-directory wheels
 	$(BIN)/python -m tests.nightly
 

@@ -28,15 +28,22 @@ RESULTS = ROOT / "benchmarks/results/nightly.json"
 
 
 class Part(NamedTuple):
-    """Arguments of pytest, and variables that are set unless the caller has."""
+    """Arguments of pytest, variables that are set unless the caller has, and the environment that has what it needs."""
 
     tests: tuple[str, ...]
     variables: dict[str, str]
+    python: str = sys.executable
 
 
 PARTS = {
     "third-party": Part(("tests/third_party",), {"TEST_WHOLE_KIT": "1"}),
     "mutants": Part(("tests/mutants",), {"TEST_EVERY_MUTANT": "1"}),
+    "new operator": Part(("tests/wheels/test_one_more_operator.py",), {"TEST_WHOLE_KIT": "1"}),
+    "new operator on XPU": Part(
+        ("-p", "simulated_xpu", "tests/wheels/test_one_more_operator.py"),
+        {"TEST_WHOLE_KIT": "1", "PYTHONPATH": str(ROOT / "tests"), "MULADD_REQUIRE": "sycl"},
+        str(ROOT / ".venv-sycl/bin/python"),
+    ),
     "torch": Part(("tests/release/test_torches.py",), {}),
     "fuzz": Part(("tests/interop", "-k", "fuzz"), {"TEST_FUZZ_EXAMPLES": "20000", "TEST_FUZZ_COMPILED": "200"}),
 }
@@ -44,10 +51,10 @@ PARTS = {
 
 def run_part(name: str, logs: Path, limit_s: float) -> dict[str, Any]:
     """The record of one part."""
-    tests, variables = PARTS[name]
+    tests, variables, python = PARTS[name]
     chosen = {key: os.environ.get(key, value) for key, value in variables.items()}
     started = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    command = [sys.executable, "-m", "pytest", "-q", *tests]
+    command = [python, "-m", "pytest", "-q", *tests]
     result = run(name, command, logs, os.environ | chosen, limit_s)
     return {
         "started": started,

@@ -352,6 +352,13 @@ def test_a_module_command_says_it_in_a_sentence(tmp_path: Path, python: Python) 
     assert done.stderr.startswith("muladd: ")
     assert "OPWHEEL-E070" in done.stderr
     assert "Traceback" not in done.stderr
+    traced = python("-m", "muladd", "explain", MULADD_LOCK=str(tmp_path / "nowhere.lock"), MULADD_TRACE="1")
+    assert "Traceback" in traced.stderr
+
+
+def test_a_module_command_that_opens_each_backend_elsewhere_opens_none(run: Run) -> None:
+    report = run(before=AS_DOCTOR.replace("'doctor']", "'doctor', '--deep']"))
+    assert "loaded" not in {status["state"] for status in report["statuses"].values()}
 
 
 def test_what_the_registry_does_not_raise_has_a_traceback(site: Site, python: Python) -> None:

@@ -129,6 +129,7 @@ def test_plugin_that_asks_for_backends_while_it_is_imported(site: Site, compiler
     extra = """
 import muladd
 import opwheel.registry
+muladd.library.load_backends()  # once more, still without this one
 try:
     muladd.require("acme")
 except opwheel.registry.BackendUnavailableError as error:

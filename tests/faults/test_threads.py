@@ -129,3 +129,26 @@ out["results"] = results
     before = START + OPEN_LATER + "import muladd\nscope = {'muladd': muladd, 'out': out}\n"
     report = run(site.root, before=before + f"exec({then!r}, scope)")
     assert report["out"]["results"] == [[2.0, 2.0]] * 8
+
+
+def test_import_by_a_thread_that_waits_for_this_one(site: Site, compiler: Compiler, run: Run) -> None:
+    """A plugin of two starts importing the other one, which then waits for the import of muladd that is under way."""
+    start = """
+import importlib._bootstrap, sys, threading, time
+gate = sys.modules["gate"]
+gate.thread = threading.Thread(target=__import__, args=["muladd_acme"], daemon=True)
+gate.thread.start()
+while gate.thread.ident not in importlib._bootstrap._blocking_on:
+    time.sleep(0.001)
+"""
+    good = compiler.library("good", {"KEY": "PrivateUse1"})
+    site.install("aaa", library=good, extra=start, priority="-1")
+    package = site.install("acme", library=good)
+    module = package / "__init__.py"
+    module.write_text("import muladd\n" + module.read_text())
+    before = "import sys, types\ngate = sys.modules['gate'] = types.ModuleType('gate')\n"
+    report = run(site.root, before=before, then="import sys; sys.modules['gate'].thread.join(60)")
+    assert "error" not in report, report["error"]["traceback"]
+    assert report["numbers"] == NUMBERS
+    states = {name: status["state"] for name, status in report["statuses"].items()}
+    assert (states["acme"], states["aaa"], states["cpu"]) == ("loaded", "shadowed", "loaded")

@@ -49,8 +49,9 @@ def draw(seed: int) -> NewOperator:
     numbers = [f"n{i}" for i in range(generator.randint(0, 2))]
     results = generator.randint(1, 3)
     product = " * ".join(tensors)
-    # Result k is (k + 1) times the product of the tensors, plus the numbers.
-    values = [" + ".join([f"{k + 1} * {product}", *numbers]) for k in range(results)]
+    # Result k is (k + 1) times the product of the tensors, plus the numbers. No factor of 1: times 1 is a copy, and
+    # PyTorch then overlooks that the tensor itself was modified.
+    values = [" + ".join([f"{k + 1} * {product}" if k else product, *numbers]) for k in range(results)]
     schema = ", ".join([*(f"Tensor {t}" for t in tensors), *(f"float {n}" for n in numbers)])
     returns = "Tensor" if results == 1 else f"({', '.join(['Tensor'] * results)})"
     row = f'OPERATOR({name}, {name.title()}, "{name}({schema}) -> {returns}")'

@@ -14,6 +14,9 @@ from tests.wheels.one_more_operator import ROOT, SUB, copy_with, draw
 
 pytestmark = [pytest.mark.wheels, pytest.mark.slow]
 
+NIGHTLY = pytest.mark.skipif(
+    os.environ.get("TEST_WHOLE_KIT") != "1", reason="a kit on a simulated device: make nightly"
+)
 SEED = int(os.environ.get("TEST_SEED", random.randrange(1000)))
 
 
@@ -62,6 +65,7 @@ def test_on_the_cpu(copy, operators, tmp_path):
     check(sys.executable, tmp_path, operators, "cpu")
 
 
+@NIGHTLY
 @pytest.mark.skipif(importlib.util.find_spec("muladd_cuda") is None, reason="muladd-cuda is not in this environment")
 def test_on_simulated_cuda(copy, operators, tmp_path, request):
     toolkit, python = request.getfixturevalue("toolkit"), request.getfixturevalue("other_python")
@@ -69,6 +73,7 @@ def test_on_simulated_cuda(copy, operators, tmp_path, request):
     check(python, tmp_path, operators, "cuda", **toolkit.to_run)
 
 
+@NIGHTLY
 @pytest.mark.skipif(importlib.util.find_spec("muladd_sycl") is None, reason="muladd-sycl is not in this environment")
 def test_on_simulated_xpu(copy, operators, tmp_path):
     build(tmp_path, copy / "core", copy / "backends/sycl")

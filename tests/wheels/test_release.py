@@ -73,7 +73,8 @@ def test_source_distributions_have_every_source(two_builds, project, name):
         members = {member.name.partition("/")[2]: member for member in archive.getmembers()}
     sources = {str(path.relative_to(ROOT / project)) for path in (ROOT / project).rglob("*") if path.is_file()}
     sources = {path for path in sources if not path.startswith(("build/", "tests/")) and "egg-info" not in path}
-    assert {path for path in sources if not path.endswith((".pyc", ".so")) and "/." not in f"/{path}"} <= members.keys()
+    built = (".pyc", ".pyi", ".so")
+    assert {path for path in sources if not path.endswith(built) and "/." not in f"/{path}"} <= members.keys()
     assert {member.mtime for member in members.values()} == {1790000000}
     assert all(member.isfile() or member.isdir() for member in members.values())
 

@@ -97,7 +97,7 @@ def test_layouts(passes):
 
 
 def test_conformance(passes):
-    assert passes("kit")["passed"] > 1000
+    assert passes("kit")["passed"] > 900  # without the tests that are the same for all devices
 
 
 def test_benchmark(passes, tmp_path):

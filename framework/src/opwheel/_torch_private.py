@@ -144,7 +144,8 @@ def batched(rule: Callable[..., Any], op: Callable[..., Any], values: tuple[Any,
     from torch._functorch.autograd_function import custom_function_call_vmap_helper
     from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
 
-    return custom_function_call_vmap_helper(retrieve_current_functorch_interpreter(), rule, op, *values)
+    interpreter: Any = retrieve_current_functorch_interpreter()
+    return custom_function_call_vmap_helper(interpreter, rule, op, *values)
 
 
 def has_kernel(operator: str, dispatch_key: str) -> bool:

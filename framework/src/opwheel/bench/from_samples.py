@@ -139,7 +139,8 @@ def _functional(kernel: Callable[..., Any], values: tuple[Any, ...]) -> Callable
         return tuple(result for result in as_tuple(kernel(*every)) if result.is_floating_point())
 
     def forward_and_backward() -> Any:
-        results, pull_back = torch.func.vjp(of, *tensors)
+        pulled: Any = torch.func.vjp(of, *tensors)
+        results, pull_back = pulled
         return pull_back(tuple(torch.ones_like(result) for result in results))
 
     return forward_and_backward

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from .. import _torch_private as private
-from .derivatives import Derivatives, Plan, gradients_through_reference
+from .derivatives import Derivatives, Plan
 from .elementwise import check_output, check_tensors, overwrite
 from .kernel_errors import raise_if_out_of_memory
 from .overlap import may_share_memory
@@ -212,6 +212,8 @@ def _autograd_function(overload: Overload, derivatives: Derivatives) -> type[tor
         saved = ctx.saved_tensors
         others = ctx.others if has_plain_tensors_only else [_unpacked(value, saved) for value in ctx.others]
         if plan.without_formula or (plan.is_inexact_again and torch.is_grad_enabled()):
+            from .derivatives.through_reference import gradients_through_reference  # seldom needed
+
             positions = (*plan.tensors, *plan.others)
             kept = dict(zip(positions, (*saved[: len(plan.tensors)], *others), strict=True))
             values = tuple(kept[i] for i in range(len(kept)))
@@ -276,7 +278,7 @@ def _without_gradient(overload: Overload, derivatives: Derivatives, results: tup
 class _Slot(NamedTuple):
     """In the place of a kept tensor."""
 
-    index: int
+    position: int
 
 
 def _packed(value: Any, kept: list[Tensor]) -> Any:
@@ -289,7 +291,7 @@ def _packed(value: Any, kept: list[Tensor]) -> Any:
 
 def _unpacked(value: Any, kept: Sequence[Tensor]) -> Any:
     if isinstance(value, _Slot):
-        return kept[value.index]
+        return kept[value.position]
     return [_unpacked(one, kept) for one in value] if isinstance(value, list) else value
 
 

@@ -31,6 +31,6 @@ def _formula(overload: Overload) -> Callable[..., int]:
     def formula(*args: Any, out_val: Any, **kwargs: Any) -> int:
         if callable(flops):
             return flops(*args, **kwargs)
-        return sum(result.numel() for result in as_tuple(out_val)) * flops
+        return flops * sum(int(result.numel()) for result in as_tuple(out_val))
 
     return formula

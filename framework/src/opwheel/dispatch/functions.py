@@ -36,6 +36,7 @@ from __future__ import annotations
 import inspect
 import keyword
 import linecache
+import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, count
@@ -220,7 +221,7 @@ def _literal(value: Any) -> str:
         return f"_torch.device({str(value)!r})"
     if isinstance(value, (torch.dtype, torch.layout, torch.memory_format)):
         return f"_{value}"
-    if isinstance(value, float):
+    if isinstance(value, float) and not math.isfinite(value):
         return f"_float({str(value)!r})"
     return repr(value)
 

@@ -146,6 +146,10 @@ class Overload:
         """The overload that an out or in-place variant is a variant of."""
         return self._siblings[self.operator.name]
 
+    def has_sibling(self, name: str) -> bool:
+        """Whether the library has an operator of that name, also one that was registered before."""
+        return name in self._siblings or hasattr(getattr(torch.ops, self.namespace), name)
+
     @cached_property
     def _defaults(self) -> tuple[Any, ...]:
         return tuple(private.default_of(argument) for argument in self.schema.arguments)

@@ -52,7 +52,7 @@ def implement_functions(
         overloads: of the operator library, those that the backend covers.
         device_type: of the tensors that the backend computes on.
         functions: by the operator's name, called as :func:`register_python` calls its kernels. An operator without one
-            is computed by its reference, and ``doctor``, ``explain`` and the conformance kit say so.
+            is computed by its reference, and ``explain`` and the conformance kit say so.
     """
     key = target.dispatch_key or private.dispatch_key_of(device_type)
     for overload in overloads:

@@ -13,6 +13,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -126,8 +127,12 @@ def agree(overload: Overload, what: str, got: Sequence[Any], want: Sequence[Any]
         assert one.shape == other.shape, f"{where} has shape {tuple(one.shape)}, expected {tuple(other.shape)}"
         rtol, atol = _tolerance(overload, other.dtype, coarsest)
         torch.testing.assert_close(
-            one.detach(), other.detach(), rtol=rtol, atol=atol, equal_nan=True, msg=lambda text, w=where: f"{w}: {text}"
+            one.detach(), other.detach(), rtol=rtol, atol=atol, equal_nan=True, msg=_behind(where)
         )
+
+
+def _behind(where: str) -> Callable[[str], str]:
+    return lambda text: f"{where}: {text}"
 
 
 def _wide(values: Any) -> Any:
@@ -297,7 +302,7 @@ def second_derivatives(overload: Overload, samples: Samples) -> None:
 def _scalar(results: Sequence[Tensor]) -> Tensor | None:
     """A number that depends on every element of every result, on none of them linearly."""
     parts = [(r * torch.cos(r.detach() + i) + 0.1 * r * r).sum() for i, r in enumerate(results) if r.requires_grad]
-    return sum(parts[1:], parts[0]) if parts else None  # type: ignore[return-value]
+    return sum(parts[1:], parts[0]) if parts else None
 
 
 def _gradients(results: Sequence[Tensor], inputs: list[Tensor], order: int) -> list[Tensor | None]:
@@ -321,7 +326,7 @@ def _compare_gradients(overload: Overload, samples: Samples, order: int) -> None
     if not _has_derivatives(overload):
         results = [r for r in _kernel(overload, given) if r.requires_grad]
         for result in results:
-            _raises(RuntimeError, "not differentiable", lambda r=result: r.sum().backward())
+            _raises(RuntimeError, "not differentiable", result.sum().backward)
         return
     if overload.is_random:
         for gradient in _gradients(_kernel(overload, given), inputs, 1):
@@ -428,10 +433,10 @@ def _vmap_as_loop(overload: Overload, given: tuple[Any, ...], chosen: tuple[int,
             example[i] = _batch(given[i], index).to(given[i].dtype)
         examples.append(tuple(example))
     batched = list(given)
-    dims: list[int | None] = [None] * len(given)
+    places = {i: given[i].dim() if at_end else 0 for i in chosen}
+    dims = [places.get(i) for i in range(len(given))]
     for i in chosen:
-        dims[i] = given[i].dim() if at_end else 0
-        batched[i] = torch.stack([example[i] for example in examples], dim=dims[i])
+        batched[i] = torch.stack([example[i] for example in examples], dim=places[i])
     names = ", ".join(overload.names[i] for i in chosen)
     got = _vmapped(overload, tuple(batched), dims)
     want = [_kernel(overload, example) for example in examples]
@@ -442,7 +447,7 @@ def _vmap_as_loop(overload: Overload, given: tuple[Any, ...], chosen: tuple[int,
         tuple(torch.stack(p) for p in zip(*want, strict=True)),
     )
     for i in overload.written:
-        one = torch.stack([example[i] for example in examples], dim=dims[i])
+        one = torch.stack([example[i] for example in examples], dim=places[i])
         agree(overload, f"vmap over {names}: what is written", [batched[i]], [one])
 
 
@@ -610,7 +615,7 @@ def errors(overload: Overload, samples: Samples) -> None:
     if overload.operator.errors is None or samples.index > 0:
         return
     for one in overload.operator.errors(samples.device):
-        _raises(one.error, one.match, lambda one=one: overload.op(*one.sample.args, **one.sample.kwargs))
+        _raises(one.error, one.match, partial(overload.op, *one.sample.args, **one.sample.kwargs))
 
 
 def _raises(error: type[Exception], match: str, call: Callable[[], Any]) -> None:
@@ -627,8 +632,9 @@ def _raises(error: type[Exception], match: str, call: Callable[[], Any]) -> None
 @contextmanager
 def uninitialized_memory_filled() -> Iterator[None]:
     """New tensors hold nan, or the largest number, until they are written to."""
-    was, fill = torch.are_deterministic_algorithms_enabled(), torch.utils.deterministic.fill_uninitialized_memory
-    torch.utils.deterministic.fill_uninitialized_memory = True
+    settings: Any = torch.utils.deterministic
+    was, fill = torch.are_deterministic_algorithms_enabled(), settings.fill_uninitialized_memory
+    settings.fill_uninitialized_memory = True
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.use_deterministic_algorithms(True, warn_only=True)
@@ -636,7 +642,7 @@ def uninitialized_memory_filled() -> Iterator[None]:
             yield
         finally:
             torch.use_deterministic_algorithms(was)
-            torch.utils.deterministic.fill_uninitialized_memory = fill
+            settings.fill_uninitialized_memory = fill
 
 
 Check = Callable[[Overload, Samples], None]

@@ -84,7 +84,7 @@ def arguments(
 
     Args:
         overload: whose schema to follow.
-        shapes: one shape for all tensors, or a shape for each.
+        shapes: one shape for all tensors, or several, used in turn.
         dtype: of all tensors.
         device: of all tensors.
         layouts: names in :data:`LAYOUTS`, used in turn.
@@ -95,7 +95,7 @@ def arguments(
     each = [shapes] * count if not shapes or isinstance(shapes[0], int) else shapes
     layout = itertools.cycle(layouts)
     number = itertools.cycle(NUMBERS)
-    shape = iter(each)
+    shape = itertools.cycle(each)
     args: list[Any] = []
     for position, name in enumerate(overload.arguments):
         if name not in overload.tensor_arguments:

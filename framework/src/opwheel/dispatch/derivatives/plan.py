@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from ..overload import Overload
+from ..rules import Elementwise
 from ..rules.rule import refuse
 from .text import parse
 
@@ -87,7 +87,7 @@ class Derivatives:
         unknown = set(overload.operator.not_differentiable) - set(self._results)
         if unknown:
             refuse(overload, f"not_differentiable names {sorted(unknown)}", f"its results are {list(self._results)}")
-        if overload.is_random and declared is not None:
+        if declared is not None and not isinstance(overload.rule, Elementwise) and overload.is_random:
             self._check_random()
         self.fixed = tuple(self._results.index(name) for name in overload.operator.not_differentiable)
         self.unused = self._unused() if self._declared and len(self._results) > 1 else ()
@@ -115,7 +115,7 @@ class Derivatives:
                 names, function, own = parse(overload.namespace, formula)
             except ValueError as error:
                 refuse(overload, f"derivatives[{key!r}]: {error}", "see opwheel.dispatch.derivatives.text")
-            missing = [name for name in own if not hasattr(getattr(torch.ops, overload.namespace), name)]
+            missing = [name for name in own if not overload.has_sibling(name)]
             if missing:
                 refuse(overload, f"derivatives[{key!r}] calls {missing}", "which must be operators of the library")
         else:

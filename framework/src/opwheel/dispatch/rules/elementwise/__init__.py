@@ -9,7 +9,6 @@ from ...elementwise import check_inputs, check_output, decompose, has_shape, res
 from ..rule import Rule, Sharding, refuse
 from . import functionalization, vmap
 from .fake import functional_results, written_output
-from .python_kernel import python_kernel
 
 if TYPE_CHECKING:
     from ...overload import Overload
@@ -101,6 +100,8 @@ class Elementwise(Rule):
         """The function with contiguous tensors of one shape, in float64 for float64 results, else in float32."""
         if overload.mutates:
             refuse(overload, "a Python kernel returns new tensors, it cannot overwrite arguments", "leave it out")
+        from .python_kernel import python_kernel  # most libraries have none
+
         return python_kernel(overload, function)
 
     def functionalize(self, overload: Overload) -> Callable[..., Any]:
