@@ -7,10 +7,9 @@ import sys
 import muladd
 import pytest
 import torch
+from opwheel.aotinductor import keep_kernels
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch._inductor.utils import run_and_get_code
-
-fused = pytest.mark.skipif(muladd.library.policy.compile != "fuse", reason="MULADD_COMPILE=fuse asks for it")
 
 
 def scale_and_shift(x, scale, shift):
@@ -31,7 +30,7 @@ def fresh():
     torch._dynamo.reset()
 
 
-@fused
+@pytest.mark.skipif(muladd.library.policy.compile == "kernel", reason="MULADD_COMPILE=kernel")
 def test_forward_and_backward_are_one_loop_each():
     tensors, others = inputs(4), inputs(4)
 
@@ -45,6 +44,29 @@ def test_forward_and_backward_are_one_loop_each():
     assert codes[0].count("async_compile.cpp_pybinding(") == 1
     expected(*others).sum().backward()
     torch.testing.assert_close([t.grad for t in tensors], [t.grad for t in others])
+
+
+def test_kernels_can_be_kept():
+    def code_of(compiled):
+        return "".join(run_and_get_code(compiled, *(tensor.detach() for tensor in inputs(4)))[1])
+
+    with keep_kernels(muladd.library):
+        assert "torch.ops.muladd.fma" in code_of(torch.compile(scale_and_shift, fullgraph=True))
+    torch._dynamo.reset()
+    again = code_of(torch.compile(scale_and_shift, fullgraph=True))
+    assert ("torch.ops.muladd.fma" in again) == (muladd.library.policy.compile == "kernel")
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
+def test_fused_code_rounds_at_most_once_less_or_more(dtype):
+    """One operator alone: a kernel may round a product and a sum once (fused multiply-add), fused code rounds both."""
+    a, b, c = (torch.randn(1000).to(dtype) for _ in range(3))
+    exact = a.double() * b.double() + c.double()
+    size = (a.double() * b.double()).abs() + c.double().abs()
+    computed = torch.float64 if dtype is torch.float64 else torch.float32
+    bound = torch.finfo(dtype).eps / 2 * exact.abs() + 2 * torch.finfo(computed).eps * size
+    for found in (muladd.fma(a, b, c), torch.compile(muladd.fma, fullgraph=True)(a, b, c)):
+        assert ((found.double() - exact).abs() <= bound).all()
 
 
 def test_no_recompilation_over_batch_sizes():

@@ -58,6 +58,23 @@ void check_is_recorded(const Operator& op) {
       "with .detach() of them");
 }
 
+// Throws if a result is an argument, a view of one, or another result: a gradient recorded for it would be lost, or be
+// that of the wrong tensor.
+void check_results_are_new(const Operator& op, const std::vector<at::Tensor>& arguments, const c10::IValue* results) {
+  for (int i = 0; i < op.result_count; ++i) {
+    const at::Tensor& result = results[i].toTensor();
+    if (!result.defined() || !result.has_storage()) continue;
+    const auto shares_memory = [&](const at::Tensor& other) {
+      return other.has_storage() && other.is_alias_of(result);
+    };
+    TORCH_CHECK(std::none_of(arguments.begin(), arguments.end(), shares_memory), op.name, ": the kernel returned '",
+                op.result_names[i], "' in the memory of an argument; it must be a new tensor");
+    TORCH_CHECK(std::none_of(results, results + i, [&](const auto& other) { return shares_memory(other.toTensor()); }),
+                op.name, ": the kernel returned '", op.result_names[i],
+                "' in the memory of another result; each must be a new tensor");
+  }
+}
+
 // Connects the node with the tensors among the arguments: the overwritten one first, for which the engine takes the
 // first gradient where it is a view (CopySlices).
 void connect(const Operator& op, Derivative& node, const c10::IValue* arguments) {
@@ -120,6 +137,10 @@ void AutogradKernel::record(c10::DispatchKeySet keys, std::vector<c10::IValue>& 
   const auto arguments = torch::jit::last(stack, op_.argument_count);
   connect(op_, *node, arguments.data());
   for (int i : plan.arguments) node->keep_argument(arguments[i]);
+  std::vector<at::Tensor> tensors;
+  tensors.reserve(op_.tensors.size());
+  for (int i : op_.tensors)
+    for_each_tensor(arguments[i], [&](const at::Tensor& tensor, int) { tensors.push_back(tensor); });
 
   {
     const at::NoGradGuard guard;  // a kernel in Python may ask for x.numpy()
@@ -127,6 +148,7 @@ void AutogradKernel::record(c10::DispatchKeySet keys, std::vector<c10::IValue>& 
   }
 
   const size_t first = stack.size() - op_.result_count;
+  check_results_are_new(op_, tensors, stack.data() + first);
   for (int i = 0; i < op_.result_count; ++i) {
     const at::Tensor& result = stack[first + i].toTensor();
     if (op_.result_count > 1) node->keep_shape(result);

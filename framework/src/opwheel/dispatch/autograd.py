@@ -1,4 +1,4 @@
-"""The kernel at the Autograd key decides which derivative rules apply to a call.
+"""The kernel at the Autograd key decides which derivative rules apply to a call; :mod:`.native` has it in C++.
 
 1. Under a ``torch.func`` transform, or when an input carries a forward-mode tangent, the call decomposes into ATen
    operators, and ATen's own rules apply: reverse, forward, any order, any composition. So does an in-place call that
@@ -8,7 +8,7 @@
 3. Otherwise the backend's kernel runs and nothing is recorded.
 
 ``torch.library.register_autograd`` covers only the second: under the first it fails or, in forward mode, silently
-returns wrong tangents (docs/decisions/0003-autograd-key.md).
+returns wrong tangents (docs/decisions/0011-native-autograd.md).
 """
 
 from __future__ import annotations
@@ -236,6 +236,7 @@ def _autograd_function(overload: Overload, derivatives: Derivatives) -> type[tor
                 result = tensors[0]
                 ctx.mark_dirty(result)
             else:
+                _check_results_are_new(overload, tensors, as_tuple(result))
                 fixed = _without_gradient(overload, derivatives, as_tuple(result))
                 if fixed:
                     ctx.mark_non_differentiable(*fixed)
@@ -254,6 +255,17 @@ def _autograd_function(overload: Overload, derivatives: Derivatives) -> type[tor
     backward_once = torch.autograd.function.once_differentiable(backward) if overload.is_random else backward
     Derivative.backward = staticmethod(backward_once)  # type: ignore[method-assign,assignment]
     return Derivative
+
+
+def _check_results_are_new(overload: Overload, arguments: Sequence[Tensor], results: Sequence[Tensor]) -> None:
+    """Refuse a gradient for a tensor that is another one as well: it would be lost, or be that of the wrong tensor."""
+    for i, result in enumerate(results):
+        for others, whose in ((arguments, "an argument; it"), (results[:i], "another result; each")):
+            if any(private.has_storage(one) and private.is_alias(result, one) for one in others):
+                raise RuntimeError(
+                    f"{overload.name}: the kernel returned '{overload.result_names[i]}' in the memory of {whose} must "
+                    "be a new tensor"
+                )
 
 
 def _without_gradient(overload: Overload, derivatives: Derivatives, results: tuple[Tensor, ...]) -> list[Tensor]:

@@ -34,8 +34,8 @@ class Operator(NamedTuple):
         autocast: what ``torch.autocast`` does to floating-point arguments.
         compile: what torch.compile's inductor makes of an :class:`Elementwise` operator: ``"fuse"`` writes its
             reference into the same loop as its neighbours, ``"kernel"`` keeps it a call of the backend's kernel.
-            Operators with other rules are always kept, and so are all of them unless ``[policy] compile`` or
-            ``<PREFIX>_COMPILE`` is ``"fuse"``.
+            Operators with other rules are always kept, and so are all of them where ``[policy] compile`` or
+            ``<PREFIX>_COMPILE`` is ``"kernel"``.
         flops: floating-point operations for one element of one result, as ``torch.utils.flop_counter`` counts them, or
             a function of the schema's arguments that counts those of a call.
         tensor_variant: for an argument that is a number in the schema, the operator that takes a tensor in its place

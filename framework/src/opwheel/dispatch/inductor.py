@@ -1,8 +1,8 @@
-"""torch.compile's inductor writes element-wise operators into the same loop as their neighbours, where the policy asks.
+"""torch.compile's inductor writes element-wise operators into the same loop as their neighbours.
 
-A call of a kernel costs it microseconds, and a pass over memory. With ``compile = "fuse"`` such operators are given to
-inductor as their reference in the compute dtype, rounded once, as the kernels compute. ``torch.compile``'s other
-backends, ``torch.export`` and eager mode still see the operators.
+A call of a kernel costs it microseconds, and a pass over memory. So such operators are given to inductor as their
+reference in the compute dtype, rounded once; ``compile = "kernel"`` in an operator's declaration or in the policy keeps
+the call. ``torch.compile``'s other backends, ``torch.export`` and eager mode see the operators in any case.
 
 What inductor and AOTAutograd keep on disk does not depend on decompositions: their keys get a digest of ours
 (``torch.compiler.config.cache_key_tag``, which is for this).
@@ -11,7 +11,8 @@ What inductor and AOTAutograd keep on disk does not depend on decompositions: th
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from .._import_hooks import after_import
@@ -32,6 +33,23 @@ def register(library: LibraryLike, overloads: Iterable[Overload]) -> None:
         decompositions.update(decomposition_table(fused))
         fast_random_decomps.cache_clear()
         config.cache_key_tag += f" {library.namespace}:{digest(fused)}"
+
+
+@contextmanager
+def kept(overloads: Iterable[Overload]) -> Iterator[None]:
+    """While it lasts, inductor keeps the operators as calls."""
+    from torch._inductor.decomposition import decompositions, fast_random_decomps
+    from torch.compiler import config
+
+    removed = {overload.op: decompositions.pop(overload.op, None) for overload in overloads}
+    fast_random_decomps.cache_clear()
+    names = ",".join(sorted(str(op) for op, decomposition in removed.items() if decomposition))
+    try:
+        with config.patch(cache_key_tag=f"{config.cache_key_tag} kept:{names}"):
+            yield
+    finally:
+        decompositions.update({op: decomposition for op, decomposition in removed.items() if decomposition})
+        fast_random_decomps.cache_clear()
 
 
 def is_fused(library: LibraryLike, overload: Overload) -> bool:

@@ -82,6 +82,11 @@ def overloads_of(target: torch.library.Library) -> dict[str, Overload]:
     return _overloads[target.ns]
 
 
+def native_autograd_of(library: LibraryLike) -> NativeAutograd:
+    """Which operators of a library have native kernels at the Autograd key, and why others have not."""
+    return _libraries[library.namespace, library.schemas][1]
+
+
 def _register_overload(overload: Overload, target: torch.library.Library, library: LibraryLike) -> None:
     name = overload.name
     private.register_fake(target, overload.qualified_name, fake.fake_kernel(overload))

@@ -54,7 +54,7 @@ class Policy(NamedTuple):
     disable: frozenset[str] = frozenset()
     prefer: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     fallback: str = "error"
-    compile: str = "kernel"
+    compile: str = "fuse"
     allow: frozenset[str] | None = None
     autoload: bool = True
     strict: bool = False
