@@ -86,6 +86,44 @@ print("kernel" if any("torch.ops.muladd.muladd" in code for code in codes) else 
 """
 
 
+SCALED = """
+import sys, torch
+from types import SimpleNamespace
+from opwheel.dispatch import Elementwise, Operator, register
+from opwheel.registry.policy import Policy
+
+schema, factor = sys.argv[1], sys.argv[2]
+library = torch.library.Library("cached", "DEF")
+library.define(schema)
+FACTOR = float(factor)
+helper = lambda x: x * FACTOR  # a value of the module that a function of the module uses
+operator = Operator("scaled", reference=lambda x, by: helper(x) * by, rule=Elementwise())
+register(SimpleNamespace(namespace="cached", schemas=(schema,), policy=Policy()), [operator])
+print(torch.compile(lambda x: torch.ops.cached.scaled(x, 2.0).relu(), fullgraph=True)(torch.ones(3))[0].item())
+counted = torch._dynamo.utils.counters
+print(counted["inductor"]["fxgraph_cache_hit"] + counted["aot_autograd"]["autograd_cache_hit"])
+"""
+
+
+def test_a_change_of_schema_or_reference_invalidates_the_caches_on_disk(tmp_path):
+    def run(name, factor):
+        done = subprocess.run(
+            [sys.executable, "-c", SCALED, f"scaled(Tensor x, float {name}) -> Tensor", factor],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)},
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        value, hits = done.stdout.split()
+        return float(value), int(hits) > 0
+
+    assert run("by", "1.0") == (2.0, False)
+    assert run("by", "1.0") == (2.0, True)
+    assert run("by", "5.0") == (10.0, False)
+    assert run("rate", "1.0") == (2.0, False)
+
+
 def test_a_change_of_policy_invalidates_the_caches_on_disk(tmp_path):
     def run(**environment):
         done = subprocess.run(

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from .._import_hooks import after_import
@@ -32,7 +33,7 @@ def register(library: LibraryLike, overloads: Iterable[Overload]) -> None:
         fused = [overload for overload in overloads if is_fused(library, overload)]
         decompositions.update(decomposition_table(fused))
         fast_random_decomps.cache_clear()
-        config.cache_key_tag += f" {library.namespace}:{digest(fused)}"
+        config.cache_key_tag += f" {library.namespace}:{digest(library, overloads)}"
 
 
 @contextmanager
@@ -43,11 +44,12 @@ def kept(overloads: Iterable[Overload]) -> Iterator[None]:
 
     removed = {overload.op: decompositions.pop(overload.op, None) for overload in overloads}
     fast_random_decomps.cache_clear()
-    names = ",".join(sorted(str(op) for op, decomposition in removed.items() if decomposition))
+    tag = config.cache_key_tag
+    config.cache_key_tag += f" kept:{','.join(sorted(map(str, removed)))}"
     try:
-        with config.patch(cache_key_tag=f"{config.cache_key_tag} kept:{names}"):
-            yield
+        yield
     finally:
+        config.cache_key_tag = tag
         decompositions.update({op: decomposition for op, decomposition in removed.items() if decomposition})
         fast_random_decomps.cache_clear()
 
@@ -62,21 +64,41 @@ def is_fused(library: LibraryLike, overload: Overload) -> bool:
     )
 
 
-def digest(overloads: Iterable[Overload]) -> str:
-    """Of the operators, and of what is computed in their place: their schemas and the code of their references."""
+def digest(library: LibraryLike, overloads: Iterable[Overload]) -> str:
+    """Of all operators: their schemas, whether they are fused, and the code of their references and fake kernels."""
     text = hashlib.sha256()
     for overload in overloads:
-        text.update(overload.qualified_name.encode() + overload.schema_text.encode())
-        text.update(_code(overload.operator.reference).encode())
+        operator = overload.operator
+        parts = (overload.qualified_name, overload.schema_text, str(is_fused(library, overload)))
+        seen: set[int] = set()
+        text.update("\n".join((*parts, _text(operator.reference, seen), _text(operator.fake, seen))).encode())
     return text.hexdigest()[:16]
 
 
-def _code(function: Any) -> str:
-    code = getattr(function, "__code__", None)
-    return str(getattr(function, "__qualname__", type(function))) if code is None else _text(code)
+def _text(value: Any, seen: set[int]) -> str:
+    """What a function computes: its code, and all functions and values of its module that it names.
+
+    Of an object that prints its address the text differs from process to process: nothing that was kept fits then.
+    """
+    if isinstance(value, ModuleType):
+        return value.__name__
+    if not isinstance(value, FunctionType):
+        return repr(value)
+    if id(value) in seen:
+        return value.__qualname__
+    seen.add(id(value))
+    cells = [cell.cell_contents for cell in value.__closure__ or ()]
+    named = [value.__globals__[name] for name in _names(value.__code__) if name in value.__globals__]
+    used = [*cells, *named, *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
+    return _code(value.__code__) + "".join(_text(one, seen) for one in used)
 
 
-def _text(code: Any) -> str:
+def _code(code: CodeType) -> str:
     """All of a code object that says what it does: not where it stands."""
-    constants = [_text(one) if hasattr(one, "co_code") else repr(one) for one in code.co_consts]
+    constants = [_code(one) if isinstance(one, CodeType) else repr(one) for one in code.co_consts]
     return repr((code.co_code, code.co_names, code.co_varnames, constants))
+
+
+def _names(code: CodeType) -> list[str]:
+    inner = [name for one in code.co_consts if isinstance(one, CodeType) for name in _names(one)]
+    return [*code.co_names, *inner]
