@@ -1,6 +1,6 @@
 // Reads an operator schema at compile time, so that a kernel with the wrong C++ signature does not compile. Without
 // this check, a kernel that takes int64_t for a schema's `float` would be given the number's raw bits, and compute
-// garbage.
+// garbage. In C++17, which ExecuTorch's kernels are compiled as.
 #pragma once
 
 #include <array>
@@ -97,9 +97,16 @@ inline constexpr TypeName kTypes[] = {
     {"bool[]?", ArgumentKind::optional_boolean_list},
 };
 
+constexpr bool starts_with(std::string_view text, std::string_view start) {
+  return text.substr(0, start.size()) == start;
+}
+constexpr bool ends_with(std::string_view text, std::string_view end) {
+  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
+}
+
 // A type as the schema writes it: `Tensor(a!)` is mutable, `int[2]` is a list, like `int[]`.
 constexpr bool read_type(std::string_view type, Schema& schema, ArgumentKind& kind) {
-  if (type.starts_with("Tensor(") && type.ends_with("!)")) {
+  if (starts_with(type, "Tensor(") && ends_with(type, "!)")) {
     kind = ArgumentKind::mutable_tensor;
     return true;
   }
@@ -116,9 +123,9 @@ constexpr bool read_type(std::string_view type, Schema& schema, ArgumentKind& ki
       return true;
     }
   }
-  schema.error = type.starts_with("Scalar")      ? SchemaError::scalar
-                 : type.starts_with("Generator") ? SchemaError::generator
-                                                 : SchemaError::unknown_type;
+  schema.error = starts_with(type, "Scalar")      ? SchemaError::scalar
+                 : starts_with(type, "Generator") ? SchemaError::generator
+                                                  : SchemaError::unknown_type;
   return false;
 }
 
@@ -138,8 +145,8 @@ constexpr std::size_t end_of_item(std::string_view list) {
 }
 
 constexpr std::string_view trimmed(std::string_view text) {
-  while (text.starts_with(' ')) text.remove_prefix(1);
-  while (text.ends_with(' ')) text.remove_suffix(1);
+  while (starts_with(text, " ")) text.remove_prefix(1);
+  while (ends_with(text, " ")) text.remove_suffix(1);
   return text;
 }
 
@@ -180,12 +187,12 @@ constexpr Schema parse_schema(std::string_view text) {
 
   std::string_view result = detail::trimmed(text.substr(close + 4));
   schema.returns_argument = result == "Tensor(a!)";
-  if (result.starts_with("(") && result.ends_with(")")) result = result.substr(1, result.size() - 2);
+  if (detail::starts_with(result, "(") && detail::ends_with(result, ")")) result = result.substr(1, result.size() - 2);
   while (!result.empty()) {
     const std::size_t end = detail::end_of_item(result);
     const std::string_view type = detail::trimmed(result.substr(0, end));
     result = end == result.size() ? std::string_view{} : result.substr(end + 1);
-    if (type != "Tensor" && !type.starts_with("Tensor ") && !schema.returns_argument) {
+    if (type != "Tensor" && !detail::starts_with(type, "Tensor ") && !schema.returns_argument) {
       schema.error = SchemaError::results;
     }
     ++schema.return_count;
