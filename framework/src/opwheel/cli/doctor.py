@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from .. import _huge_pages as huge_pages
 from .._version import __version__
 from ..registry import BackendStatus, Finding, LockError, State
 from ..registry.set_aside import set_aside
@@ -87,6 +88,7 @@ def _report(
         "python": platform.python_version(),
         "platform": platform.platform(),
         "digest": library.digest(),
+        "huge_pages": {"policy": library.policy.huge_pages, "system": huge_pages.system_setting()},
         "backends": {name: status.as_json() for name, status in statuses.items()},
         "runtimes": {name: status.as_json() for name, status in runtimes.items()},
         "not_installed": {
@@ -108,6 +110,7 @@ def _print(report: dict[str, Any], statuses: list[BackendStatus]) -> None:
         f"{report['distribution']} {report['version']} (ABI {report['abi']}), opwheel {report['opwheel']}, "
         f"torch {report['torch']}, Python {report['python']}, {report['platform']}"
     )
+    console.print(huge_pages.describe(report["huge_pages"]["policy"]))
     table = Table("backend", "state", "key", "distribution", "operators", "load", box=None, pad_edge=False)
     for status in statuses:
         table.add_row(
