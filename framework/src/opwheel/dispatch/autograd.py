@@ -27,6 +27,7 @@ from .elementwise import check_output, check_tensors, overwrite
 from .kernel_errors import raise_if_out_of_memory
 from .overlap import may_share_memory
 from .overload import Overload, as_tuple, tensors_in
+from .rules import Elementwise
 
 
 def autograd_kernel(overload: Overload) -> Callable[..., Any]:
@@ -203,6 +204,8 @@ def _autograd_function(overload: Overload, derivatives: Derivatives) -> type[tor
     is_in_place = overload.is_in_place
     has_plain_tensors_only = overload.has_plain_tensors_only
     tensor_positions = overload.tensor_positions
+    # Those of element-wise operators are floating-point numbers.
+    looks_at_results = bool(derivatives.fixed or derivatives.unused or not isinstance(overload.rule, Elementwise))
     redispatch = private.redispatch(overload.op)
 
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
@@ -240,7 +243,7 @@ def _autograd_function(overload: Overload, derivatives: Derivatives) -> type[tor
             if is_in_place:
                 result = tensors[0]
                 ctx.mark_dirty(result)
-            else:
+            elif looks_at_results:
                 fixed = _without_gradient(overload, derivatives, as_tuple(result))
                 if fixed:
                     ctx.mark_non_differentiable(*fixed)
