@@ -15,7 +15,9 @@
 #include <unistd.h>
 #endif
 
-namespace opwheel::detail::huge_pages {
+namespace opwheel {
+namespace detail {
+namespace huge_pages {
 
 inline constexpr int64_t kSize = 2 << 20;  // bytes of a huge page, on x86-64 and on aarch64 with 4 KiB pages
 
@@ -76,7 +78,9 @@ inline bool are_given(int64_t bytes) {
          (system_setting() == Setting::madvise && is_on.load(std::memory_order_relaxed));
 }
 
-}  // namespace opwheel::detail::huge_pages
+}  // namespace huge_pages
+}  // namespace detail
+}  // namespace opwheel
 
 // Looked up in a library by whoever opens it and knows the policy: the registry in Python, opwheel/load.h in C++.
 extern "C" __attribute__((visibility("default"), used)) inline void opwheel_set_huge_pages(bool is_on) {
