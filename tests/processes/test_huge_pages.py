@@ -66,8 +66,8 @@ def test_small_results_do_not_ask():
 
 @MADVISE
 def test_memory_that_was_written_before_is_left_alone():
-    # Once 32 MiB have been given back, the allocator keeps what is smaller: the new result lies where the old one was.
-    reused = "large = x.repeat(4); del large; old = x * 2; place = old.data_ptr(); del old;"
+    # Once 24 MiB have been given back, the allocator keeps what is smaller: the new result lies where the old one was.
+    reused = "large = x.repeat(3); del large; old = x * 2; place = old.data_ptr(); del old;"
     code = reused + "new = muladd.mul(x, x); assert new.data_ptr() == place, 'not reused'; show(new)"
     assert shown(code, 21) == [(0, False)]
 
