@@ -76,9 +76,13 @@ old = [x * 2 for _ in range(4)]
 begin, end = min(t.data_ptr() for t in old), max(t.data_ptr() + t.nbytes for t in old)
 del old
 results = [muladd.mul(x, x) for _ in range(8)]
-show(next(t for t in results if begin <= t.data_ptr() and t.data_ptr() + t.nbytes <= end))
+for reused in [t for t in results if begin <= t.data_ptr() and t.data_ptr() + t.nbytes <= end]:
+    show(reused)
 """
-    assert shown(code, 21) == [(0, False)]
+    found = []
+    while not found:  # where programs lie is drawn at random; at some places glibc reuses nothing
+        found = shown(code, 21)
+    assert set(found) == {(0, False)}
 
 
 def test_what_doctor_says(monkeypatch, tmp_path):
