@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from .rules import Opaque, Rule
-from .samples import ErrorSample, Sample, Tolerance
+
+if TYPE_CHECKING:
+    from .samples import ErrorSample, Sample, Tolerance
 
 AutocastPolicy = Literal["promote", "lower_precision", "float32"]
 Derivative = str | Callable[..., Any]
@@ -55,9 +57,9 @@ class Operator(NamedTuple):
     autocast: AutocastPolicy = "promote"
     flops: int | Callable[..., int] = 1
     tensor_variant: Mapping[str, str] = MappingProxyType({})
-    samples: Callable[..., Iterable[Sample]] | None = None
-    errors: Callable[..., Iterable[ErrorSample]] | None = None
+    samples: Callable[..., Iterable["Sample"]] | None = None
+    errors: Callable[..., Iterable["ErrorSample"]] | None = None
     dtypes: tuple[Any, ...] | None = None
-    tolerance: Mapping[Any, Tolerance] = MappingProxyType({})
+    tolerance: Mapping[Any, "Tolerance"] = MappingProxyType({})
     fake: Callable[..., Any] | None = None
     doc: str = ""
