@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from .. import _torch_private as private
+from ..registry import references
 from .elementwise import check_output, compute_dtype, grown, has_shape, infer, output_strides
 from .kernel_errors import LAUNCH, has_code
 from .overlap import Overlap, check_elements_apart, overlap
@@ -52,23 +53,19 @@ def implement_functions(
         overloads: of the operator library, those that the backend covers.
         device_type: of the tensors that the backend computes on.
         functions: by the operator's name, called as :func:`register_python` calls its kernels. An operator without one
-            is computed by its reference, and ``explain`` and the conformance kit say so.
+            is computed by its reference, and ``doctor``, ``explain`` and the conformance kit say so.
     """
     key = target.dispatch_key or private.dispatch_key_of(device_type)
     for overload in overloads:
         name = overload.operator.name
         if name not in functions:
-            reference_kernels.add((overload.qualified_name, str(key)))
+            references.note(overload.qualified_name, str(key))
         if isinstance(overload.rule, Elementwise):
             known = {name: functions.get(name, overload.operator.reference)}
             implement(target, [overload], device_type, in_compute_dtype(known))
         else:
             function = functions.get(name, overload.operator.reference)
             target.impl(overload.name, overload.rule.python_kernel(overload, function))
-
-
-# Operators, with their namespace, and dispatch keys whose kernel is the operator's reference.
-reference_kernels: set[tuple[str, str]] = set()
 
 
 def in_compute_dtype(functions: dict[str, Callable[..., Any]]) -> Launch:
