@@ -36,7 +36,8 @@ _by_hand = torch.library.Library(NAMESPACE, "FRAGMENT")
 _by_hand.define("undeclared(Tensor x) -> Tensor")
 
 overloads = overloads_of(_by_hand)
-_status = BackendStatus("cpu", State.LOADED, device_type="cpu", dispatch_key="CPU", operators=tuple(overloads), by_reference=("right",))
+_claims = {"operators": tuple(overloads), "by_reference": ("right",)}
+_status = BackendStatus("cpu", State.LOADED, device_type="cpu", dispatch_key="CPU", **_claims)
 library = SimpleNamespace(
     package=__name__,
     namespace=NAMESPACE,

@@ -30,7 +30,7 @@ from .registration import overloads_of, register
 from .rules import Elementwise, Opaque, Rule
 
 if TYPE_CHECKING:
-    from .python_kernels import implement, implement_functions, in_compute_dtype
+    from .python_kernels import implement, implement_functions, implement_references, in_compute_dtype
     from .python_operators import register_python
     from .rules import Rows
     from .samples import ErrorSample, Sample, Tolerance
@@ -41,6 +41,7 @@ __getattr__ = names_from(
     {
         "implement": ".python_kernels",
         "implement_functions": ".python_kernels",
+        "implement_references": ".python_kernels",
         "in_compute_dtype": ".python_kernels",
         "register_python": ".python_operators",
         "Rows": ".rules",
@@ -62,6 +63,7 @@ __all__ = [
     "functions_of",
     "implement",
     "implement_functions",
+    "implement_references",
     "in_compute_dtype",
     "open_library",
     "overloads_of",

@@ -16,6 +16,7 @@ from .elementwise import check_output, compute_dtype, grown, has_shape, infer, o
 from .kernel_errors import LAUNCH, has_code
 from .overlap import Overlap, check_elements_apart, overlap
 from .overload import Overload
+from .registration import overloads_of
 from .rules import Elementwise
 
 MAX_DIMS = 64  # as in opwheel/layout.h
@@ -66,6 +67,21 @@ def implement_functions(
         else:
             function = functions.get(name, overload.operator.reference)
             target.impl(overload.name, overload.rule.python_kernel(overload, function))
+
+
+def implement_references(target: torch.library.Library, device_type: str) -> None:
+    """Register the reference of every operator that the backend has no kernel for: what ``register`` may call.
+
+    A backend whose libraries have kernels for some operators covers all of them with it; one that gets a kernel is not
+    computed by its reference any more when the backend is loaded the next time.
+
+    Args:
+        target: what ``register`` was given; it knows the dispatch key.
+        device_type: of the tensors that the backend computes on.
+    """
+    key = str(target.dispatch_key)
+    without = [one for one in overloads_of(target).values() if not private.has_kernel(one.qualified_name, key)]
+    implement_functions(target, without, device_type)
 
 
 def in_compute_dtype(functions: dict[str, Callable[..., Any]]) -> Launch:
