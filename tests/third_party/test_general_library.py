@@ -91,14 +91,62 @@ def test_the_kit_passes(waves):
     waves.passes_the_kit("cpu", LIBRARY, KIT)
 
 
-def written(environment, folder, language):
+def written(environment, folder, language, *, install=True):
     """What new-backend writes, in an environment that sees the library's."""
     project = folder / f"waves-cpp-{language}"
     arguments = ("new-backend", f"{language}x", "--library", LIBRARY, "--language", language, "--output", str(project))
     done = environment.run("-m", "opwheel", *arguments)
     assert done.returncode == 0, done.stderr
-    environment.install(project)
+    if install:
+        environment.install(project)
     return project
+
+
+@pytest.mark.parametrize(("language", "lacks"), [("cuda", "built without CUDA"), ("sycl", "without support for Intel")])
+def test_a_backend_for_a_gpu_builds(waves, tmp_path, language, lacks):
+    """No operator of this library is element-wise: the project has no device code before somebody writes some."""
+    project = written(waves, tmp_path, language)
+    assert not list(project.rglob("*.cu"))
+    status = waves.status(f"{language}x", LIBRARY)
+    assert status["state"] in ("loaded", "unsupported")
+    assert status["state"] == "loaded" or lacks in status["reason"]
+
+
+KERNEL = """
+@triton.jit
+def _softmax(x, y, length, step, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    start = tl.program_id(0).to(tl.int64) * length * step + tl.program_id(1)
+    row = tl.load(x + start + at * step, mask=at < length, other=-float("inf"))
+    row = row.to(tl.float64 if x.dtype.element_ty == tl.float64 else tl.float32)
+    exps = tl.exp(row - tl.max(row, 0))
+    tl.store(y + start + at * step, (exps / tl.sum(exps, 0)).to(y.dtype.element_ty), mask=at < length)
+
+
+def softmax(x, dim):
+    x, y = x.contiguous(), torch.empty_like(x, memory_format=torch.contiguous_format)
+    length, step = x.shape[dim], x.stride(dim)
+    _softmax[(x.numel() // length // step, step)](x, y, length, step, triton.next_power_of_2(length))
+    return y
+
+
+FUNCTIONS: """
+
+
+def test_a_kernel_in_triton_takes_the_reference_s_place(waves, tmp_path):
+    """By Triton's interpreter, which serves one thread at a time, and truncates to bfloat16 where it should round."""
+    pytest.importorskip("triton")
+    project = written(waves, tmp_path, "triton", install=False)
+    (kernels,) = project.rglob("kernels.py")
+    text = kernels.read_text().replace("FUNCTIONS: ", KERNEL, 1)
+    kernels.write_text(text.replace('# "softmax": ...', '"softmax": softmax'))
+    waves.install(project)
+    variables = {"WAVES_CPP_BACKENDS": "tritonx", "TRITON_INTERPRET": "1"}
+    status = waves.status("tritonx", LIBRARY, **variables)
+    assert (status["state"], "softmax" in status["by_reference"]) == ("loaded", False)
+    left_out = ("bfloat16", "repeatable", "backward", "compiled", "opcheck")
+    options = ("-k", " and not ".join(("test_samples and softmax", *left_out)))
+    waves.passes_the_kit("tritonx", LIBRARY, options, **variables)
 
 
 @pytest.mark.parametrize("language", ["cpp", "python", "triton"])
