@@ -40,8 +40,18 @@ def fill(x, t):
     x.fill_(t)
 
 
+def absent(x):
+    raise ImportError("no such package")
+
+
+PEERS = {
+    "by hand": lambda x: x.exp() / x.exp().sum(-1, keepdim=True),
+    "wrong": lambda x: torch.softmax(x, 0),
+    "two": lambda x: (x, x),
+    "absent": absent,
+}
 OPERATORS = (
-    Operator("softmax", reference=softmax, rule=Rows(x=1), samples=rows),
+    Operator("softmax", reference=softmax, rule=Rows(x=1), samples=rows, peers=PEERS),
     Operator("blend", reference=blend, rule=Elementwise()),
     Operator("fill", reference=fill, derivatives=None),
 )
@@ -107,9 +117,14 @@ class TestBench:
         results = self.measured(library())
         forward, backward = results.rows
         assert forward.name == "softmax/new/sample 0/float32"
-        assert set(forward.peers) == {from_samples.OURS, from_samples.REFERENCE}
-        assert set(backward.peers) == {from_samples.OURS, from_samples.REFERENCE, from_samples.FUNCTIONAL}
+        assert set(forward.peers) == {from_samples.OURS, from_samples.REFERENCE, "by hand"}
+        assert set(backward.peers) == {*forward.peers, from_samples.FUNCTIONAL}
         assert not results.findings
+        assert results.notes[:3] == [
+            f"wrong is left out of {forward.name}: result 0 differs from the reference's",
+            f"two is left out of {forward.name}: it has 2 results, the reference has 1",
+            f"absent is left out of {forward.name}: ImportError: no such package",
+        ]
         results.save(tmp_path / "results.json")
 
     def test_nothing_wrong_is_timed(self):

@@ -46,6 +46,8 @@ class Operator(NamedTuple):
         tolerance: how far results may be from the reference's, by dtype, where that is not the rounding of the dtype.
         fake: what gives empty results for fake arguments, where the results' shapes depend on data and the reference
             therefore cannot; called like the reference (``torch.library.get_ctx().new_dynamic_size()``).
+        peers: by name, other ways to compute the same, which ``bench`` times beside the operator: functions that are
+            called like the reference. One that gives other results, or fails, is left out with a note.
         doc: docstring of the public function. Without one there is none: the operator is for others' formulas.
     """
 
@@ -62,4 +64,5 @@ class Operator(NamedTuple):
     dtypes: tuple[Any, ...] | None = None
     tolerance: Mapping[Any, "Tolerance"] = MappingProxyType({})
     fake: Callable[..., Any] | None = None
+    peers: Mapping[str, Callable[..., Any]] = MappingProxyType({})
     doc: str = ""
