@@ -11,8 +11,6 @@
 returns wrong tangents (docs/decisions/0003-autograd-key.md).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
