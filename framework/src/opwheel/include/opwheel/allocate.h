@@ -38,8 +38,9 @@ inline Tensor new_empty(const Sizes& sizes, ScalarType dtype, Device device) {
   const auto ndim = static_cast<int64_t>(sizes.size());
   if (aoti_torch_empty_strided(ndim, sizes.data(), strides.data(), code_of(dtype), device.type, device.index,
                                &handle) != 0) {
+    const int64_t bytes = numel(sizes) * static_cast<int64_t>(aoti_torch_dtype_element_size(code_of(dtype)));
     fail(code::out_of_memory, " there is no memory for a tensor of ", dtype_name(code_of(dtype)), " ",
-         memory_wanted(numel(sizes), device.name()));
+         memory_wanted(bytes, device.name()));
   }
   return Tensor(handle);
 }
