@@ -34,7 +34,7 @@ namespace opwheel {
 using torch::headeronly::Layout;
 using torch::headeronly::MemoryFormat;
 using torch::headeronly::ScalarType;
-#if OPWHEEL_PASSES_GENERATORS
+#if OPWHEEL_DETAIL_PASSES_GENERATORS
 using torch::stable::Generator;
 #endif
 
@@ -126,7 +126,7 @@ OPWHEEL_DETAIL_VALUE(optional_number_list, Value<std::optional<std::vector<doubl
 OPWHEEL_DETAIL_VALUE(optional_integer_list, Value<std::optional<std::vector<int64_t>>>)
 OPWHEEL_DETAIL_VALUE(optional_boolean_list, Value<std::optional<std::vector<bool>>>)
 OPWHEEL_DETAIL_VALUE(optional_string_list, Value<std::optional<std::vector<std::string>>>)
-#if OPWHEEL_PASSES_GENERATORS
+#if OPWHEEL_DETAIL_PASSES_GENERATORS
 OPWHEEL_DETAIL_VALUE(generator, Value<Generator>)
 OPWHEEL_DETAIL_VALUE(optional_generator, Value<std::optional<Generator>>)
 #endif

@@ -9,9 +9,9 @@
 
 // Whether the release of PyTorch that the build names (torch_target in setup.py) passes a Generator to C++ kernels.
 #if defined(TORCH_TARGET_VERSION) && TORCH_TARGET_VERSION >= 0x020d000000000000
-#define OPWHEEL_PASSES_GENERATORS 1
+#define OPWHEEL_DETAIL_PASSES_GENERATORS 1
 #else
-#define OPWHEEL_PASSES_GENERATORS 0
+#define OPWHEEL_DETAIL_PASSES_GENERATORS 0
 #endif
 
 namespace opwheel {
@@ -133,7 +133,7 @@ constexpr bool read_type(std::string_view type, Schema& schema, ArgumentKind& ki
     if (same) {
       kind = known.kind;
       const bool is_generator = kind == ArgumentKind::generator || kind == ArgumentKind::optional_generator;
-      if (is_generator && !OPWHEEL_PASSES_GENERATORS) schema.error = SchemaError::generator;
+      if (is_generator && !OPWHEEL_DETAIL_PASSES_GENERATORS) schema.error = SchemaError::generator;
       return schema.error == SchemaError::none;
     }
   }

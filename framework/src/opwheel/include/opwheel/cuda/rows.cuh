@@ -2,8 +2,7 @@
 // works on one row at a time: its threads share the row's elements and combine what they find. A kernel is a functor
 // and a launch, in a .cu file:
 //
-//     namespace waves {
-//     namespace cuda = opwheel::cuda;  // there is a ::cuda in NVIDIA's headers
+//     namespace cuda = opwheel::cuda;  // within a namespace: there is a ::cuda in NVIDIA's headers
 //
 //     template <class T>
 //     struct Normalize {
