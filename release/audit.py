@@ -107,7 +107,7 @@ def _symbol_problems(library: Path) -> Iterator[str]:
     for line in _run("nm", "-D", "--defined-only", library).splitlines():
         name = line.split()[-1]
         # Programs that AOTInductor made look up the C functions of a device by their names.
-        if not name.startswith(("muladd_", "aoti_torch_cpu_")):
+        if not name.startswith(("muladd_", "opwheel_", "aoti_torch_cpu_")):
             yield f"it exports {name}"
 
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from opwheel.testing import checks
 
-from . import cpp_library
-from .operators import OPERATORS
+from tests.general import cpp_library
+from tests.general.operators import OPERATORS
 
 NAMES = [operator.name for operator in OPERATORS if operator.name != "noisy"]
 CPU = torch.device("cpu")
@@ -104,7 +104,14 @@ OPWHEEL_KERNELS(waves, CPU, m) {{ implement<waves::op::f, f>(m); }}
         ("f(Tensor x) -> ()", "Tensor f(const Tensor& x);", "result does not match its schema"),
         ("f(Tensor? x) -> Tensor", "Tensor f(const Tensor& x);", "has another type than the schema"),
         ("f(Scalar x) -> Tensor", "Tensor f(double x);", "declare it as float or int"),
-        ("f(Generator? g) -> Tensor", "Tensor f(double x);", "pass a seed as an int"),
+        ("f(Scalar? x) -> Tensor", "Tensor f(double x);", "write the kernel in Python"),
+        (
+            "f(Generator? g) -> Tensor",
+            "Tensor f(double x);",
+            'set torch_target="2.13" in setup.py, pass a seed',
+        ),
+        ("f(Generator g) -> Tensor", "Tensor f(double x);", "which the stable ABI passes from torch 2.13 on"),
+        ("f(Tensor(a!)[] x) -> ()", "void f(double x);", "type that C++ kernels cannot take"),
         ("f(Storage x) -> Tensor", "Tensor f(double x);", "type that C++ kernels cannot take"),
         ("f(Tensor x) -> Tensor[]", "Tensor f(const Tensor& x);", "a result that is not a Tensor"),
         ("f(Tensor x)", "Tensor f(const Tensor& x);", "is not of the form"),

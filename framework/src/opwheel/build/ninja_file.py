@@ -29,6 +29,8 @@ LINK_FLAGS = ["-shared", "-Wl,--as-needed", "-Wl,--no-undefined", "-Wl,-s"]
 # on how that PyTorch was built.
 LIBRARIES = ["-lstdc++", "-ltorch_cpu", "-lc10"]
 _SYMBOLS = "symbols.map"
+# What the SDK's headers define in a library for whoever opens it.
+_SDK_EXPORTS = ("opwheel_set_huge_pages",)
 
 
 def build(library: CppLibrary, output: Path, build_dir: Path, *, jobs: int | None, verbose: bool) -> None:
@@ -59,8 +61,7 @@ def _device_code(library: CppLibrary, build_dir: Path) -> DeviceCode:
 
 
 def _version_script(exports: tuple[str, ...]) -> str:
-    visible = f"global: {'; '.join(exports)};" if exports else ""
-    return f"{{ {visible} local: *; }};\n"
+    return f"{{ global: {'; '.join((*_SDK_EXPORTS, *exports))}; local: *; }};\n"
 
 
 def _build_file(library: CppLibrary, device: DeviceCode, output: Path) -> str:

@@ -34,14 +34,9 @@ inline Tensor new_empty(const Sizes& sizes, ScalarType dtype, Device device) {
     strides[i] = following;
     following *= sizes[i] > 1 ? sizes[i] : 1;
   }
-  AtenTensorHandle handle = nullptr;
-  const auto ndim = static_cast<int64_t>(sizes.size());
-  if (aoti_torch_empty_strided(ndim, sizes.data(), strides.data(), code_of(dtype), device.type, device.index,
-                               &handle) != 0) {
-    fail(code::out_of_memory, " there is no memory for a tensor of ", dtype_name(code_of(dtype)), " ",
-         memory_wanted(numel(sizes), device.name()));
-  }
-  return Tensor(handle);
+  const int32_t code = code_of(dtype);
+  const auto itemsize = static_cast<int64_t>(aoti_torch_dtype_element_size(code));
+  return Tensor::empty(static_cast<int64_t>(sizes.size()), sizes.data(), strides.data(), code, itemsize, device);
 }
 inline Tensor new_empty_like(const Tensor& tensor) {
   return new_empty(sizes_of(tensor), dtype_of(tensor), device_of(tensor));
