@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 import torch
-from opwheel.dispatch import Operator, register_python
+from opwheel.dispatch import Elementwise, Operator, register_python
 from torch import Tensor
 
 
@@ -46,7 +46,8 @@ log_cosh = register_python(
         Operator(
             "log_cosh",
             reference=lambda x: torch.logaddexp(x, -x) - math.log(2),
-            gradients={"x": lambda grad, x: grad * torch.tanh(x)},
+            rule=Elementwise(),
+            derivatives={"x": lambda grad, x: grad * torch.tanh(x)},
             autocast="float32",
             doc="""Return ``log(cosh(x))``: a loss that is quadratic near 0 and linear far away.""",
         )

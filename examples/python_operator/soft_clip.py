@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from opwheel.dispatch import Operator, register_python
+from opwheel.dispatch import Elementwise, Operator, register_python
 from torch import Tensor
 
 
@@ -19,7 +19,8 @@ soft_clip = register_python(
         Operator(
             "soft_clip",
             reference=lambda x, limit: limit * torch.tanh(x / limit),
-            gradients={"x": lambda grad, x, limit: grad * (1 - torch.tanh(x / limit) ** 2)},
+            rule=Elementwise(),
+            derivatives={"x": lambda grad, x, limit: grad * (1 - torch.tanh(x / limit) ** 2)},
             autocast="float32",
             doc="""Return ``x`` where it is small against ``limit``, and never more than ``limit``.""",
         )

@@ -25,7 +25,9 @@ import torch
 ctypes.CDLL(str(Path(__file__).with_name("lib{name}_schema.so")))
 _definitions = torch.library.Library("{name}", "DEF")
 _definitions.define("{schema}")
-BLEND = opwheel.Operator("blend", reference=lambda x, y, t: x * t + y, gradients={{"x": lambda grad, t: grad * t}})
+BLEND = opwheel.Operator(
+    "blend", reference=lambda x, y, t: x * t + y, rule=opwheel.Elementwise(), derivatives={{"x": "grad * t"}}
+)
 library = opwheel.open_library(__name__, [BLEND], distribution="{name}-core", version="3.1.4")
 library.load_backends()
 """

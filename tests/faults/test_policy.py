@@ -38,6 +38,11 @@ MALFORMED = {
         2,
         "policy.fallback is 'aten', expected 'error' or 're",
     ),
+    "unknown huge-pages": (
+        '[policy]\nhuge-pages = "always"\n',
+        2,
+        "policy.huge-pages is 'always', expected 'advise' or 'never'",
+    ),
     "fallback is a list": ('[policy]\nfallback = ["error"]\n', 2, "policy.fallback is ['error']"),
     "disable is text": ('[policy]\ndisable = "cpu"\n', 2, "policy.disable is 'cpu', expected a list of backend names"),
     "disable has a number": ('[policy]\ndisable = ["cpu", 1]\n', 2, "policy.disable is ['cpu', 1]"),
@@ -183,6 +188,7 @@ BAD_VALUES = {
     "MULADD_STRICT": ("yes", "MULADD_STRICT='yes' is ignored: expected 0 or 1"),
     "MULADD_TRACE": ("", "MULADD_TRACE='' is ignored: expected 0 or 1"),
     "MULADD_FALLBACK": ("aten", "MULADD_FALLBACK='aten' is ignored: expected error or reference"),
+    "MULADD_HUGE_PAGES": ("1", "MULADD_HUGE_PAGES='1' is ignored: expected advise or never"),
     "MULADD_PROBE_TIMEOUT": ("soon", "MULADD_PROBE_TIMEOUT='soon' is ignored: expected a positive number of seconds"),
 }
 
@@ -262,6 +268,7 @@ OFFICIAL = (
     "AUTOLOAD",
     "BACKENDS",
     "FALLBACK",
+    "HUGE_PAGES",
     "LIBRARY_PATH",
     "LOCK",
     "PLUGINS",

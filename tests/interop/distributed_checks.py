@@ -67,7 +67,7 @@ def check_no_communication(mesh, overload):
 
 def check_partial(mesh, overload):
     """A sum that is still spread over the processes passes through what is linear in it, and only through that."""
-    for linear in overload.operator.linear:
+    for linear in overload.rule.linear:
         args = arguments(overload, (4, 6), torch.float32, "cpu")
         pairs = list(zip(overload.arguments, args, strict=True))
         share = mesh.size()
@@ -87,7 +87,7 @@ def check_partial(mesh, overload):
             torch.testing.assert_close(result.full_tensor(), reference)
     for position, name in enumerate(overload.arguments):
         args = list(arguments(overload, (4, 6), torch.float32, "cpu"))
-        if name not in overload.tensor_arguments or (name,) in overload.operator.linear:
+        if name not in overload.tensor_arguments or (name,) in overload.rule.linear:
             continue
         expected = as_tuple(overload.op(*args))
         partial = DTensor.from_local(args[position] / mesh.size(), mesh, [Partial()] * mesh.ndim)

@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from opwheel.dispatch import JointGradient, Operator, register
+from opwheel.dispatch import Elementwise, Operator, register
+from opwheel.registry.policy import Policy
 
 NAMESPACE = "muladd_test_weights"
 
@@ -14,10 +15,13 @@ def declare(name, autocast):
     return Operator(
         name,
         reference=lambda x, y, w: w * x + y,
-        gradients={"x": lambda grad, w: grad * w, "y": lambda grad: grad},
-        joint_gradient=JointGradient(("x", "y"), lambda grad, w: (grad * w, grad)),
+        rule=Elementwise(linear=(("x", "y"),)),
+        derivatives={
+            "x": lambda grad, w: grad * w,
+            "y": lambda grad: grad,
+            "x, y": lambda grad, w: (grad * w, grad),
+        },
         autocast=autocast,
-        linear=(("x", "y"),),
     )
 
 
@@ -32,7 +36,7 @@ def ops():
         library.define(schemas[-1])
         library.impl(name, lambda x, y, w: (w * x + y).clone(), "CPU")
         declarations.append(declare(name, policy))
-    backends = SimpleNamespace(namespace=NAMESPACE, schemas=tuple(schemas))
+    backends = SimpleNamespace(namespace=NAMESPACE, schemas=tuple(schemas), policy=Policy())
     register(backends, declarations)
     yield getattr(torch.ops, NAMESPACE)
     library._destroy()
@@ -78,7 +82,7 @@ def test_a_declaration_that_does_not_fit_is_refused():
 
 
 def test_a_gradient_for_something_else_is_refused():
-    wrong = Operator("f", reference=lambda x: x, gradients={"y": lambda grad: grad})
+    wrong = Operator("f", reference=lambda x: x, rule=Elementwise(), derivatives={"y": lambda grad: grad})
     library = torch.library.Library(f"{NAMESPACE}_gradient", "DEF")
     library.define("f(Tensor x) -> Tensor")
     with pytest.raises(ValueError, match=r"\['y'\]"):

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FRAMEWORK = ROOT / "framework/src/opwheel"
 
-BASE = {"_version", "_import_hooks", "_torch_private"}
+BASE = {"_version", "_huge_pages", "_import_hooks", "_torch_private"}
 REGISTRY = {*BASE, "registry"}
 DISPATCH = {*REGISTRY, "dispatch", ""}  # "": the package itself, whose names are those of registry and dispatch
 # Part of opwheel -> the parts that it may import.
@@ -92,7 +92,7 @@ def test_backends_do_not_import_the_library(path):
 
 def test_headers_of_the_framework():
     allowed = re.compile(
-        r'"opwheel/.*"|<(torch|sycl)/.*>|<cuda_runtime\.h>|<(dlfcn|link|immintrin|stdlib)\.h>|<[a-z_]+>'
+        r'"opwheel/.*"|<(torch|sycl)/.*>|<cuda_runtime\.h>|<(dlfcn|link|immintrin|stdlib|unistd|sys/mman)\.h>|<[a-z_]+>'
     )
     headers = [path for suffix in ("h", "cuh") for path in (FRAMEWORK / "include").rglob(f"*.{suffix}")]
     assert headers

@@ -1,7 +1,5 @@
 """Each private name of PyTorch that muladd uses, and what breaks when it moves."""
 
-import warnings
-
 import muladd  # noqa: F401
 import torch
 from opwheel import _torch_private as private
@@ -60,43 +58,22 @@ def test_forward_ad_is_active():
         assert private.forward_ad_is_active()
 
 
-def test_what_is_active():
-    """Without them the public functions would hide their call from whoever wants to see it."""
-    assert not any(
-        look()
-        for look in (
-            private.dispatch_modes,
-            private.function_modes,
-            private.is_any_autocast_enabled,
-            private.tracing_state,
-            private.is_profiling,
-        )
-    )
-    with torch.autocast("cpu"):
-        assert private.is_any_autocast_enabled()
-    with FakeTensorMode():
-        assert private.dispatch_modes() == 1
-    with torch.device("cpu"):
-        assert private.function_modes() == 1
-    with torch.profiler.profile():
-        assert private.is_profiling()
-    seen = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        torch.jit.trace(lambda x: (seen.append(private.tracing_state()), x + 1)[1], torch.ones(2), check_trace=False)
-    assert seen[0]
-
-
 def test_keyset():
-    """Without it the fast path would not reach the backend's kernel."""
-    keys = private.keyset("CPU", "Negative")
+    """Without it an operator without tensors would not reach the backend's kernel."""
+    keys = private.keyset("CPU")
     assert keys.has(torch._C.DispatchKey.CPU)
-    assert keys.has(torch._C.DispatchKey.Negative)
     assert not keys.has(torch._C.DispatchKey.AutogradCPU)
 
 
+def test_operation():
+    """Without it a call of a public function would cost as much as one of torch.ops."""
+    x = torch.ones(2)
+    assert private.operation(torch.ops.aten.neg.default)(x).tolist() == [-1.0, -1.0]
+    assert private.operation(torch.ops.aten.neg.out)(x, out=x) is x
+
+
 def test_redispatch():
-    """Without it neither the fast path nor the kernel at the Autograd key can call what comes after it."""
+    """Without it the kernel at the Autograd key could not call what comes after it."""
     negative = private.redispatch(torch.ops.aten.neg.default)
     assert negative(private.keyset("CPU"), torch.ones(2)).tolist() == [-1.0, -1.0]
 
@@ -200,3 +177,26 @@ def test_destroy_library():
     assert private.schema_of("muladd_private_test::f") is not None
     private.destroy_library(library)
     assert private.schema_of("muladd_private_test::f") is None
+
+
+def test_batched():
+    """Without it vmap of every operator fails."""
+    seen = []
+
+    def rule(info, in_dims, x):
+        seen.append((info.batch_size, in_dims))
+        return x * 2, in_dims[0]
+
+    library = torch.library.Library("opwheel_private_batched", "DEF")
+    library.define("f(Tensor x) -> Tensor")
+    library.impl("f", lambda x: private.batched(rule, lambda x: x, (x,)), "FuncTorchBatched")
+    x = torch.ones(3, 2)
+    assert torch.equal(torch.vmap(torch.ops.opwheel_private_batched.f, in_dims=1, out_dims=1)(x), x * 2)
+    assert seen == [(2, (1,))]
+
+
+def test_default_of():
+    """Without it operators with default values of some types are called with numbers in their place."""
+    text = "f(ScalarType a=float, Device b='cpu', Layout? c=strided, MemoryFormat d=contiguous_format, int e=3) -> ()"
+    defaults = [private.default_of(argument) for argument in private.parse_schema(text).arguments]
+    assert defaults == [torch.float32, torch.device("cpu"), torch.strided, torch.contiguous_format, 3]

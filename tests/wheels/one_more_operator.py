@@ -34,8 +34,8 @@ struct Sub {
 SUB = Operator(
     "sub",
     reference=lambda a, b: a - b,
-    gradients={"a": lambda grad: grad, "b": lambda grad: -grad},
-    linear=(("a", "b"),),
+    rule=Elementwise(linear=(("a", "b"),)),
+    derivatives={"a": "grad", "b": "-grad"},
 )
 """,
 )
@@ -71,17 +71,17 @@ def draw(seed: int) -> NewOperator:
         f"  OPWHEEL_HOST_DEVICE {result_type} operator()({', '.join(f'C {t}' for t in tensors)}) const {{\n"
         f"    return {returned};\n  }}\n}};\n"
     )
-    grads = ["grad"] if results == 1 else [f"grad_{k}" for k in range(results)]
+    grads = ["grad"] if results == 1 else [f"grads[{k}]" for k in range(results)]
     gradients = []
     for tensor in tensors:
         others = [other for other in tensors if other != tensor]
         total = " + ".join(" * ".join([f"{k + 1} * {grad}", *others]) for k, grad in enumerate(grads))
-        gradients.append(f'        "{tensor}": lambda {", ".join([*grads, *others])}: {total},')
+        gradients.append(f'        "{tensor}": "{total}",')
     reference = values[0] if results == 1 else f"({', '.join(values)})"
     declaration = (
         f'\n{name.upper()} = Operator(\n    "{name}",\n'
         f"    reference=lambda {', '.join([*tensors, *numbers])}: {reference},\n"
-        "    gradients={\n" + "\n".join(gradients) + "\n    },\n)\n"
+        "    rule=Elementwise(),\n    derivatives={\n" + "\n".join(gradients) + "\n    },\n)\n"
     )
     return NewOperator(name, row, code, declaration)
 
@@ -103,7 +103,7 @@ def copy_with(operators: list[NewOperator], folder: Path) -> Path:
     names = ", ".join(operator.name.upper() for operator in operators)
     _append(
         folder / "core/src/muladd/operators/__init__.py",
-        f"\nfrom opwheel import Operator\n{declarations}\nOPERATORS = (*OPERATORS, {names})\n",
+        f"\nfrom opwheel import Elementwise, Operator\n{declarations}\nOPERATORS = (*OPERATORS, {names})\n",
     )
     return folder
 

@@ -16,14 +16,17 @@ from ._import_hooks import names_from
 from ._version import __version__
 
 if TYPE_CHECKING:
-    from .dispatch import JointGradient, Library, Operator, functions_of, open_library
+    from .dispatch import Elementwise, Library, Opaque, Operator, Rows, Sample, functions_of, open_library
     from .registry import Backend, Probe, Runtime, hookimpl
 
 __getattr__ = names_from(
     __name__,
     {
         **dict.fromkeys(("Backend", "Probe", "Runtime", "hookimpl"), ".registry"),
-        **dict.fromkeys(("JointGradient", "Library", "Operator", "functions_of", "open_library"), ".dispatch"),
+        **dict.fromkeys(
+            ("Elementwise", "Library", "Opaque", "Operator", "Rows", "Sample", "functions_of", "open_library"),
+            ".dispatch",
+        ),
     },
 )
 
@@ -35,11 +38,14 @@ def get_include() -> str:
 
 __all__ = [
     "Backend",
-    "JointGradient",
+    "Elementwise",
     "Library",
+    "Opaque",
     "Operator",
     "Probe",
+    "Rows",
     "Runtime",
+    "Sample",
     "__version__",
     "functions_of",
     "get_include",

@@ -22,11 +22,6 @@ after_autograd_keys = torch._C._after_autograd_keyset
 after_version_bump_keys = torch._C._after_ADInplaceOrView_keyset
 functorch_is_active = torch._C._are_functorch_transforms_active
 any_requires_grad = torch._C._any_requires_grad
-is_any_autocast_enabled = torch._C._is_any_autocast_enabled
-dispatch_modes = torch._C._len_torch_dispatch_stack
-function_modes = torch._C._len_torch_function_stack
-tracing_state = torch._C._get_tracing_state
-is_profiling = torch._C._autograd._profiler_enabled
 has_storage = torch._C._has_storage  # tensors of torch.func have none
 address = torch._C._data_address  # type: ignore[attr-defined]  # 0 for fake tensors, for which data_ptr() raises
 is_alias = torch._C._is_alias_of  # type: ignore[attr-defined]  # whether two tensors have one storage
@@ -37,12 +32,15 @@ def forward_ad_is_active() -> bool:
     return bool(forward_ad._current_level >= 0)
 
 
-def keyset(*keys: str) -> Any:
-    """A set of dispatch keys."""
-    result = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, keys[0]))
-    for key in keys[1:]:
-        result = result.add(getattr(torch._C.DispatchKey, key))
-    return result
+def keyset(key: str) -> Any:
+    """A set of one dispatch key."""
+    return torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
+
+
+def operation(op: Any) -> Callable[..., Any]:
+    """An overload's call without the frame of Python around it."""
+    function: Callable[..., Any] = op._op
+    return function
 
 
 def redispatch(op: Any) -> Callable[..., Any]:
@@ -59,6 +57,31 @@ def without_dispatch_key(key: str) -> Any:
 def parse_schema(text: str) -> Any:
     """The schema as PyTorch sees it, with ``arguments`` and ``returns``."""
     return torch._C.parse_schema(text)
+
+
+# What schemas may write as defaults for values that the dispatcher has numbers for.
+_NUMBERED = {
+    "ScalarType": [
+        *("uint8", "int8", "short", "int", "long", "bool"),
+        *("half", "float", "double", "bfloat16", "float8_e4m3fn", "float8_e5m2"),
+    ],
+    "Layout": ["strided"],
+    "MemoryFormat": ["contiguous_format"],
+}
+
+
+def default_of(argument: Any) -> Any:
+    """The default value of a schema's argument as Python has it; None where it has none."""
+    value = argument.default_value
+    kind = str(argument.real_type).removeprefix("Optional[").removesuffix("]")
+    if value is None:
+        return None
+    if kind == "Device":
+        return torch.device(value)
+    if kind in _NUMBERED:
+        names = {parse_schema(f"f({kind} x={n}) -> ()").arguments[0].default_value: n for n in _NUMBERED[kind]}
+        return getattr(torch, names[value])
+    return value
 
 
 def base_of(view: torch.Tensor) -> torch.Tensor | None:
@@ -106,6 +129,21 @@ def replace_functional(target: torch.Tensor, value: torch.Tensor) -> None:
     torch._functionalize_replace(target, torch._from_functional_tensor(value) if is_wrapper else value)
     torch._functionalize_commit_update(target)
     torch._functionalize_sync(target)
+
+
+def batched(rule: Callable[..., Any], op: Callable[..., Any], values: tuple[Any, ...]) -> Any:
+    """A call at the FuncTorchBatched key with a rule as ``torch.library.register_vmap`` takes it.
+
+    Args:
+        rule: ``rule(info, in_dims, *values)`` gives results and their batch dimensions.
+        op: is called instead where nothing is batched at the innermost level of vmap.
+        values: of the arguments.
+    """
+    from torch._functorch.autograd_function import custom_function_call_vmap_helper
+    from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
+
+    interpreter: Any = retrieve_current_functorch_interpreter()
+    return custom_function_call_vmap_helper(interpreter, rule, op, *values)
 
 
 def has_kernel(operator: str, dispatch_key: str) -> bool:

@@ -1,12 +1,12 @@
 """a + b."""
 
-from opwheel import Operator
+from opwheel import Elementwise, Operator
 
 ADD = Operator(
     "add",
     reference=lambda a, b: a + b,
-    gradients={"a": lambda grad: grad, "b": lambda grad: grad},
-    linear=(("a", "b"),),
+    rule=Elementwise(linear=(("a", "b"),)),
+    derivatives={"a": "grad", "b": "grad"},
     doc="""Add two tensors: ``a + b``.
 
     Args:

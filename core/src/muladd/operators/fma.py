@@ -1,21 +1,14 @@
 """a * b + c with three tensors."""
 
-from opwheel import Operator, functions_of
+from opwheel import Elementwise, Operator
 
-from .muladd_backward import BOTH_FACTORS
-
-_muladd = functions_of("muladd")
+from .muladd_backward import FACTORS
 
 FMA = Operator(
     "fma",
     reference=lambda a, b, c: a * b + c,
-    gradients={
-        "a": lambda grad, b: _muladd.mul(grad, b),
-        "b": lambda grad, a: _muladd.mul(grad, a),
-        "c": lambda grad: grad,
-    },
-    joint_gradient=BOTH_FACTORS,
-    linear=(("a", "c"), ("b", "c")),
+    rule=Elementwise(linear=(("a", "c"), ("b", "c"))),
+    derivatives=FACTORS | {"c": "grad"},
     flops=2,
     doc="""Fused multiply-add of three tensors: ``a * b + c``, as in scale-and-shift, FiLM and adaLN.
 

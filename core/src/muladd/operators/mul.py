@@ -1,17 +1,14 @@
 """a * b."""
 
-from opwheel import Operator, functions_of
+from opwheel import Elementwise, Operator
 
-from .muladd_backward import BOTH_FACTORS
-
-_muladd = functions_of("muladd")
+from .muladd_backward import FACTORS
 
 MUL = Operator(
     "mul",
     reference=lambda a, b: a * b,
-    gradients={"a": lambda grad, b: _muladd.mul(grad, b), "b": lambda grad, a: _muladd.mul(grad, a)},
-    joint_gradient=BOTH_FACTORS,
-    linear=(("a",), ("b",)),
+    rule=Elementwise(linear=(("a",), ("b",))),
+    derivatives=FACTORS,
     doc="""Multiply two tensors: ``a * b``.
 
     Args:

@@ -1,16 +1,14 @@
 """a * b + c with a number c: functional, out and in-place."""
 
-from opwheel import Operator, functions_of
+from opwheel import Elementwise, Operator
 
-from .muladd_backward import BOTH_FACTORS
-
-_muladd = functions_of("muladd")
+from .muladd_backward import FACTORS
 
 MULADD = Operator(
     "muladd",
     reference=lambda a, b, c: a * b + c,
-    gradients={"a": lambda grad, b: _muladd.mul(grad, b), "b": lambda grad, a: _muladd.mul(grad, a)},
-    joint_gradient=BOTH_FACTORS,
+    rule=Elementwise(),
+    derivatives=FACTORS,
     flops=2,
     tensor_variant={"c": "fma"},
     doc="""Multiply and add in one pass over memory: ``a * b + c``.

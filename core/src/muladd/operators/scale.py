@@ -1,14 +1,12 @@
 """x * factor with a number."""
 
-from opwheel import Operator, functions_of
-
-_muladd = functions_of("muladd")
+from opwheel import Elementwise, Operator
 
 SCALE = Operator(
     "scale",
     reference=lambda x, factor: x * factor,
-    gradients={"x": lambda grad, factor: _muladd.scale(grad, factor)},
-    linear=(("x",),),
+    rule=Elementwise(linear=(("x",),)),
+    derivatives={"x": "scale(grad, factor)"},
     tensor_variant={"factor": "mul"},
     doc="""Multiply a tensor by a number: ``x * factor``.
 

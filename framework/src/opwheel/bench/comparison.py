@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from .results import Measurement, Results
-from .suite import Suite
+from .suite import Shown
 from .tables import format_time
 
 
@@ -32,9 +32,9 @@ class Change:
         return self.ratio > 1 + tolerance and self.new.lower_quartile_s > self.old.upper_quartile_s
 
 
-def compare(old: Results, new: Results, suite: Suite) -> list[Change]:
+def compare(old: Results, new: Results, shown: Shown) -> list[Change]:
     """The cases that both runs have, the one that lost most first."""
-    ours, unchanged = suite.ours.name, suite.control
+    ours, unchanged = shown.ours_name, shown.control
     before = {row.name: row.peers for row in old.rows}
     changes = []
     for row in new.rows:
@@ -45,10 +45,10 @@ def compare(old: Results, new: Results, suite: Suite) -> list[Change]:
     return sorted(changes, key=lambda change: -change.ratio)
 
 
-def show(old: Results, new: Results, suite: Suite, tolerance: float, console: Console) -> bool:
+def show(old: Results, new: Results, shown: Shown, tolerance: float, console: Console) -> bool:
     """Print what changed; whether nothing became slower."""
-    changes = compare(old, new, suite)
-    table = Table("case", "before", "now", "now/before", f"{suite.control} now/before", "", box=None, pad_edge=False)
+    changes = compare(old, new, shown)
+    table = Table("case", "before", "now", "now/before", f"{shown.control} now/before", "", box=None, pad_edge=False)
     for change in changes:
         table.add_row(
             change.case.replace("[", "\\["),

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import torch
 
+from .._huge_pages import system_setting
+
 
 def describe_machine(device: str = "cpu") -> dict[str, object]:
     """Processor, cores, Python and torch, and the accelerator if one is measured; no host name."""
@@ -20,6 +22,7 @@ def describe_machine(device: str = "cpu") -> dict[str, object]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "system": f"{platform.system()} {platform.machine()}",
+        "huge_pages": system_setting(),
     }
     if device != "cpu":
         description["accelerator"] = torch.get_device_module(device).get_device_name()

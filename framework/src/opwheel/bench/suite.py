@@ -113,6 +113,18 @@ class Peer:
 
 
 @dataclass(frozen=True)
+class Shown:
+    """What tables and comparisons want to know of a run."""
+
+    ours_name: str
+    """Of the peer that all others are compared with."""
+    limits: frozenset[str] = frozenset()
+    """Names of the peers that no computation beats."""
+    control: str = ""
+    """A peer that the library has no part in: where it became slower, the machine did."""
+
+
+@dataclass(frozen=True)
 class Suite:
     """Everything that ``bench`` wants to know of a library."""
 
@@ -146,6 +158,11 @@ class Suite:
     def groups(self) -> tuple[str, ...]:
         """All groups, in the order of the tables."""
         return tuple(dict.fromkeys(plan.group for plan in self.full))
+
+    @property
+    def shown(self) -> Shown:
+        """What tables and comparisons want to know."""
+        return Shown(self.ours.name, self.limits, self.control)
 
     @property
     def limits(self) -> frozenset[str]:

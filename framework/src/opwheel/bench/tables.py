@@ -6,16 +6,16 @@ from rich.console import Console
 from rich.table import Table
 
 from .results import Measurement, Results, Row
-from .suite import Suite
+from .suite import Shown
 
 _DISTURBED = 0.2
 
 
-def show(results: Results, suite: Suite, console: Console) -> None:
+def show(results: Results, shown: Shown, console: Console) -> None:
     """Print a table for each group, then notes and findings."""
-    ours = suite.ours.name
+    ours = shown.ours_name
     for group in dict.fromkeys(row.group for row in results.rows):
-        console.print(_table(group, [row for row in results.rows if row.group == group], suite))
+        console.print(_table(group, [row for row in results.rows if row.group == group], shown))
         console.print()
     if results.rows:
         console.print(
@@ -49,15 +49,15 @@ def format_elements(elements: int) -> str:
     return f"2^{elements.bit_length() - 1}" if elements >= 1024 else str(elements)
 
 
-def _table(group: str, rows: list[Row], suite: Suite) -> Table:
-    peers = [name for name in dict.fromkeys(name for row in rows for name in row.peers) if name != suite.ours.name]
+def _table(group: str, rows: list[Row], shown: Shown) -> Table:
+    peers = [name for name in dict.fromkeys(name for row in rows for name in row.peers) if name != shown.ours_name]
     table = Table(title=group, title_justify="left", box=None, pad_edge=False)
     for heading in ("form", "layout", "dtype"):
         table.add_column(heading, no_wrap=True)
     for heading in ("elements", "time", "±", "GB/s", *peers):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
-        ours = row.peers[suite.ours.name]
+        ours = row.peers[shown.ours_name]
         table.add_row(
             row.form,
             row.layout.replace("[", "\\["),
@@ -66,7 +66,7 @@ def _table(group: str, rows: list[Row], suite: Suite) -> Table:
             format_time(ours.median_s),
             f"{ours.spread:.0%}",
             f"{ours.gigabytes_per_second:.3g}",
-            *(_ratio(ours, row.peers.get(name), is_limit=name in suite.limits) for name in peers),
+            *(_ratio(ours, row.peers.get(name), is_limit=name in shown.limits) for name in peers),
         )
     return table
 

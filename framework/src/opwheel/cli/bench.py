@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,8 +16,8 @@ from ..registry import State
 if TYPE_CHECKING:
     from .. import Library
     from ..bench.results import Results
-    from ..bench.runner import Runner
-    from ..bench.suite import Case, Suite
+    from ..bench.sampling import Precision
+    from ..bench.suite import Suite
 
 _PIPE_WIDTH = 160  # columns where the output goes into a file
 
@@ -41,23 +41,21 @@ def bench(
     from rich.console import Console
 
     from ..bench import comparison, sampling, tables
-    from ..bench.machine import available_memory, describe_machine
+    from ..bench.machine import describe_machine
     from ..bench.results import Results
-    from ..bench.runner import Runner
-    from ..bench.selection import peer_names, select_cases, select_peers
 
     # Everything that can be wrong is found before minutes are spent on measuring.
     library: Library = context.obj.open()
-    suite = _suite(library.package)
+    suite = _suite(library)
     _require_loaded(library, device)
-    _require_known("--skip", "peer", skip or [], peer_names(suite))
-    _require_known("--only", "group", only or [], suite.groups)
+    run = _SuiteRun(suite, device, quick, only, skip) if suite else _SampleRun(library, device, quick, only, skip)
+    if suite is None and plot_file is not None:
+        raise typer.BadParameter("pictures are drawn of suites; samples have no sizes to draw", param_hint="--plot")
     for option, file in (("--json", json_file), ("--plot", plot_file)):
         _require_writable(option, file)
     _require_matplotlib(plot_file)
     old = _load(compare_file)
-    cases = select_cases(suite, device=device, quick=quick, groups=only or [], memory=available_memory(device))
-    if old is not None and not {case.name for case in cases} & {row.name for row in old.rows}:
+    if old is not None and not {case.name for case in run.cases} & {row.name for row in old.rows}:
         raise typer.BadParameter(f"{compare_file} has no case in common with this run; measure the same groups")
 
     settings: dict[str, object] = {"device": device, "quick": quick, "threads": torch.get_num_threads()}
@@ -65,38 +63,87 @@ def bench(
     results = Results(describe_machine(device), settings)
     precision = sampling.QUICK if quick else sampling.FULL
     try:
-        _measure(Runner(suite, device, select_peers(suite, device, skip or []), precision, results), cases)
+        _measure(run.measure(precision, results), run.cases)
     except KeyboardInterrupt:
-        results.notes.append(f"interrupted after {len(results.rows)} of {len(cases)} cases")
+        results.notes.append(f"interrupted after {len(results.rows)} of {len(run.cases)} cases")
 
     console = Console()
     if not console.is_terminal:
         console = Console(width=_PIPE_WIDTH)
-    tables.show(results, suite, console)
+    tables.show(results, run.shown, console)
     if json_file is not None:
         results.save(json_file)
-    if plot_file is not None:
+    if plot_file is not None and suite is not None:
         from ..bench import plot
 
         plot.save(results, suite, plot_file)
     fine = not results.findings
     if old is not None:
-        fine &= comparison.show(old, results, suite, tolerance, console)
+        fine &= comparison.show(old, results, run.shown, tolerance, console)
     raise typer.Exit(0 if fine else 1)
 
 
-def _suite(module: str) -> Suite:
-    """What the library says is to be measured."""
-    name = f"{module}.benchmarks"
-    if importlib.util.find_spec(name) is None:
+def _suite(library: Library) -> Suite | None:
+    """What the library says is to be measured; None where its operators' samples are."""
+    name = f"{library.package}.benchmarks"
+    if importlib.util.find_spec(name) is not None:
+        suite: Suite = importlib.import_module(name).SUITE
+        return suite
+    if all(overload.operator.samples is None for overload in library.overloads.values()):
         raise typer.BadParameter(
-            f"{module} has nothing to measure: there is no module {name} with a Suite called SUITE"
+            f"{library.package} has nothing to measure: no operator declares samples, and there is no module {name} "
+            "with a Suite called SUITE"
         )
-    suite: Suite = importlib.import_module(name).SUITE
-    return suite
+    return None
 
 
-def _measure(runner: Runner, cases: list[Case]) -> None:
+class _SuiteRun:
+    """The cases of a library's own suite."""
+
+    def __init__(self, suite: Suite, device: str, quick: bool, only: list[str] | None, skip: list[str] | None) -> None:
+        from ..bench.machine import available_memory
+        from ..bench.selection import peer_names, select_cases
+
+        _require_known("--skip", "peer", skip or [], peer_names(suite))
+        _require_known("--only", "group", only or [], suite.groups)
+        memory = available_memory(device)
+        self.suite, self.device, self.skip, self.shown = suite, device, skip or [], suite.shown
+        self.cases: list[Any] = select_cases(suite, device=device, quick=quick, groups=only or [], memory=memory)
+
+    def measure(self, precision: Precision, results: Results) -> Callable[[Any], None]:
+        """What measures a case."""
+        from ..bench.runner import Runner
+        from ..bench.selection import select_peers
+
+        return Runner(self.suite, self.device, select_peers(self.suite, self.device, self.skip), precision, results).run
+
+
+class _SampleRun:
+    """The samples of a library's operators."""
+
+    def __init__(
+        self, library: Library, device: str, quick: bool, only: list[str] | None, skip: list[str] | None
+    ) -> None:
+        from ..bench import from_samples
+        from ..bench.suite import Shown
+
+        overloads = list(library.overloads.values())
+        named = dict.fromkeys(name for overload in overloads for name in overload.operator.peers)
+        peers = [from_samples.REFERENCE, from_samples.COMPILED, *named, from_samples.FUNCTIONAL]
+        _require_known("--skip", "peer", skip or [], peers)
+        _require_known("--only", "operator", only or [], [overload.operator.name for overload in overloads])
+        self.device, self.skip, self.shown = device, skip or [], Shown(from_samples.OURS)
+        every: list[Any] = list(from_samples.cases(overloads, device, only or []))
+        self.cases = [case for case in every if case.index == 0] if quick else every
+
+    def measure(self, precision: Precision, results: Results) -> Callable[[Any], None]:
+        """What measures a case."""
+        from ..bench import from_samples
+
+        return lambda case: from_samples.run(case, self.device, precision, results, self.skip)
+
+
+def _measure(measure: Callable[[Any], None], cases: list[Any]) -> None:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -106,7 +153,7 @@ def _measure(runner: Runner, cases: list[Case]) -> None:
         task = progress.add_task("", total=len(cases))
         for case in cases:
             progress.update(task, description=case.name)
-            runner.run(case)
+            measure(case)
             progress.advance(task)
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from .. import _huge_pages as huge_pages
 from .._version import __version__
 from ..registry import BackendStatus, Finding, LockError, State
 from ..registry.set_aside import set_aside
@@ -84,9 +85,11 @@ def _report(
         "opwheel": __version__,
         "abi": library.abi,
         "torch": torch.__version__,
+        "autograd": _autograd(library),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "digest": library.digest(),
+        "huge_pages": {"policy": library.policy.huge_pages, "system": huge_pages.system_setting()},
         "backends": {name: status.as_json() for name, status in statuses.items()},
         "runtimes": {name: status.as_json() for name, status in runtimes.items()},
         "not_installed": {
@@ -99,6 +102,19 @@ def _report(
     }
 
 
+def _autograd(library: Library) -> dict[str, Any]:
+    """Where derivatives run: ``kind`` is native or python, with the reason, and so is each operator that differs."""
+    from ..dispatch.native import why_not
+    from ..dispatch.registration import native_autograd_of
+
+    reason = why_not()
+    return {
+        "kind": "python" if reason else "native",
+        "reason": reason,
+        "in_python": {} if reason else native_autograd_of(library).refused,
+    }
+
+
 def _print(report: dict[str, Any], statuses: list[BackendStatus]) -> None:
     # What plugins and files say is text, whatever brackets and colons it has.
     console = Console(markup=False, emoji=False, highlight=False)
@@ -108,6 +124,12 @@ def _print(report: dict[str, Any], statuses: list[BackendStatus]) -> None:
         f"{report['distribution']} {report['version']} (ABI {report['abi']}), opwheel {report['opwheel']}, "
         f"torch {report['torch']}, Python {report['python']}, {report['platform']}"
     )
+    console.print(huge_pages.describe(report["huge_pages"]["policy"]))
+    autograd = report["autograd"]
+    reason = f" ({printable(autograd['reason'])})" if autograd["reason"] else ""
+    console.print(f"autograd: {autograd['kind']}{reason}")
+    for operator, reason in autograd["in_python"].items():
+        console.print(f"  python for {operator}: {printable(reason)}")
     table = Table("backend", "state", "key", "distribution", "operators", "load", box=None, pad_edge=False)
     for status in statuses:
         table.add_row(
@@ -120,6 +142,9 @@ def _print(report: dict[str, Any], statuses: list[BackendStatus]) -> None:
         )
     console.print(table if statuses else "no backend is installed")
     for status in statuses:
+        if status.by_reference:
+            names = ", ".join(status.by_reference)
+            console.print(f"\n{printable(status.name)}: by their reference, with no kernel of their own: {names}")
         if status.reason:
             code = f" [{status.code}]" if status.code else ""
             console.print(f"\n{printable(status.name)}: {printable(status.reason)}{code}")

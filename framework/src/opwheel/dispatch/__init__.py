@@ -5,48 +5,65 @@ module                        dispatch key
 ============================  ==================================================================================
 :mod:`.autocast`              AutocastCPU, AutocastCUDA, AutocastXPU
 :mod:`.vmap`                  FuncTorchBatched (vmap)
-:mod:`.autograd`              Autograd
-:mod:`.adinplaceorview`       ADInplaceOrView (version counters of in-place and out variants)
-:mod:`.functionalization`     Functionalize (in-place and out variants under torch.compile)
+:mod:`.native`                Autograd, ADInplaceOrView, in C++ where there is a library for this PyTorch
+:mod:`.autograd`              Autograd, where it is in Python
+:mod:`.adinplaceorview`       ADInplaceOrView (counts modifications), where it is in Python
+:mod:`.rules.elementwise`     Functionalize (in-place and out variants under torch.compile)
 :mod:`.fake`                  Meta and FakeTensor
 :mod:`.fallback`              CompositeExplicitAutogradNonFunctional: no backend has a kernel;
                               CompositeImplicitAutogradNestedTensor: nested tensors are refused
+:mod:`.backend_select`        BackendSelect (operators without tensors)
 ============================  ==================================================================================
 
-All of it follows from an :class:`Operator` declaration, and so do the public functions (:mod:`.functions`), which go
-around all of these keys for calls that none of them would change (:mod:`.fast_path`). It begins in :mod:`.opening`.
+All of it follows from an :class:`Operator` declaration, its reference and its rule (:mod:`.rules`). So do the public
+functions (:mod:`.functions`). It begins in :mod:`.opening`.
 """
 
 from typing import TYPE_CHECKING
 
 from .._import_hooks import names_from
-from .declaration import JointGradient, Operator
-from .elementwise import decomposition_table
+from .declaration import Operator
+from .decompositions import decomposition_table
 from .functions import functions_of
 from .opening import Library, open_library
 from .registration import overloads_of, register
+from .rules import Elementwise, Opaque, Rule
 
 if TYPE_CHECKING:
-    from .python_kernels import implement, in_compute_dtype
+    from .python_kernels import implement, implement_functions, implement_references, in_compute_dtype
     from .python_operators import register_python
+    from .rules import Rows
+    from .samples import ErrorSample, Sample, Tolerance
 
-# For kernels and operators in Python, which most programs do not have.
+# What not every program has: operators that are not element-wise, kernels and operators in Python, tests.
 __getattr__ = names_from(
     __name__,
     {
         "implement": ".python_kernels",
+        "implement_functions": ".python_kernels",
+        "implement_references": ".python_kernels",
         "in_compute_dtype": ".python_kernels",
         "register_python": ".python_operators",
+        "Rows": ".rules",
+        **dict.fromkeys(("ErrorSample", "Sample", "Tolerance"), ".samples"),
     },
 )
 
 __all__ = [
-    "JointGradient",
+    "Elementwise",
+    "ErrorSample",
     "Library",
+    "Opaque",
     "Operator",
+    "Rows",
+    "Rule",
+    "Sample",
+    "Tolerance",
     "decomposition_table",
     "functions_of",
     "implement",
+    "implement_functions",
+    "implement_references",
     "in_compute_dtype",
     "open_library",
     "overloads_of",

@@ -9,23 +9,27 @@ import torch
 
 from .. import _torch_private as private
 from .elementwise import check_tensors
-from .overload import Overload
+from .overload import Overload, tensors_in
 
 
 def adinplaceorview_kernel(overload: Overload) -> Callable[..., Any]:
-    """The kernel for an in-place or out variant; it is called with the dispatch key set in front."""
+    """The kernel for an overload that writes to arguments; it is called with the dispatch key set in front."""
 
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        target = overload.mutated(args, kwargs)
-        if target is None:
+        values = overload.bind(args, kwargs)
+        if any(values[i] is None for i in overload.written):
             check_tensors(overload, args, kwargs)
-        if target.is_inference() and not torch.is_inference_mode_enabled():
-            raise RuntimeError(
-                f"{overload.name}: an inference tensor cannot be overwritten outside of torch.inference_mode(); clone"
-            )
+        targets = list(tensors_in(values[i] for i in overload.written))
+        for target in targets:
+            if target.is_inference() and not torch.is_inference_mode_enabled():
+                raise RuntimeError(
+                    f"{overload.name}: an inference tensor cannot be overwritten outside of torch.inference_mode(); "
+                    "clone"
+                )
         with private.below_version_bump():
             result = overload.op.redispatch(keyset & private.after_version_bump_keys, *args, **kwargs)
-        torch.autograd.graph.increment_version(target)
+        for target in targets:
+            torch.autograd.graph.increment_version(target)
         return result
 
     return kernel

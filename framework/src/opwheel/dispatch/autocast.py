@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .. import _torch_private as private
-from .overload import Overload
+from .overload import Overload, tensors_in
 
 KEYS = {"cpu": "AutocastCPU", "cuda": "AutocastCUDA", "xpu": "AutocastXPU"}
 
@@ -32,13 +32,19 @@ def autocast_kernel(overload: Overload, device_type: str) -> Callable[..., Any]:
         lower = torch.get_autocast_dtype(device_type)
         if policy == "lower_precision":
             return lower
-        dtypes = {value.dtype for value in args if is_eligible(value)}
+        dtypes = {value.dtype for value in tensors_in(args) if is_eligible(value)}
         return lower if dtypes <= {lower} else torch.float32
 
-    def kernel(*args: Any) -> Any:
-        dtype = target_dtype(args)
-        cast = [value.to(dtype) if is_eligible(value) else value for value in args]
+    def cast(value: Any, dtype: torch.dtype) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [cast(one, dtype) for one in value]
+        return value.to(dtype) if is_eligible(value) else value
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        dtype = target_dtype((*args, *kwargs.values()))
+        given = [cast(value, dtype) for value in args]
+        named = {name: cast(value, dtype) for name, value in kwargs.items()}
         with private.without_dispatch_key(KEYS[device_type]):
-            return overload.op(*cast)
+            return overload.op(*given, **named)
 
     return kernel

@@ -1,55 +1,59 @@
-"""The kernel at the Autograd key decides which derivative rules apply to a call.
+"""The kernel at the Autograd key decides which derivative rules apply to a call; :mod:`.native` has it in C++.
 
 1. Under a ``torch.func`` transform, or when an input carries a forward-mode tangent, the call decomposes into ATen
    operators, and ATen's own rules apply: reverse, forward, any order, any composition. So does an in-place call that
    torch.compile records gradients of.
 2. Otherwise, when an input requires grad, an ``autograd.Function`` runs the backend's kernel and, backwards, the
-   declared gradients.
+   declared derivatives, or the reference's.
 3. Otherwise the backend's kernel runs and nothing is recorded.
 
 ``torch.library.register_autograd`` covers only the second: under the first it fails or, in forward mode, silently
-returns wrong tangents (docs/decisions/0003-autograd-key.md).
+returns wrong tangents (docs/decisions/0011-native-autograd.md).
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
 from .. import _torch_private as private
-from .elementwise import check_inputs, check_output, check_tensors, decompose, overwrite
-from .gradients import GradientPlan, Gradients
+from .derivatives import Derivatives, Plan
+from .elementwise import check_output, check_tensors, overwrite
 from .kernel_errors import raise_if_out_of_memory
 from .overlap import may_share_memory
-from .overload import Overload
+from .overload import Overload, as_tuple, tensors_in
+from .rules import Elementwise
 
 
 def autograd_kernel(overload: Overload) -> Callable[..., Any]:
     """The kernel for one overload; it is called with the dispatch key set in front."""
-    gradients = Gradients(overload)
-    derivative = cache(lambda: _autograd_function(overload))  # not before somebody differentiates
+    derivatives = Derivatives(overload)
+    derivative = cache(lambda: _autograd_function(overload, derivatives))  # not before somebody differentiates
 
     redispatch: Callable[..., Any] | None = None
-    positions: list[int] = []
+    positions: tuple[int, ...] = ()  # of the positional arguments that are tensors
+    count = -1  # more arguments than that a call must have for the quick look at `positions`
 
     # Nothing is recorded most of the time, and this is a good part of what a small call takes: no helpers.
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        nonlocal redispatch, positions
+        nonlocal redispatch, positions, count
         if redispatch is None:  # the first call: for all overloads at once it would delay the import
-            positions = [i for i, name in enumerate(overload.arguments) if name in overload.tensor_arguments]
+            positions = tuple([i for i in overload.tensor_positions if i < len(overload.arguments)])
+            count = max(positions, default=-1) if overload.has_plain_tensors_only else 1 << 30
             redispatch = private.redispatch(overload.op)  # last: another thread goes by it
         try:
-            if not (private.functorch_is_active() or private.forward_ad_is_active() or kwargs):
+            if len(args) > count and not (private.functorch_is_active() or private.forward_ad_is_active()):
                 for i in positions:
                     if args[i].requires_grad:
                         break
                 else:
-                    return redispatch(keyset & private.after_autograd_keys, *args)
+                    if not kwargs:
+                        return redispatch(keyset & private.after_autograd_keys, *args)
+                    if not private.any_requires_grad(*kwargs.values()):
+                        return redispatch(keyset & private.after_autograd_keys, *args, **kwargs)
             return differentiable(keyset, args, kwargs)
         except RuntimeError as error:
             check_tensors(overload, args, kwargs)
@@ -60,29 +64,76 @@ def autograd_kernel(overload: Overload) -> Callable[..., Any]:
             raise
 
     def differentiable(keyset: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        tensors = [*overload.tensors(args), *kwargs.values()]
-        if private.functorch_is_active() or (private.forward_ad_is_active() and _has_tangent(tensors)):
-            return _decomposed(overload, args)
-        if torch.is_grad_enabled() and private.any_requires_grad(*tensors):
-            if overload.is_out:
-                raise RuntimeError(
-                    f"{overload.name}: functions with out= do not support automatic differentiation, but one of the "
-                    "arguments requires grad. Leave out= away, or call it under torch.no_grad()"
-                )
+        values = overload.bind(args, kwargs)
+        if overload.has_plain_tensors_only:
+            tensors = [values[i] for i in overload.tensor_positions]
+        else:
+            tensors = overload.all_tensors(values)
+        has_tangent = private.forward_ad_is_active() and _has_tangent(tensors)
+        requires_grad = torch.is_grad_enabled() and private.any_requires_grad(*tensors)
+        if private.functorch_is_active() or has_tangent:
+            if requires_grad or has_tangent:
+                _check_is_differentiable(overload)
+            if overload.mutates and not (overload.is_in_place or overload.is_out):
+                return _below_autograd(overload, keyset, args, kwargs)
+            return decomposed(overload, values)
+        if requires_grad:
+            _check_is_recorded(overload)
             if overload.is_in_place and private.compiler_is_functionalizing():
                 # An autograd.Function's result that lies over an input is taken for a view that the function has made:
                 # the compiled program would return another tensor than the one that it overwrites.
-                return _decomposed(overload, args)
-            plan = gradients.plan(tuple([isinstance(value, Tensor) and value.requires_grad for value in args]))
-            kept = [args[i] for i in plan.tensors]
+                return decomposed(overload, values)
+            plan = derivatives.plan(_needed(overload, values))
+            kept = [values[i] for i in plan.tensors]
             if overload.is_in_place:
-                _check_may_be_overwritten(overload, args[0])
-                kept = _as_before_writing(args[0], kept)
+                _check_may_be_overwritten(overload, values[0])
+                kept = _as_before_writing(values[0], kept)
                 _check_may_be_kept(overload, plan, kept)
-            return derivative().apply((keyset, plan, kept), *args)
+            return derivative().apply(_Call(keyset, args, kwargs, values, plan, kept), *tensors)
         return _below_autograd(overload, keyset, args, kwargs)
 
     return kernel
+
+
+class _Call(NamedTuple):
+    """What is recorded, and with what."""
+
+    keyset: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    values: tuple[Any, ...]
+    plan: Plan
+    kept: list[Tensor]  # the arguments that plan.tensors names
+
+
+def _needed(overload: Overload, values: tuple[Any, ...]) -> tuple[bool, ...]:
+    """For each argument whether it is, or contains, a tensor that requires grad."""
+    if overload.has_plain_tensors_only:
+        return tuple([isinstance(value, Tensor) and value.requires_grad for value in values])
+    return tuple([any(tensor.requires_grad for tensor in tensors_in((value,))) for value in values])
+
+
+def _check_is_recorded(overload: Overload) -> None:
+    """Refuse what writes, where a gradient would be recorded; in-place variants have one."""
+    if overload.is_out:
+        raise RuntimeError(
+            f"{overload.name}: functions with out= do not support automatic differentiation, but one of the "
+            "arguments requires grad. Leave out= away, or call it under torch.no_grad()"
+        )
+    if overload.mutates and not overload.is_in_place:
+        written = ", ".join(f"'{overload.names[i]}'" for i in overload.written)
+        raise RuntimeError(
+            f"{overload.name}: it writes into {written}, which cannot be differentiated, but one of the arguments "
+            "requires grad. Call it under torch.no_grad(), or with .detach() of them"
+        )
+
+
+def _check_is_differentiable(overload: Overload) -> None:
+    """Refuse, under a transform, what has no derivative."""
+    if overload.mutates and not (overload.is_in_place or overload.is_out):
+        _check_is_recorded(overload)
+    if overload.operator.derivatives is None:
+        raise RuntimeError(f"{overload.name}: is not differentiable; call it with .detach() of its arguments")
 
 
 def _below_autograd(overload: Overload, keyset: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -94,17 +145,18 @@ def _has_tangent(tensors: list[Tensor]) -> bool:
     return any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors)
 
 
-def _decomposed(overload: Overload, args: tuple[Any, ...]) -> Any:
+def decomposed(overload: Overload, values: tuple[Any, ...]) -> Any:
+    """The call in ATen operators, with the overwriting that an in-place variant does."""
     if overload.is_out:
         raise RuntimeError(
             f"{overload.name}: out= cannot be used under torch.func transforms or forward-mode differentiation; use "
             "the functional variant"
         )
-    check_inputs(overload, args)
     if not overload.is_in_place:
-        return decompose(overload, args)
-    target = args[0]
-    result = decompose(overload, (*_as_before_writing(target, args),))
+        return overload.rule.decompose(overload, values)
+    target = values[0]
+    check_tensors(overload, values)
+    result = overload.rule.decompose(overload, tuple(_as_before_writing(target, values)))
     check_output(overload, target, result.shape, result.dtype, result.device)
     if torch.is_grad_enabled() and result.requires_grad:
         _check_may_be_overwritten(overload, target)
@@ -136,45 +188,134 @@ def _check_may_be_overwritten(overload: Overload, target: Tensor) -> None:
         )
 
 
-def _check_may_be_kept(overload: Overload, plan: GradientPlan, kept: list[Tensor]) -> None:
+def _check_may_be_kept(overload: Overload, plan: Plan, kept: list[Tensor]) -> None:
     """PyTorch would find this out after the kernel has written."""
     for i, value in zip(plan.tensors, kept, strict=True):
         if value.is_inference():
             raise RuntimeError(
-                f"{overload.name}: '{overload.arguments[i]}' is an inference tensor, which cannot be kept for a "
+                f"{overload.name}: '{overload.names[i]}' is an inference tensor, which cannot be kept for a "
                 "gradient; clone it outside of torch.inference_mode()"
             )
 
 
-def _autograd_function(overload: Overload) -> type[torch.autograd.Function]:
-    count = len(overload.arguments)
+def _autograd_function(overload: Overload, derivatives: Derivatives) -> type[torch.autograd.Function]:
     several = len(overload.schema.returns) > 1
     is_in_place = overload.is_in_place
+    has_plain_tensors_only = overload.has_plain_tensors_only
+    tensor_positions = overload.tensor_positions
+    # Those of element-wise operators are floating-point numbers.
+    looks_at_results = bool(derivatives.fixed or derivatives.unused or not isinstance(overload.rule, Elementwise))
     redispatch = private.redispatch(overload.op)
+
+    def backward(ctx: Any, *grads: Tensor | None) -> Any:
+        if overload.operator.derivatives is None:
+            raise RuntimeError(
+                f"{overload.name}: is not differentiable, but a gradient has arrived at its result; .detach() the "
+                "result, or call it under torch.no_grad()"
+            )
+        if grads[0] is None and not several:
+            return (None,) * len(ctx.needs_input_grad)
+        plan: Plan = ctx.plan
+        saved = ctx.saved_tensors
+        others = ctx.others if has_plain_tensors_only else [_unpacked(value, saved) for value in ctx.others]
+        if plan.without_formula or (plan.is_inexact_again and torch.is_grad_enabled()):
+            from .derivatives.through_reference import gradients_through_reference  # seldom needed
+
+            positions = (*plan.tensors, *plan.others)
+            kept = dict(zip(positions, (*saved[: len(plan.tensors)], *others), strict=True))
+            values = tuple(kept[i] for i in range(len(kept)))
+            return (None, *gradients_through_reference(overload, values, ctx.needs_input_grad[1:], grads))
+        known = saved[: len(plan.tensors) + len(plan.results)]
+        gradients = plan.gradients((*grads, *known, *others), len(overload.names))
+        # The engine sums each gradient to its input's shape and casts it to its dtype.
+        if has_plain_tensors_only:
+            return (None, *[gradients[i] for i in tensor_positions])
+        return (None, *[gradients[i] if k is None or gradients[i] is None else gradients[i][k] for i, k in ctx.places])
 
     class Derivative(torch.autograd.Function):
         @staticmethod
-        def forward(ctx: Any, recorded: tuple[Any, GradientPlan, list[Tensor]], *args: Any) -> Any:
+        def forward(ctx: Any, call: _Call, *tensors: Tensor) -> Any:
             # The overwritten tensor must be the first one: autograd takes the first gradient for it (CopySlices).
-            keyset, plan, kept = recorded
+            plan, kept, values = call.plan, call.kept, call.values
             ctx.plan = plan
-            result = redispatch(keyset & private.after_autograd_keys, *args)
+            result = redispatch(call.keyset & private.after_autograd_keys, *call.args, **call.kwargs)
             if is_in_place:
-                result = args[0]
+                result = tensors[0]
                 ctx.mark_dirty(result)
+            else:
+                _check_results_are_new(overload, tensors, as_tuple(result))
+                fixed = _without_gradient(overload, derivatives, as_tuple(result)) if looks_at_results else ()
+                if fixed:
+                    ctx.mark_non_differentiable(*fixed)
+            kept += [as_tuple(result)[i] for i in plan.results]
+            if has_plain_tensors_only:
+                ctx.others = [values[i] for i in plan.others]
+            else:
+                ctx.others = [_packed(values[i], kept) for i in plan.others]
+                ctx.places = [place for i in tensor_positions for place in _places(i, values[i])]
             ctx.save_for_backward(*kept)
-            ctx.numbers = [args[i] for i in plan.numbers]
             if not several:
                 ctx.set_materialize_grads(False)
             return result
 
-        @staticmethod
-        def backward(ctx: Any, *grads: Tensor | None) -> Any:
-            if grads[0] is None:
-                return (None,) * (count + 1)
-            plan: GradientPlan = ctx.plan
-            # The engine sums each gradient to its input's shape and casts it to its dtype.
-            return (None, *plan.gradients((*grads, *ctx.saved_tensors, *ctx.numbers), count))
-
-    Derivative.__name__ = Derivative.__qualname__ = f"{overload.name.replace('.', '_')}_derivative"
+    # What a random operator has drawn does not depend on its inputs, but its formulas cannot say more than once how.
+    backward_once = torch.autograd.function.once_differentiable(backward) if overload.is_random else backward
+    Derivative.backward = staticmethod(backward_once)  # type: ignore[method-assign,assignment]
     return Derivative
+
+
+def _check_results_are_new(overload: Overload, arguments: Sequence[Tensor], results: Sequence[Tensor]) -> None:
+    """Refuse a gradient for a tensor that is another one as well: it would be lost, or be that of the wrong tensor."""
+    for i, result in enumerate(results):
+        for others, whose in ((arguments, "an argument; it"), (results[:i], "another result; each")):
+            if any(private.has_storage(one) and private.is_alias(result, one) for one in others):
+                raise RuntimeError(
+                    f"{overload.name}: the kernel returned '{overload.result_names[i]}' in the memory of {whose} must "
+                    "be a new tensor"
+                )
+
+
+def _without_gradient(overload: Overload, derivatives: Derivatives, results: tuple[Tensor, ...]) -> list[Tensor]:
+    """The results that have no gradient.
+
+    Raises:
+        RuntimeError: the formulas use the gradient of another one nowhere: it would be lost.
+    """
+    fixed = []
+    for i, result in enumerate(results):
+        if i in derivatives.fixed or not (result.is_floating_point() or result.is_complex()):
+            fixed.append(result)
+        elif i in derivatives.unused:
+            name = overload.result_names[i]
+            raise RuntimeError(
+                f"{overload.name}: no derivative uses the gradient of the result '{name}'; name it in a formula "
+                f"(grads[{i}]), or in not_differentiable"
+            )
+    return fixed
+
+
+class _Slot(NamedTuple):
+    """In the place of a kept tensor."""
+
+    position: int
+
+
+def _packed(value: Any, kept: list[Tensor]) -> Any:
+    """A value whose tensors are moved to ``kept``."""
+    if isinstance(value, Tensor):
+        kept.append(value)
+        return _Slot(len(kept) - 1)
+    return [_packed(one, kept) for one in value] if isinstance(value, list) else value
+
+
+def _unpacked(value: Any, kept: Sequence[Tensor]) -> Any:
+    if isinstance(value, _Slot):
+        return kept[value.position]
+    return [_unpacked(one, kept) for one in value] if isinstance(value, list) else value
+
+
+def _places(position: int, value: Any) -> list[tuple[int, int | None]]:
+    """For each tensor of an argument its position, and its index in the argument if that is a list."""
+    if isinstance(value, (list, tuple)):
+        return [(position, index) for index, one in enumerate(value) if one is not None]
+    return [(position, None)] if isinstance(value, Tensor) else []

@@ -1,57 +1,74 @@
 """One operator, declared."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from torch import Tensor
+from .rules import Opaque, Rule
 
+if TYPE_CHECKING:
+    from .samples import ErrorSample, Sample, Tolerance
+
+CompilePolicy = Literal["fuse", "kernel"]
 AutocastPolicy = Literal["promote", "lower_precision", "float32"]
-Gradient = Callable[..., Tensor]
-
-
-class JointGradient(NamedTuple):
-    """Several gradients from one kernel: used when all of them are needed.
-
-    Args:
-        inputs: names of the arguments whose gradients ``formula`` returns, in its order.
-        formula: called like a single gradient's formula.
-    """
-
-    inputs: tuple[str, ...]
-    formula: Callable[..., tuple[Tensor, ...]]
+Derivative = str | Callable[..., Any]
 
 
 class Operator(NamedTuple):
-    """An element-wise operator of an operator library.
+    """An operator of an operator library: its truth in ATen operators, and what may be relied on beyond that.
 
     Args:
-        name: of its schema. The overloads ``name.out`` and ``name_``, where there are schemas of them, follow from it.
-        reference: the same computation in ATen operators, called with the schema's positional arguments. It is given
-            tensors of the result's shape and of the compute dtype: float32 for float16 and bfloat16 results, which are
-            rounded once at the end.
-        gradients: for each differentiable tensor argument a formula. The formula's parameters say what it needs:
-            ``grad``, or ``grad_0``, ``grad_1`` ... for several results, and arguments of the operator by name; only
-            those are kept for the backward pass. A gradient may have the broadcast shape; it is summed to the
-            argument's.
-        joint_gradient: a cheaper way to several gradients at once.
+        name: of its schema. The overloads ``name.out`` and ``name_`` of an :class:`Elementwise` operator, where the
+            list has them, follow from it.
+        reference: the same computation in ATen operators, called with the schema's arguments (keyword-only ones by
+            name), tensors in the dtypes as given. It is the truth for everything that follows. For an
+            :class:`Elementwise` operator it is given tensors of the result's shape and of the compute dtype.
+        rule: what the operator may be relied on for; :class:`Opaque` relies on the reference alone.
+        derivatives: for the inputs that a key names (``"x"`` or ``"x, weight"``) a formula of their gradients: text in
+            the notation of PyTorch's derivatives.yaml, such as ``"norm_backward(grad, x, weight, rstd)"``, or a
+            function, whose parameters say what it needs. Both name arguments, results (unnamed ones ``result``, or
+            ``result0``, ``result1`` ...) and the results' gradients (``grad`` for the first, ``grad_<result>``,
+            ``grads[0]``; a function may also take all of them as ``grads``). Exactly that is kept for the backward
+            pass. A key with several inputs is taken where all of them need a gradient, or have no formula of their own.
+            Inputs without a formula are differentiated through the reference. None: the operator is not differentiable.
+        not_differentiable: names of results without a gradient. Results that are no floating-point or complex tensors
+            never have one.
         autocast: what ``torch.autocast`` does to floating-point arguments.
-        linear: sets of arguments in which every result is jointly linear while the others are fixed. A sum that is
-            still spread over processes (DTensor's Partial) may go in there and come out as one.
-        flops: floating-point operations for one element of one result, as ``torch.utils.flop_counter`` counts them.
+        compile: what torch.compile's inductor makes of an :class:`Elementwise` operator: ``"fuse"`` writes its
+            reference into the same loop as its neighbours, ``"kernel"`` keeps it a call of the backend's kernel.
+            Operators with other rules are always kept, and so are all of them where ``[policy] compile`` or
+            ``<PREFIX>_COMPILE`` is ``"kernel"``.
+        flops: floating-point operations for one element of one result, as ``torch.utils.flop_counter`` counts them, or
+            a function of the schema's arguments that counts those of a call.
         tensor_variant: for an argument that is a number in the schema, the operator that takes a tensor in its place
             and the other arguments as they are: the public function picks it when it is given a tensor. They are two
             operators, not overloads of one: PyTorch would turn a tensor of one element into a number, and lose its
             gradient.
+        samples: ``samples(device, dtype, requires_grad)`` gives the :class:`Sample` calls that tests and benchmarks
+            make. Element-wise operators need none.
+        errors: ``errors(device)`` gives calls that must be refused, as :class:`ErrorSample`.
+        dtypes: of the samples.
+        tolerance: how far results may be from the reference's, by dtype, where that is not the rounding of the dtype.
+        fake: what gives empty results for fake arguments, where the results' shapes depend on data and the reference
+            therefore cannot; called like the reference (``torch.library.get_ctx().new_dynamic_size()``).
+        peers: by name, other ways to compute the same, which ``bench`` times beside the operator: functions that are
+            called like the reference. One that gives other results, or fails, is left out with a note.
         doc: docstring of the public function. Without one there is none: the operator is for others' formulas.
     """
 
     name: str
     reference: Callable[..., Any]
-    gradients: Mapping[str, Gradient] = MappingProxyType({})
-    joint_gradient: JointGradient | None = None
+    rule: Rule = Opaque()
+    derivatives: Mapping[str, Derivative] | None = MappingProxyType({})
+    not_differentiable: tuple[str, ...] = ()
     autocast: AutocastPolicy = "promote"
-    linear: tuple[tuple[str, ...], ...] = ()
-    flops: int = 1
+    compile: CompilePolicy = "fuse"
+    flops: int | Callable[..., int] = 1
     tensor_variant: Mapping[str, str] = MappingProxyType({})
+    samples: Callable[..., Iterable["Sample"]] | None = None
+    errors: Callable[..., Iterable["ErrorSample"]] | None = None
+    dtypes: tuple[Any, ...] | None = None
+    tolerance: Mapping[Any, "Tolerance"] = MappingProxyType({})
+    fake: Callable[..., Any] | None = None
+    peers: Mapping[str, Callable[..., Any]] = MappingProxyType({})
     doc: str = ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from types import MappingProxyType
 from typing import Any
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .overlap import check_elements_apart
-from .overload import Overload
+from .overload import Overload, tensors_in
 
 SUPPORTED_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _SUPPORTED_TEXT = ", ".join(map(str, SUPPORTED_DTYPES))
@@ -25,10 +25,14 @@ def check_tensors(overload: Overload, args: tuple[Any, ...], kwargs: Mapping[str
         TypeError: an argument is None.
         RuntimeError: an argument is a nested tensor.
     """
-    for name, value in (*zip(overload.arguments, args, strict=True), *kwargs.items()):
-        if value is None:
+    values = overload.bind(args, kwargs)
+    for i in overload.tensor_positions:
+        name, value = overload.names[i], values[i]
+        if i >= len(args) and name not in kwargs:
+            continue
+        if value is None and str(overload.schema.arguments[i].real_type) == "Tensor":
             raise TypeError(f"{overload.name}: argument '{name}' is None, expected a torch.Tensor")
-        if isinstance(value, Tensor) and value.is_nested:
+        if any(tensor.is_nested for tensor in tensors_in((value,))):
             raise RuntimeError(
                 f"{overload.name}: argument '{name}' is a nested tensor; only tensors of one shape, of layout "
                 "torch.strided, are supported. Pass its .values(), call it for each of .unbind(), or convert it first "
@@ -178,15 +182,6 @@ def overwrite(overload: Overload, target: Tensor, value: Tensor) -> Tensor:
     """
     check_elements_apart(overload, target)  # fill_ does not mind, and add_ would be too late
     return target.fill_(-0.0).add_(value)
-
-
-def decomposition_table(overloads: Iterable[Overload]) -> dict[Any, Callable[..., Any]]:
-    """ATen decompositions of the functional overloads, as ``torch.export`` and ``torch.compile`` take them."""
-    return {
-        overload.op: lambda *args, _overload=overload: decompose(_overload, args)
-        for overload in overloads
-        if not overload.mutates
-    }
 
 
 def prepare(args: Sequence[Any], dtype: torch.dtype) -> list[Any]:

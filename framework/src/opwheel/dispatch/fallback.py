@@ -8,7 +8,8 @@ from typing import Any, Protocol
 
 from ..registry import NoKernelError
 from ..registry.policy import Policy
-from .elementwise import check_inputs, check_output, check_tensors, decompose, has_shape, resize_output
+from .backend_select import device_of
+from .elementwise import check_tensors
 from .overload import Overload
 
 _warned: set[tuple[str, str]] = set()
@@ -41,23 +42,16 @@ def fallback_kernel(overload: Overload, library: LibraryLike) -> Callable[..., A
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         check_tensors(overload, args, kwargs)
-        tensors = overload.tensors(args)
-        device_type = max((tensor.device.type for tensor in tensors), key=lambda device: device != "cpu")
-        layout = next((str(t.layout) for t in tensors if str(t.layout) != "torch.strided"), "strided")
+        values = overload.bind(args, kwargs)
+        device_type = device_of(overload, values).type
+        layouts = (str(tensor.layout) for tensor in overload.all_tensors(values))
+        layout = next((layout for layout in layouts if layout != "torch.strided"), "strided")
         if library.load_pending():
             return overload.op(*args, **kwargs)
         if library.policy.fallback != "reference" or layout != "strided":
             raise library.no_kernel_error(overload.name, device_type, layout)
         _warn_once(overload, device_type)
-        check_inputs(overload, args)
-        result = decompose(overload, args)
-        if not overload.mutates:
-            return result
-        target = overload.mutated(args, kwargs)
-        check_output(overload, target, result.shape, result.dtype, result.device)
-        if not has_shape(target, result.shape):
-            resize_output(target, result.shape, result.stride())
-        return target.copy_(result)
+        return overload.rule.reference(overload, values)
 
     return kernel
 

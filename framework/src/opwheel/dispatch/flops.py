@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from .._import_hooks import after_import
-from .overload import Overload
+from .overload import Overload, as_tuple
 
 
 def register(overloads: Iterable[Overload]) -> None:
@@ -27,8 +26,11 @@ def register(overloads: Iterable[Overload]) -> None:
 
 
 def _formula(overload: Overload) -> Callable[..., int]:
-    def formula(*_args: Any, out_val: Tensor | tuple[Tensor, ...], **_kwargs: Any) -> int:
-        results = out_val if isinstance(out_val, tuple) else (out_val,)
-        return sum(result.numel() for result in results) * overload.operator.flops
+    flops = overload.operator.flops
+
+    def formula(*args: Any, out_val: Any, **kwargs: Any) -> int:
+        if callable(flops):
+            return flops(*args, **kwargs)
+        return flops * sum(int(result.numel()) for result in as_tuple(out_val))
 
     return formula

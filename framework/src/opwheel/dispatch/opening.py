@@ -10,7 +10,7 @@ from typing import Any
 from ..registry import set_aside
 from ..registry.library import OperatorLibrary
 from .declaration import Operator
-from .elementwise import decomposition_table
+from .decompositions import decomposition_table
 from .functions import Functions, make_functions
 from .overload import Overload
 from .registration import register

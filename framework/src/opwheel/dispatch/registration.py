@@ -8,16 +8,16 @@ import torch
 
 from .. import _torch_private as private
 from .._import_hooks import after_import
-from . import autocast, fake, fallback, flops, vmap
+from . import autocast, fake, fallback, flops, inductor, vmap
 from .adinplaceorview import adinplaceorview_kernel
 from .autograd import autograd_kernel
 from .declaration import Operator
 from .fallback import LibraryLike
-from .functionalization import functionalization_kernel
+from .native import NativeAutograd
 from .overload import Overload
 
 # Registrations last as long as these objects. By namespace and schemas.
-_libraries: dict[tuple[str, tuple[str, ...]], torch.library.Library] = {}
+_libraries: dict[tuple[str, tuple[str, ...]], tuple[torch.library.Library, NativeAutograd]] = {}
 _overloads: dict[str, dict[str, Overload]] = {}  # by namespace and name
 
 
@@ -30,30 +30,40 @@ def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, O
         The overloads by name.
 
     Raises:
-        ValueError: a schema without a declaration, or the other way round.
+        ValueError: a schema without a declaration, or the other way round, or what an operator's rule cannot carry.
     """
     declared = {operator.name: operator for operator in operators}
-    overloads = {}
+    overloads: dict[str, Overload] = {}
     for schema in library.schemas:
         name = schema.partition("(")[0]
         base = name.partition(".")[0]
-        operator = declared.get(base) or declared.get(base.removesuffix("_"))
+        operator = declared.get(name) or declared.get(base) or declared.get(base.removesuffix("_"))
         if operator is None:
             raise ValueError(f"{library.namespace}: there is a schema of {name}, but no operator {base!r} is declared")
-        overloads[name] = Overload(operator, library.namespace, schema)
+        overloads[name] = Overload(operator, library.namespace, schema, overloads)
     missing = set(declared) - set(overloads)
     if missing:
         raise ValueError(f"{library.namespace}: {sorted(missing)} are declared, but there is no schema of them")
 
+    for overload in overloads.values():
+        overload.rule.check(overload)
+
     _overloads[library.namespace] = overloads
     attempt = library.namespace, library.schemas
     if attempt in _libraries:
-        private.destroy_library(_libraries.pop(attempt))
-    target = _libraries[attempt] = torch.library.Library(library.namespace, "IMPL")
+        earlier, earlier_native = _libraries.pop(attempt)
+        earlier_native.remove()
+        private.destroy_library(earlier)
+    target = torch.library.Library(library.namespace, "IMPL")
     private.keep_as_ours(target)
+    native = NativeAutograd(overloads)
+    _libraries[attempt] = target, native
     for overload in overloads.values():
-        _register_overload(overload, overloads, target, library)
+        _register_overload(overload, target, library)
+        if overload.tensor_positions and overload.name not in native.operators:
+            _register_autograd(overload, target)
     flops.register(overloads.values())
+    inductor.register(library, overloads.values())
 
     @after_import("torch.distributed.tensor")  # which takes longer than all of this
     def _register_sharding() -> None:
@@ -72,24 +82,34 @@ def overloads_of(target: torch.library.Library) -> dict[str, Overload]:
     return _overloads[target.ns]
 
 
-def _register_overload(
-    overload: Overload, overloads: dict[str, Overload], target: torch.library.Library, library: LibraryLike
-) -> None:
-    name = overload.qualified_name
-    private.register_fake(target, name, fake.fake_kernel(overload))
-    target.impl(overload.name, autograd_kernel(overload), "Autograd", with_keyset=True)
-    target.impl(overload.name, fallback.fallback_kernel(overload, library), "CompositeExplicitAutogradNonFunctional")
-    target.impl(overload.name, fallback.nested_kernel(overload), "CompositeImplicitAutogradNestedTensor")
+def native_autograd_of(library: LibraryLike) -> NativeAutograd:
+    """Which operators of a library have native kernels at the Autograd key, and why others have not."""
+    return _libraries[library.namespace, library.schemas][1]
+
+
+def _register_overload(overload: Overload, target: torch.library.Library, library: LibraryLike) -> None:
+    name = overload.name
+    private.register_fake(target, overload.qualified_name, fake.fake_kernel(overload))
+    target.impl(name, fallback.fallback_kernel(overload, library), "CompositeExplicitAutogradNonFunctional")
+    if not overload.tensor_positions:
+        from . import backend_select  # few libraries have such operators
+
+        target.impl(name, backend_select.backend_select_kernel(overload), "BackendSelect")
+        return
+    target.impl(name, vmap.batched_kernel(overload), "FuncTorchBatched")
+    target.impl(name, fallback.nested_kernel(overload), "CompositeImplicitAutogradNestedTensor")
     if overload.mutates:
-        functional = overloads[overload.name.removesuffix(".out").removesuffix("_")]
-        target.impl(overload.name, adinplaceorview_kernel(overload), "ADInplaceOrView", with_keyset=True)
-        target.impl(overload.name, functionalization_kernel(overload, functional), "Functionalize")
-        if overload.is_out:
-            target.impl(overload.name, vmap.refuse_out(overload), "FuncTorchBatched")
-        else:
-            torch.library.register_vmap(name, vmap.in_place_rule(overload, functional), lib=target)
+        functionalize = overload.rule.functionalize(overload)
+        if functionalize is not None:
+            target.impl(name, functionalize, "Functionalize")
     else:
-        torch.library.register_vmap(name, vmap.functional_rule(overload), lib=target)
-        # torch.autocast leaves in-place and out variants alone.
+        # torch.autocast leaves operators that write alone.
         for device_type, key in autocast.KEYS.items():
-            target.impl(overload.name, autocast.autocast_kernel(overload, device_type), key)
+            target.impl(name, autocast.autocast_kernel(overload, device_type), key)
+
+
+def _register_autograd(overload: Overload, target: torch.library.Library) -> None:
+    """The kernels in Python, where there are no native ones."""
+    target.impl(overload.name, autograd_kernel(overload), "Autograd", with_keyset=True)
+    if overload.mutates:
+        target.impl(overload.name, adinplaceorview_kernel(overload), "ADInplaceOrView", with_keyset=True)

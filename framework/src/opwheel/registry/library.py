@@ -20,7 +20,7 @@ from .explanation import Choice, digest, explain
 from .isolation import Isolation
 from .loader import Loader
 from .loading import LoadError, check_compatible
-from .policy import Policy, read_policy
+from .policy import HUGE_PAGES, Policy, read_policy
 from .resolution import Claim
 from .schemas import open_schemas
 from .status import BackendStatus, Finding, State
@@ -237,6 +237,21 @@ class OperatorLibrary:
                 self._load_claims([claim] if claim else [])
             self.require(name)
             return self._statuses.by_name[name]
+
+    def set_huge_pages(self, setting: str) -> None:
+        """Change the policy's ``huge-pages`` in this process: whether large new results on a CPU ask for them.
+
+        Args:
+            setting: ``"advise"`` or ``"never"``.
+
+        Raises:
+            ValueError: it is neither.
+        """
+        if setting not in HUGE_PAGES:
+            raise ValueError(f"huge pages: {setting!r} is neither {' nor '.join(map(repr, HUGE_PAGES))}")
+        with self._lock:
+            self.policy = self.policy._replace(huge_pages=setting)
+            self._loader.set_huge_pages(setting)
 
     def no_kernel_error(self, operator: str, device_type: str, layout: str = "strided") -> NoKernelError:
         """The error of a call that found no kernel, caused by what broke the backend that should have had one."""

@@ -11,6 +11,7 @@ from .elf import may_define_operators
 from .isolation import Isolation
 from .loading import Loaded, LoadError, run_probe
 from .policy import Policy
+from .references import forget, is_reference
 from .resolution import Claim, deciding_rule, precedence
 from .status import State
 from .statuses import Statuses
@@ -31,6 +32,12 @@ class Loader:
         self._isolation = isolation
         self._claims: dict[str, Claim] = {}
         self._loaded: dict[str, Loaded] = {}
+
+    def set_huge_pages(self, setting: str) -> None:
+        """``"advise"`` or ``"never"``, for what is loaded and for what will be."""
+        self._policy = self._policy._replace(huge_pages=setting)
+        for loaded in self._loaded.values():
+            loaded.set_huge_pages(setting == "advise")
 
     def load(self, claims: list[Claim]) -> None:
         """Probe and load in order of precedence; whoever comes later and wants the same operator is shadowed."""
@@ -140,9 +147,11 @@ class Loader:
         if any(may_define_operators(path) for path in backend.libraries):
             self._isolation.expect_definitions()
         loaded = self._loaded[backend.name] = Loaded()
+        forget(self._namespace, key)  # of a backend that was there and failed
         start = time.perf_counter()
         try:
             loaded.open(backend, self._namespace)
+            loaded.set_huge_pages(self._policy.huge_pages == "advise")
             load_ms = (time.perf_counter() - start) * 1e3
             covered = self._covered(claim)
         except (LoadError, KeyboardInterrupt):
@@ -160,6 +169,7 @@ class Loader:
             reason=f"no kernel for {', '.join(missing)}" if missing else "",
             fix=f"pip install --upgrade {claim.plugin.distribution}" if missing else "",
             operators=tuple(sorted(covered)),
+            by_reference=tuple(sorted(o for o in covered if is_reference(f"{self._namespace}::{o}", key))),
             missing=missing,
             load_ms=load_ms,
         )

@@ -144,7 +144,7 @@ class Loaded:
         self._library: torch.library.Library | None = None
 
     def open(self, backend: Backend, namespace: str) -> None:
-        """Open the libraries or call the register function.
+        """Open the libraries, and call the register function.
 
         Raises:
             LoadError: with the loader's or the plugin's own exception as its cause.
@@ -165,6 +165,12 @@ class Loaded:
                 raise
             except BaseException as error:
                 raise LoadError("OPWHEEL-E052", "its register function failed") from error
+
+    def set_huge_pages(self, is_on: bool) -> None:
+        """Whether libraries on the C++ SDK ask for huge pages behind large new results on a CPU."""
+        for handle in self._handles:
+            if hasattr(handle, "opwheel_set_huge_pages"):
+                handle.opwheel_set_huge_pages(ctypes.c_bool(is_on))
 
     def undo(self) -> None:
         """Take the kernels out of the dispatcher again. Some libraries cannot be unloaded: check afterwards."""

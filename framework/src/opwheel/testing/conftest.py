@@ -14,17 +14,24 @@ from typing import Any
 import pytest
 import torch
 
-from opwheel import Library
+from opwheel import Elementwise, Library
+from opwheel import _torch_private as private
 from opwheel.dispatch.overload import Overload
 from opwheel.registry import BackendStatus, State
+from opwheel.testing import checks, crashes
+from opwheel.testing.report import Outcome
+from opwheel.testing.report import lines as report_lines
 from opwheel.testing.samples import DTYPES
 
+# What tests are about: the overloads of element-wise operators, whose arguments follow from their schemas, and those of
+# operators that declare samples.
 _KINDS: dict[str, Callable[[Overload], bool]] = {
-    "functional": lambda overload: not overload.mutates,
-    "out_variant": lambda overload: overload.is_out,
-    "in_place": lambda overload: overload.is_in_place,
-    "mutating": lambda overload: overload.mutates,
-    "overload": lambda _: True,
+    "functional": lambda overload: _is_elementwise(overload) and not overload.mutates,
+    "out_variant": lambda overload: _is_elementwise(overload) and overload.is_out,
+    "in_place": lambda overload: _is_elementwise(overload) and overload.is_in_place,
+    "mutating": lambda overload: _is_elementwise(overload) and overload.mutates,
+    "overload": lambda overload: _is_elementwise(overload),
+    "sampled": lambda overload: overload.operator.samples is not None and overload.name == overload.operator.name,
 }
 _MARKERS = (
     "subsystem(name): what of PyTorch the test is about; a column of the matrix",
@@ -32,9 +39,13 @@ _MARKERS = (
     "huge: needs more than 20 GB of memory on the device",
     "device_independent: about what the library registers for every device, not about the backend's kernels",
 )
-_outcomes = pytest.StashKey[dict[tuple[str, str, str], str]]()
+_outcomes = pytest.StashKey[list[Outcome]]()
 _files = pytest.StashKey[dict[str, str]]()  # the test file of each subsystem
 _left_out = pytest.StashKey[str]()  # which tests were deselected, and why
+
+
+def _is_elementwise(overload: Overload) -> bool:
+    return isinstance(overload.rule, Elementwise)
 
 
 def _library(config: pytest.Config) -> Library:
@@ -53,7 +64,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Declare the markers; start with an empty matrix and with empty caches."""
     for marker in _MARKERS:
         config.addinivalue_line("markers", marker)
-    config.stash[_outcomes] = {}
+    config.stash[_outcomes] = []
+    if config.option.tbstyle == "auto":
+        config.option.tbstyle = "no"  # the summary says what is wrong; --tb=short shows where
     config.stash[_files] = {}
     # Beside its code inductor keeps the conditions that an earlier version of a fake kernel put on sizes.
     folder = tempfile.TemporaryDirectory(prefix="opwheel-inductor-")
@@ -73,9 +86,24 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for kind, belongs in _KINDS.items():
         if kind in metafunc.fixturenames:
             chosen = list(filter(belongs, overloads.values()))
-            metafunc.parametrize(kind, chosen, ids=[overload.name for overload in chosen])
+            if kind == "sampled":
+                _parametrize_checks(metafunc, chosen)
+            else:
+                metafunc.parametrize(kind, chosen, ids=[overload.name for overload in chosen])
     if "dtype" in metafunc.fixturenames:
         metafunc.parametrize("dtype", DTYPES, ids=[str(dtype).removeprefix("torch.") for dtype in DTYPES])
+
+
+def _parametrize_checks(metafunc: pytest.Metafunc, overloads: list[Overload]) -> None:
+    """Every check of every sampled operator, in each dtype of its samples that the check is made in."""
+    cases = []
+    for overload in overloads:
+        for check in checks.CHECKS:
+            for dtype in checks.dtypes_for(overload, check):
+                name = str(dtype).removeprefix("torch.")
+                marks = [pytest.mark.subsystem(check)]
+                cases.append(pytest.param(overload, check, dtype, id=f"{overload.name}-{check}-{name}", marks=marks))
+    metafunc.parametrize(("sampled", "check", "sample_dtype"), cases)
 
 
 @pytest.hookimpl(trylast=True)  # of what -k and -m have chosen
@@ -137,6 +165,14 @@ def device(backend: BackendStatus, request: pytest.FixtureRequest) -> torch.devi
     return torch.device(request.config.getoption("--device") or backend.device_type)
 
 
+@pytest.fixture(scope="session")
+def crashing(request: pytest.FixtureRequest, backend: BackendStatus, device: torch.device) -> dict[str, str]:
+    """Operators whose kernels would end this process, and how."""
+    library = _library(request.config)
+    names = [name for name, one in library.overloads.items() if _KINDS["sampled"](one) and name in backend.operators]
+    return crashes.crashing(library.package, str(device), names)
+
+
 @pytest.fixture(autouse=True)
 def _applies(request: pytest.FixtureRequest, backend: BackendStatus) -> None:
     """Operators that the backend does not claim are not its business; huge tests are asked for."""
@@ -145,6 +181,10 @@ def _applies(request: pytest.FixtureRequest, backend: BackendStatus) -> None:
     overload = _overload_of(request.node)
     if overload is not None and overload.name not in backend.operators:
         pytest.skip(f"not claimed by {backend.name}")
+    if "sampled" in request.fixturenames:
+        how = request.getfixturevalue("crashing").get(overload.name if overload else "")
+        if how:
+            pytest.fail(f"{overload}: a call of its kernel ends the process: {how}", pytrace=False)
 
 
 def _overload_of(item: Any) -> Overload | None:
@@ -155,18 +195,19 @@ def _overload_of(item: Any) -> Overload | None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Any:
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
     """Note the outcome for the matrix."""
     report = yield
     marker = item.get_closest_marker("subsystem")
     overload = _overload_of(item)
     if marker is None or overload is None or (report.when != "call" and report.passed):
         return report
-    dtype = item.callspec.params.get("dtype")  # type: ignore[attr-defined]
-    key = (overload.name, marker.args[0], "" if dtype is None else str(dtype).removeprefix("torch."))
-    outcomes = item.config.stash[_outcomes]
-    worst = ["", "skipped", "passed", "failed"]
-    outcomes[key] = max(outcomes.get(key, ""), report.outcome, key=worst.index)
+    params = item.callspec.params  # type: ignore[attr-defined]
+    dtype = str(params.get("dtype", params.get("sample_dtype", ""))).removeprefix("torch.")
+    message = str(call.excinfo.value) if report.failed and call.excinfo is not None else ""
+    item.config.stash[_outcomes].append(
+        Outcome(overload.name, marker.args[0], dtype, str(params.get("layout", "")), report.outcome, message)
+    )
     item.config.stash[_files][marker.args[0]] = f"{item.path.name}"
     return report
 
@@ -179,34 +220,74 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if not outcomes:
         return
     cells: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for (operator, subsystem, _), outcome in outcomes.items():
-        cells[operator][subsystem].append(outcome)
+    for one in outcomes:
+        cells[one.operator][one.subsystem].append(one.outcome)
     subsystems = sorted({subsystem for row in cells.values() for subsystem in row})
     terminalreporter.section(f"coverage of {config.getoption('--library')}'s backend {config.getoption('--backend')}")
     width = max(map(len, cells))
     for index, subsystem in enumerate(subsystems, 1):
         terminalreporter.write_line(f"{index:>{width}} {subsystem}")
     terminalreporter.write_line(" " * width + "".join(f"{index:>4}" for index in range(1, len(subsystems) + 1)))
+    status = _status(config, str(config.getoption("--backend")))
+    by_reference = [name for name in status.by_reference if name in cells] if status else []
     for operator, row in cells.items():
         marks = "".join(f"{_mark(row.get(subsystem, [])):>4}" for subsystem in subsystems)
         terminalreporter.write_line(f"{operator:>{width}}{marks}")
     terminalreporter.write_line("ok: passed, FAIL: failed, --: skipped or not claimed")
-    unclaimed = _unclaimed(config)
-    if unclaimed:
-        terminalreporter.write_line(f"not claimed by the backend, and not tested: {', '.join(unclaimed)}")
+    if by_reference:
+        terminalreporter.write_line(f"reference, with no kernel of their own: {', '.join(by_reference)}")
+    unclaimed, unsampled = _unclaimed(config), _unsampled(config)
+    for why, names in {
+        "not claimed by the backend": unclaimed,
+        "without samples in their declarations": unsampled,
+        "without a declaration": _undeclared(config),
+    }.items():
+        if names:
+            terminalreporter.write_line(f"{why}, and not tested: {', '.join(names)}")
+    found = list(report_lines(outcomes))
+    if found:
+        terminalreporter.section("what is wrong")
+        for line in found:
+            terminalreporter.write_line(line)
     path = config.getoption("--matrix")
     if path:
-        rows = [{"operator": o, "subsystem": s, "dtype": d, "outcome": r} for (o, s, d), r in sorted(outcomes.items())]
+        rows = [
+            {"operator": o, "subsystem": s, "dtype": d, "outcome": r}
+            for (o, s, d), r in sorted(_worst(outcomes).items())
+        ]
         document = {
             "library": config.getoption("--library"),
             "backend": config.getoption("--backend"),
             "torch": torch.__version__,
             "not_claimed": unclaimed,
+            "by_reference": by_reference,
             "left_out": config.stash.get(_left_out, ""),
             "subsystems": dict(sorted(config.stash[_files].items())),
             "results": rows,
         }
         Path(path).write_text(json.dumps(document, indent=1) + "\n")
+
+
+def _worst(outcomes: list[Outcome]) -> dict[tuple[str, str, str], str]:
+    """The worst outcome for each operator, subsystem and dtype."""
+    order = ["", "skipped", "passed", "failed"]
+    worst: dict[tuple[str, str, str], str] = {}
+    for one in outcomes:
+        key = (one.operator, one.subsystem, one.dtype)
+        worst[key] = max(worst.get(key, ""), one.outcome, key=order.index)
+    return worst
+
+
+def _unsampled(config: pytest.Config) -> list[str]:
+    overloads = _library(config).overloads.items()
+    return sorted(name for name, one in overloads if not _is_elementwise(one) and one.operator.samples is None)
+
+
+def _undeclared(config: pytest.Config) -> list[str]:
+    """Operators that somebody has registered in the namespace without a declaration."""
+    library = _library(config)
+    present = {name.partition("::")[2] for name in private.operators_of(library.namespace)}
+    return sorted(present - set(library.overloads))
 
 
 def _unclaimed(config: pytest.Config) -> list[str]:

@@ -33,17 +33,29 @@ namespace detail {
 
 using Path = std::filesystem::path;
 
-// The environment variable with further folders: WAVES_LIBRARY_PATH.
-inline std::string path_variable(std::string library) {
+// The name of a library's environment variable: WAVES_LIBRARY_PATH, with further folders.
+inline std::string variable(std::string library, const std::string& name) {
   for (char& letter : library) letter = static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
-  return library + "_LIBRARY_PATH";
+  return library + "_" + name;
+}
+inline std::string path_variable(const std::string& library) { return variable(library, "LIBRARY_PATH"); }
+
+// WAVES_HUGE_PAGES=never: as the registry does it in Python.
+inline void set_huge_pages(const std::string& library, void* handle) {
+  const char* setting = getenv(variable(library, "HUGE_PAGES").c_str());
+  if (setting == nullptr) return;
+  const std::string value = setting;
+  if (value != "advise" && value != "never") {
+    throw LoadError(variable(library, "HUGE_PAGES") + "=" + value + " is neither advise nor never");
+  }
+  if (void* set = dlsym(handle, "opwheel_set_huge_pages")) reinterpret_cast<void (*)(bool)>(set)(value == "advise");
 }
 
 // Where a shared library that is given by name may be, besides the folders of those given by path.
 inline std::vector<Path> default_folders(const std::string& library) {
   std::vector<Path> folders;
-  if (const char* variable = getenv(path_variable(library).c_str())) {
-    std::string list = std::string(variable) + ':';
+  if (const char* paths = getenv(path_variable(library).c_str())) {
+    std::string list = std::string(paths) + ':';
     for (std::size_t begin = 0, end; (end = list.find(':', begin)) != std::string::npos; begin = end + 1) {
       if (end > begin) folders.emplace_back(list.substr(begin, end - begin));
     }
@@ -142,7 +154,7 @@ inline void load(const std::string& library, const std::vector<std::string>& bac
                       "; reinstall its core package");
     }
   }
-  for (const detail::Path& file : files) detail::open_file(library, file);
+  for (const detail::Path& file : files) detail::set_huge_pages(library, detail::open_file(library, file));
 }
 
 }  // namespace opwheel

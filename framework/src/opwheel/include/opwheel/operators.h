@@ -40,6 +40,7 @@ struct ListOf {
     template <class C>                                       \
     using Functor = Functor_<C>;                             \
     OPWHEEL_DETAIL_SCHEMA(identifier_, text)                 \
+    OPWHEEL_DETAIL_ELEMENTWISE(identifier_, text)            \
   };
 #define OPWHEEL_DETAIL_OVERLOAD(identifier_, operator_, text) \
   struct identifier_ {                                        \
@@ -48,10 +49,16 @@ struct ListOf {
     using Functor = Operator::Functor<C>;                     \
     OPWHEEL_DETAIL_SCHEMA(identifier_, text)                  \
   };
-#define OPWHEEL_DETAIL_SCHEMA(identifier_, text)          \
-  static constexpr const char* identifier = #identifier_; \
-  static constexpr const char* schema_text = text;        \
-  static constexpr ::opwheel::Schema schema = ::opwheel::parse_schema(text);
+#define OPWHEEL_DETAIL_SCHEMA(identifier_, text)                             \
+  static constexpr const char* identifier = #identifier_;                    \
+  static constexpr const char* schema_text = text;                           \
+  static constexpr ::opwheel::Schema schema = ::opwheel::parse_schema(text); \
+  OPWHEEL_CHECK_SCHEMA(identifier_, ::opwheel::parse_schema(text));
+#define OPWHEEL_DETAIL_ELEMENTWISE(identifier_, text)                                             \
+  static_assert(::opwheel::is_elementwise(::opwheel::parse_schema(text)),                         \
+                "opwheel: " #identifier_                                                          \
+                " is listed with a functor, which computes elements of Tensors from Tensors and " \
+                "floats; list what takes or returns something else as a KERNEL (opwheel/kernels.h)");
 #define OPWHEEL_DETAIL_ITEM(identifier, functor, text) , identifier
 
 // For the rows that a use of the list leaves out.

@@ -1,42 +1,30 @@
-// Registers a kernel for an operator of a library's list. The kernel's C++ signature follows from the schema: Tensor is
-// `const Tensor&`, Tensor(a!) is `Tensor&`, float is `double`; a new Tensor is returned by value, several as a
-// std::array, and where the schema hands a mutable argument back the kernel returns void.
+// Registers a kernel for an operator of a library's list. The kernel's C++ signature follows from the schema: arguments
+// as opwheel/arguments.h has them; a new Tensor is returned by value, several as a std::array, and where the schema
+// ends with `-> ()` or hands a mutable argument back the kernel returns void.
 #pragma once
 
 #include <torch/csrc/stable/library.h>
 
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <exception>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 
 #include "opwheel/abi.h"
+#include "opwheel/arguments.h"
 #include "opwheel/schema.h"
 #include "opwheel/tensor.h"
 
 namespace opwheel {
 namespace detail {
 
-template <ArgumentKind>
-struct CppArgument {
-  using type = const Tensor&;
-};
-template <>
-struct CppArgument<ArgumentKind::mutable_tensor> {
-  using type = Tensor&;
-};
-template <>
-struct CppArgument<ArgumentKind::number> {
-  using type = double;
-};
-
 template <class Op>
 auto cpp_result() {
-  if constexpr (Op::schema.returns_argument) {
+  if constexpr (Op::schema.returns_argument || Op::schema.return_count == 0) {
     return;
   } else if constexpr (Op::schema.return_count == 1) {
     return Tensor();
@@ -50,27 +38,7 @@ struct SignatureOf;
 
 template <class Op, std::size_t... I>
 struct SignatureOf<Op, std::index_sequence<I...>> {
-  using type = decltype(cpp_result<Op>())(typename CppArgument<Op::schema.arguments[I].kind>::type...);
-};
-
-// One argument taken off the stack. It owns its tensor: the boxed calling convention hands over a reference each.
-template <ArgumentKind kind>
-class Unboxed {
- public:
-  explicit Unboxed(StableIValue value) : tensor_(torch::stable::detail::to<AtenTensorHandle>(value)) {}
-  Tensor& get() { return tensor_; }
-
- private:
-  Tensor tensor_;
-};
-template <>
-class Unboxed<ArgumentKind::number> {
- public:
-  explicit Unboxed(StableIValue value) : number_(std::bit_cast<double>(value)) {}
-  double get() const { return number_; }
-
- private:
-  double number_;
+  using type = decltype(cpp_result<Op>())(typename Unboxed<Op::schema.arguments[I].kind>::type...);
 };
 
 template <class Op>
@@ -84,7 +52,7 @@ constexpr std::size_t mutable_argument() {
 template <class Op>
 constexpr int tensor_count() {
   int count = 0;
-  for (int i = 0; i < Op::schema.argument_count; ++i) count += Op::schema.arguments[i].kind != ArgumentKind::number;
+  for (int i = 0; i < Op::schema.argument_count; ++i) count += is_tensor(Op::schema.arguments[i].kind);
   return count;
 }
 
@@ -92,12 +60,18 @@ constexpr int tensor_count() {
 // kernel's own message would not say so.
 template <class Op, std::size_t I>
 void check_defined(Unboxed<Op::schema.arguments[I].kind>& argument) {
-  if constexpr (Op::schema.arguments[I].kind != ArgumentKind::number) {
+  if constexpr (is_tensor(Op::schema.arguments[I].kind)) {
     bool is_defined = true;
     OPWHEEL_SHIM(aoti_torch_is_defined(argument.get().handle(), &is_defined));
     if (!is_defined)
       fail(Op::schema.name, ": argument '", Op::schema.arguments[I].name, "' is None, expected a tensor");
   }
+}
+
+// The error that is being handled, with the operator's name in front of it. A code stays in front of everything.
+[[noreturn]] inline void rethrow_named(std::string_view name, std::string_view message) {
+  if (message.starts_with(name) || has_code(message)) throw;
+  fail(name, ": ", message);
 }
 
 inline StableIValue box(Tensor&& tensor) { return torch::stable::detail::from(tensor.release()); }
@@ -110,15 +84,17 @@ void call_boxed(StableIValue* stack, std::index_sequence<I...>) {
     if constexpr (Op::schema.returns_argument) {
       kernel(std::get<I>(arguments).get()...);
       stack[0] = box(std::move(std::get<mutable_argument<Op>()>(arguments).get()));
+    } else if constexpr (Op::schema.return_count == 0) {
+      kernel(std::get<I>(arguments).get()...);
     } else if constexpr (Op::schema.return_count == 1) {
       stack[0] = box(kernel(std::get<I>(arguments).get()...));
     } else {
       auto results = kernel(std::get<I>(arguments).get()...);
       for (std::size_t i = 0; i < results.size(); ++i) stack[i] = box(std::move(results[i]));
     }
-  } catch (const std::exception&) {
+  } catch (const std::exception& error) {
     (check_defined<Op, I>(std::get<I>(arguments)), ...);
-    throw;
+    rethrow_named(Op::schema.name, error.what());
   }
 }
 
@@ -137,10 +113,35 @@ void boxed(StableIValue* stack, uint64_t argument_count, uint64_t return_count) 
 template <class Op>
 using Signature = typename detail::SignatureOf<Op>::type;
 
+namespace detail {
+
+template <class Op, int position, class Given>
+constexpr void check_argument() {
+  if constexpr (position < Op::schema.argument_count) {
+    using Expected = typename Unboxed<Op::schema.arguments[position].kind>::type;
+    static_assert(std::is_same_v<Given, Expected>,
+                  "opwheel: an argument of this kernel has another type than the schema says; the compiler names the "
+                  "operator, the argument's position (from 0), the type as given and, below, as expected");
+  }
+}
+
+template <class Op, class Result, class... Given>
+constexpr void check_signature(Result (*)(Given...)) {
+  static_assert(sizeof...(Given) == Op::schema.argument_count,
+                "opwheel: this kernel does not have as many arguments as its schema");
+  static_assert(std::is_same_v<Result, decltype(cpp_result<Op>())>,
+                "opwheel: this kernel's result does not match its schema: one result is a Tensor, several are a "
+                "std::array<Tensor, N>, none and an argument that is handed back are void");
+  [&]<std::size_t... I>(std::index_sequence<I...>) {
+    (check_argument<Op, static_cast<int>(I), Given>(), ...);
+  }(std::index_sequence_for<Given...>{});
+}
+
+}  // namespace detail
+
 template <class Op, auto kernel>
 void implement(torch::stable::detail::StableLibrary& library) {
-  static_assert(std::is_same_v<decltype(kernel), Signature<Op>*>,
-                "opwheel: this kernel's C++ signature does not match the operator's schema");
+  detail::check_signature<Op>(kernel);
   library.impl(std::string(Op::schema.name).c_str(), &detail::boxed<Op, kernel>);
 }
 

@@ -10,7 +10,9 @@
 #include <torch/csrc/stable/library.h>
 
 #include <string>
+#include <utility>
 
+#include "opwheel/kernel_list.h"
 #include "opwheel/operators.h"
 #include "opwheel/registration.h"
 #include "opwheel/schema.h"
@@ -30,16 +32,21 @@ template <class Name, class Op>
 void no_backend(StableIValue* stack, uint64_t, uint64_t) {
   std::string device;
   bool strided = true;
-  for (int i = 0; i < Op::schema.argument_count; ++i) {
-    if (Op::schema.arguments[i].kind == ArgumentKind::number) continue;
-    const Tensor tensor(torch::stable::detail::to<AtenTensorHandle>(stack[i]));
-    if (!strided) continue;
-    int32_t type = 0, layout = 0;
-    OPWHEEL_SHIM(aoti_torch_get_device_type(tensor.handle(), &type));
-    OPWHEEL_SHIM(aoti_torch_get_layout(tensor.handle(), &layout));
-    strided = layout == aoti_torch_layout_strided();
-    if (!strided || device.empty()) device = device_name(type, -1);
-  }
+  const auto look = [&]<std::size_t I>() {
+    constexpr ArgumentKind kind = Op::schema.arguments[I].kind;
+    ::opwheel::detail::Unboxed<kind> argument(stack[I]);  // owns it, whatever it is
+    if constexpr (::opwheel::detail::is_tensor(kind)) {
+      if (!strided) return;
+      int32_t type = 0, layout = 0;
+      OPWHEEL_SHIM(aoti_torch_get_device_type(argument.get().handle(), &type));
+      OPWHEEL_SHIM(aoti_torch_get_layout(argument.get().handle(), &layout));
+      strided = layout == aoti_torch_layout_strided();
+      if (!strided || device.empty()) device = device_name(type, -1);
+    }
+  };
+  [&]<std::size_t... I>(std::index_sequence<I...>) {
+    (look.template operator()<I>(), ...);
+  }(std::make_index_sequence<Op::schema.argument_count>{});
   fail(Name::value, "::", Op::schema.name, " has no kernel for ", device, " tensors",
        strided ? ": load the library of a backend for that device"
                : " that are not strided (sparse, mkldnn): convert them with .to_dense()",
@@ -61,17 +68,30 @@ const char* const* schema_texts(OperatorList<Operators...>) {
 }  // namespace opwheel::schema_library
 
 // The registry reads all schemas back with the C function.
-#define OPWHEEL_SCHEMA_LIBRARY(library, LIST)                                                          \
-  OPWHEEL_DECLARE_OPERATORS(library, LIST)                                                             \
-  namespace {                                                                                          \
-  struct library##_namespace {                                                                         \
-    static constexpr const char* value = #library;                                                     \
-  };                                                                                                   \
-  }                                                                                                    \
-  STABLE_TORCH_LIBRARY(library, m) { ::opwheel::schema_library::define(m, library::op::Operators()); } \
-  STABLE_TORCH_LIBRARY_IMPL(library, CompositeExplicitAutograd, m) {                                   \
-    ::opwheel::schema_library::implement_fallback<library##_namespace>(m, library::op::Operators());   \
-  }                                                                                                    \
-  extern "C" __attribute__((visibility("default"))) const char* const* library##_schemas() {           \
-    return ::opwheel::schema_library::schema_texts(library::op::Operators());                          \
+#define OPWHEEL_DETAIL_SCHEMA_LIBRARY(library, Listed)                                       \
+  namespace {                                                                                \
+  struct library##_namespace {                                                               \
+    static constexpr const char* value = #library;                                           \
+  };                                                                                         \
+  }                                                                                          \
+  STABLE_TORCH_LIBRARY(library, m) { ::opwheel::schema_library::define(m, Listed()); }       \
+  STABLE_TORCH_LIBRARY_IMPL(library, CompositeExplicitAutograd, m) {                         \
+    ::opwheel::schema_library::implement_fallback<library##_namespace>(m, Listed());         \
+  }                                                                                          \
+  extern "C" __attribute__((visibility("default"))) const char* const* library##_schemas() { \
+    return ::opwheel::schema_library::schema_texts(Listed());                                \
   }
+
+#define OPWHEEL_SCHEMA_LIBRARY(library, LIST) \
+  OPWHEEL_DECLARE_OPERATORS(library, LIST)    \
+  OPWHEEL_DETAIL_SCHEMA_LIBRARY(library, library::op::Operators)
+
+// For a library whose operators no functor computes, and for one with both lists.
+#define OPWHEEL_KERNEL_SCHEMA_LIBRARY(library, KERNELS) \
+  OPWHEEL_DECLARE_KERNELS(library, KERNELS)             \
+  OPWHEEL_DETAIL_SCHEMA_LIBRARY(library, library::op::Kernels)
+#define OPWHEEL_SCHEMA_LIBRARY_WITH_KERNELS(library, LIST, KERNELS) \
+  OPWHEEL_DECLARE_OPERATORS(library, LIST)                          \
+  OPWHEEL_DECLARE_KERNELS(library, KERNELS)                         \
+  OPWHEEL_JOIN_LISTS(library)                                       \
+  OPWHEEL_DETAIL_SCHEMA_LIBRARY(library, library::op::Everything)

@@ -13,6 +13,7 @@
 
 #include "opwheel/dtype.h"
 #include "opwheel/error.h"
+#include "opwheel/huge_pages.h"
 
 namespace opwheel {
 
@@ -123,14 +124,25 @@ class Tensor {
   }
 
   static Tensor empty(int64_t ndim, const int64_t* sizes, const int64_t* strides, DType dtype, Device device) {
+    return empty(ndim, sizes, strides, code_of(dtype), element_size(dtype), device);
+  }
+  // Of a dtype that PyTorch has a number for, with elements of `itemsize` bytes. `strides` leave no gaps.
+  static Tensor empty(int64_t ndim, const int64_t* sizes, const int64_t* strides, int32_t dtype, int64_t itemsize,
+                      Device device) {
     AtenTensorHandle handle = nullptr;
-    if (aoti_torch_empty_strided(ndim, sizes, strides, code_of(dtype), device.type, device.index, &handle) != 0) {
-      int64_t bytes = element_size(dtype);
-      for (int64_t i = 0; i < ndim; ++i) bytes *= sizes[i];
-      fail(code::out_of_memory, " there is no memory for a tensor of ", dtype_name(code_of(dtype)), " ",
+    int64_t bytes = itemsize;
+    for (int64_t i = 0; i < ndim; ++i) bytes *= sizes[i];
+    if (aoti_torch_empty_strided(ndim, sizes, strides, dtype, device.type, device.index, &handle) != 0) {
+      fail(code::out_of_memory, " there is no memory for a tensor of ", dtype_name(dtype), " ",
            memory_wanted(bytes, device.name()));
     }
-    return Tensor(handle);
+    Tensor tensor(handle);
+    if (bytes >= 2 * detail::huge_pages::kSize && device.type == aoti_torch_device_type_cpu()) {
+      void* data = nullptr;
+      OPWHEEL_SHIM(aoti_torch_get_data_ptr(handle, &data));
+      detail::huge_pages::advise(data, bytes);
+    }
+    return tensor;
   }
 
   AtenTensorHandle handle() const { return handle_; }

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .. import _torch_private as private
-from .elementwise import check_output, has_shape
-from .overlap import check_elements_apart
-from .overload import Overload
+from .... import _torch_private as private
+from ...elementwise import check_output, has_shape
+from ...overlap import check_elements_apart
+from ...overload import Overload
 
 
 def functionalization_kernel(overload: Overload, functional: Overload) -> Callable[..., Any]:

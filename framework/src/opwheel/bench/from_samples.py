@@ -1,0 +1,167 @@
+"""Measures operators with the samples that they declare: beside their reference, eager and compiled, and their peers.
+
+For libraries without a suite of their own. Under ``torch.func`` the reference runs in the kernel's place
+(docs/writing-an-operator.md): what that costs is a column as well.
+"""
+
+from __future__ import annotations
+
+import timeit
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..dispatch.overload import Overload, as_tuple
+from .results import Measurement, Results, Row
+from .sampling import Precision, clock_for, sample
+from .suite import Form
+
+OURS = "operator"
+REFERENCE = "reference"
+COMPILED = "reference, compiled"
+FUNCTIONAL = "torch.func.vjp"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One sample of one operator."""
+
+    overload: Overload
+    index: int
+    form: Form
+    dtype: torch.dtype
+
+    @property
+    def name(self) -> str:
+        """Identifies the case in files; stable between versions."""
+        dtype = str(self.dtype).removeprefix("torch.")
+        return f"{self.overload.name}/{self.form.value}/sample {self.index}/{dtype}"
+
+
+def cases(overloads: Iterable[Overload], device: str, groups: Iterable[str] = ()) -> Iterator[Case]:
+    """Every sample of the operators (``groups``: of those alone) that declare some, in the first of their dtypes."""
+    chosen = set(groups)
+    for overload in overloads:
+        operator = overload.operator
+        if operator.samples is None or overload.name != operator.name or (chosen and operator.name not in chosen):
+            continue
+        dtype = operator.dtypes[0] if operator.dtypes else torch.float32
+        for index, _ in enumerate(operator.samples(device, dtype, False)):
+            yield Case(overload, index, Form.NEW, dtype)
+            if operator.derivatives is not None and not overload.mutates and not overload.is_random:
+                yield Case(overload, index, Form.BACKWARD, dtype)
+
+
+def run(case: Case, device: str, precision: Precision, results: Results, skip: Iterable[str] = ()) -> None:
+    """Measure one case; one whose results differ from the reference's is a finding and not timed."""
+    overload, operator = case.overload, case.overload.operator
+    requires_grad = case.form is Form.BACKWARD
+    torch.manual_seed(0)
+    one = list(operator.samples(device, case.dtype, requires_grad))[case.index]  # type: ignore[misc]
+    values = overload.bind(one.args, one.kwargs)
+    inputs = [tensor for tensor in overload.all_tensors(values) if tensor.requires_grad]
+    if requires_grad and not inputs:
+        return
+
+    def reference(*values: Any) -> Any:
+        return overload.rule.decompose(overload, values)
+
+    def kernel(*values: Any) -> Any:
+        return overload.call(overload.op, values)
+
+    found = as_tuple(kernel(*values))
+    expected = () if overload.mutates else as_tuple(reference(*values))
+    problem = None if overload.mutates else _difference(case, found, expected)
+    if problem:
+        results.findings.append(f"{case.name}: {problem}; it is not timed")
+        return
+    compiled = torch.compile(reference, dynamic=False)
+    ways: dict[str, Callable[[], Any]] = {
+        OURS: lambda: kernel(*values),
+        REFERENCE: lambda: reference(*values),
+        COMPILED: lambda: compiled(*values),
+    }
+    for name, peer in operator.peers.items():
+        problem = None if name in skip else _of_peer(case, partial(overload.call, peer, values), expected)
+        if problem:
+            results.notes.append(f"{name} is left out of {case.name}: {problem}")
+        else:
+            ways[name] = partial(overload.call, peer, values)
+    if requires_grad:
+        ways = {name: _with_backward(way, inputs) for name, way in ways.items()}
+        if all(value is None or not isinstance(value, (list, tuple)) for value in values):
+            ways[FUNCTIONAL] = _functional(kernel, values)
+    timers = {}
+    for name, way in ways.items():
+        if name in skip:
+            continue
+        try:
+            way()
+        except Exception as error:  # compilers raise what they like
+            results.notes.append(f"{name} is left out of {case.name}: {str(error).strip().partition(chr(10))[0]}")
+        else:
+            timers[name] = timeit.Timer(way)
+    moved = sum(t.numel() * t.element_size() for t in (*overload.all_tensors(values), *found))
+    elements = max((t.numel() for t in (*overload.all_tensors(values), *found)), default=0)
+    peers = {}
+    for name, samples in sample(timers, clock_for(device), precision).items():
+        lower, median, upper = samples.quartiles()
+        peers[name] = Measurement(median, lower, upper, len(samples.seconds), samples.calls, moved, f"{one!r}")
+    dtype = str(case.dtype).removeprefix("torch.")
+    row = Row(case.name, overload.name, case.form.value, f"sample {case.index}", dtype, elements, peers)
+    results.rows.append(row)
+
+
+def _difference(case: Case, found: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> str | None:
+    if case.overload.is_random:
+        return None
+    unit = torch.finfo(case.dtype).eps if case.dtype.is_floating_point else 0.0
+    for i, (one, other) in enumerate(zip(found, expected, strict=True)):
+        declared = case.overload.operator.tolerance.get(other.dtype)
+        rtol, atol = declared or (64 * unit, 64 * unit)
+        if one.shape != other.shape or not torch.allclose(one.double(), other.double(), rtol, atol, equal_nan=True):
+            return f"result {i} differs from the reference's"
+    return None
+
+
+def _of_peer(case: Case, peer: Callable[[], Any], expected: tuple[Tensor, ...]) -> str | None:
+    """What is wrong with a peer's results, or with calling it."""
+    try:
+        found = as_tuple(peer())
+    except Exception as error:  # whatever a third party raises
+        return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+    if case.overload.mutates:
+        return None
+    if len(found) != len(expected):
+        return f"it has {len(found)} results, the reference has {len(expected)}"
+    return _difference(case, found, expected)
+
+
+def _with_backward(way: Callable[[], Any], inputs: list[Tensor]) -> Callable[[], Any]:
+    def forward_and_backward() -> Any:
+        results = [result for result in as_tuple(way()) if result.requires_grad]
+        return torch.autograd.grad(results, inputs, [torch.ones_like(r) for r in results], allow_unused=True)
+
+    return forward_and_backward
+
+
+def _functional(kernel: Callable[..., Any], values: tuple[Any, ...]) -> Callable[[], Any]:
+    positions = [i for i, value in enumerate(values) if isinstance(value, Tensor) and value.is_floating_point()]
+    tensors = [values[i].detach() for i in positions]
+
+    def of(*given: Tensor) -> tuple[Tensor, ...]:
+        every = list(values)
+        for i, one in zip(positions, given, strict=True):
+            every[i] = one
+        return tuple(result for result in as_tuple(kernel(*every)) if result.is_floating_point())
+
+    def forward_and_backward() -> Any:
+        pulled: Any = torch.func.vjp(of, *tensors)
+        results, pull_back = pulled
+        return pull_back(tuple(torch.ones_like(result) for result in results))
+
+    return forward_and_backward

@@ -1,0 +1,193 @@
+"""Which formulas run for a set of needed gradients, and what must be kept for them."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from ..overload import Overload
+from ..rules import Elementwise
+from ..rules.rule import refuse
+from .text import TextFormula, parse
+
+
+class Formula(NamedTuple):
+    """A declared derivative, with positions in place of names."""
+
+    function: Callable[..., Any]
+    values: tuple[int | slice, ...]  # its parameters, among the values that Plan.gradients is given
+    inputs: tuple[int, ...]  # what its results are the gradients of, among the arguments
+
+
+class Plan(NamedTuple):
+    """What to do for one set of needed gradients.
+
+    Args:
+        formulas: to be computed.
+        tensors: positions of the arguments to keep that are one tensor.
+        others: positions of the other arguments to keep: numbers, and optional tensors and lists of them.
+        results: positions of the results to keep.
+        without_formula: whether some needed gradient has no formula: then all go through the reference.
+        is_inexact_again: whether a result without a gradient is kept, which is a function of the inputs all the same:
+            differentiating the formulas would take it for a constant. Then second derivatives go through the reference.
+    """
+
+    formulas: tuple[Formula, ...]
+    tensors: tuple[int, ...]
+    others: tuple[int, ...]
+    results: tuple[int, ...]
+    without_formula: bool
+    is_inexact_again: bool
+
+    def gradients(self, values: Sequence[Any], count: int) -> list[Any]:
+        """The gradients of ``count`` arguments.
+
+        Args:
+            values: the results' gradients, then what was kept: tensors, results, others.
+            count: of the operator's arguments.
+        """
+        gradients: list[Tensor | None] = [None] * count
+        for formula in self.formulas:
+            gradient = formula.function(*[values[i] for i in formula.values])
+            if len(formula.inputs) == 1:
+                gradients[formula.inputs[0]] = gradient
+            else:
+                for i, part in zip(formula.inputs, gradient, strict=True):
+                    gradients[i] = part
+        return gradients
+
+
+class _Declared(NamedTuple):
+    inputs: tuple[str, ...]
+    formula: TextFormula | Callable[..., Any]
+    names: tuple[str, ...]
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        return self.formula.function if isinstance(self.formula, TextFormula) else self.formula
+
+
+class Derivatives:
+    """The declared derivatives of one overload.
+
+    Attributes:
+        unused: positions of results with a gradient that no formula uses, although they are not declared as
+            ``not_differentiable``: right only for integers.
+
+    Raises:
+        ValueError: a derivative of something that is no tensor argument, of names that its formula cannot use, or of a
+            random operator whose formulas name nothing that it has drawn.
+    """
+
+    def __init__(self, overload: Overload) -> None:
+        self._overload = overload
+        self._results = overload.result_names
+        declared = {} if overload.is_out else overload.operator.derivatives  # out= records nothing
+        self._declared = [self._understood(key, formula) for key, formula in (declared or {}).items()]
+        unknown = set(overload.operator.not_differentiable) - set(self._results)
+        if unknown:
+            refuse(overload, f"not_differentiable names {sorted(unknown)}", f"its results are {list(self._results)}")
+        if declared is not None and not isinstance(overload.rule, Elementwise) and overload.is_random:
+            self._check_random()
+        self.fixed = tuple(self._results.index(name) for name in overload.operator.not_differentiable)
+        self.unused = self._unused() if self._declared and len(self._results) > 1 else ()
+        self.plan = cache(self._plan)
+
+    def _gradient_names(self) -> dict[str, int | slice]:
+        """How formulas call the gradients of results; an argument of such a name hides it."""
+        count = len(self._results)
+        names: dict[str, int | slice] = {"grad": 0, "grads": slice(0, count)}
+        for i, result in enumerate(self._results):
+            names |= {f"grads[{i}]": i, f"grad_{i}": i, f"grad_{result}": i}
+        return {name: i for name, i in names.items() if name not in self._overload.names}
+
+    def _understood(self, key: str, formula: Any) -> _Declared:
+        overload = self._overload
+        inputs = tuple(name.strip() for name in key.split(","))
+        tensors = {
+            overload.names[i] for i in overload.tensor_positions if i not in overload.written or overload.is_in_place
+        }
+        if not set(inputs) <= tensors:
+            wrong = sorted(set(inputs) - tensors)
+            refuse(overload, f"derivatives of {wrong}", f"its tensors are {sorted(tensors)}")
+        if isinstance(formula, str):
+            try:
+                formula = parse(overload.namespace, formula)
+            except ValueError as error:
+                refuse(overload, f"derivatives[{key!r}]: {error}", "see opwheel.dispatch.derivatives.text")
+            missing = [name for name in formula.own if not overload.has_sibling(name)]
+            if missing:
+                refuse(overload, f"derivatives[{key!r}] calls {missing}", "which must be operators of the library")
+            names = formula.names
+        else:
+            names = tuple(inspect.signature(formula).parameters)
+        known = {*overload.names, *self._results, *self._gradient_names()}
+        if not set(names) <= known:
+            refuse(
+                overload,
+                f"derivatives[{key!r}] uses {sorted(set(names) - known)}",
+                f"there are {sorted(known)}",
+            )
+        return _Declared(inputs, formula, names)
+
+    def _check_random(self) -> None:
+        names = set().union(*(one.names for one in self._declared))
+        if not names & set(self._results):
+            refuse(
+                self._overload,
+                "a random operator whose derivatives name no result: the reference would draw again",
+                "return what was drawn (a mask) and name it in the formulas, or declare derivatives=None",
+            )
+
+    def _unused(self) -> tuple[int, ...]:
+        positions = self._gradient_names()
+        used: set[int] = set(self.fixed)
+        for one in self._declared:
+            for name in one.names:
+                where = positions.get(name)
+                used |= {where} if isinstance(where, int) else set(range(len(self._results))) if where else set()
+        return tuple(i for i in range(len(self._results)) if i not in used)
+
+    def _chosen(self, wanted: Sequence[str]) -> tuple[list[_Declared], bool]:
+        """The formulas for the wanted gradients, those for several inputs first; whether one is missing."""
+        chosen: list[_Declared] = []
+        left = set(wanted)
+        single = {one.inputs[0] for one in self._declared if len(one.inputs) == 1}
+        for one in sorted(self._declared, key=lambda one: -len(one.inputs)):
+            needed = left & set(one.inputs)
+            if needed and (needed == set(one.inputs) or not needed <= single):
+                chosen.append(one)
+                left -= needed
+        return chosen, bool(left)
+
+    def _plan(self, needed: tuple[bool, ...]) -> Plan:
+        """The plan for the arguments, by position, whose gradients are needed."""
+        overload, names = self._overload, self._overload.names
+        chosen, is_missing = self._chosen([name for name, is_needed in zip(names, needed, strict=True) if is_needed])
+        used = set().union(*(one.names for one in chosen))
+        kept_results = [i for i, name in enumerate(self._results) if name in used and name not in names]
+        is_inexact_again = not overload.is_random and bool(set(kept_results) & set(self.fixed))
+        if is_missing:
+            chosen, kept_results = [], []
+        if is_missing or is_inexact_again:
+            used = used | set(names)
+        plain = [i for i in overload.tensor_positions if str(overload.schema.arguments[i].real_type) == "Tensor"]
+        tensors = [i for i in plain if names[i] in used]
+        others = [i for i, name in enumerate(names) if name in used and i not in plain]
+        count = len(self._results)
+        positions: dict[str, int | slice] = dict(self._gradient_names())
+        kept = [*(names[i] for i in tensors), *(self._results[i] for i in kept_results), *(names[i] for i in others)]
+        positions |= {name: count + i for i, name in enumerate(kept)}
+        return Plan(
+            tuple(
+                Formula(one.function, tuple(positions[n] for n in one.names), tuple(map(names.index, one.inputs)))
+                for one in chosen
+            ),
+            tuple(tensors),
+            tuple(others),
+            tuple(kept_results),
+            is_missing,
+            is_inexact_again,
+        )

@@ -1,0 +1,116 @@
+"""Formulas as text, in the notation of PyTorch's derivatives.yaml.
+
+``"norm_backward(grad, x, weight, rstd)"``, ``"mul(grad, b)"``, ``"-grads[0] * aten::cos(x)"``: calls of the library's
+own operators by name and of others as ``namespace::name``, the four arithmetic operators, numbers and names. Nothing
+else is understood, so that a formula can be computed without Python as well.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterable
+from functools import cache, cached_property
+from typing import Any
+
+import torch
+
+from ..functions import functions_of
+
+_MEANT = {"true": "True", "false": "False"}
+
+
+class TextFormula:
+    """A formula, understood.
+
+    Attributes:
+        names: what it uses, in the order of the function's parameters: arguments, results, ``grad``, ``grads[0]`` ...
+        own: the operators of its own library that it calls.
+    """
+
+    def __init__(self, namespace: str, text: str, names: Iterable[str], own: Iterable[str], body: str) -> None:
+        self.names = tuple(map(_as_written, names))
+        self.own = tuple(own)
+        self._namespace = namespace
+        self._text = text
+        self._source = f"lambda {', '.join(names)}: {body}"
+
+    @cached_property
+    def function(self) -> Callable[..., Any]:
+        """Computes it. Made when it is needed: all formulas of a library at once would delay the import."""
+        scope = {"_own": _Own(self._namespace), "_torch": torch.ops}
+        function: Callable[..., Any] = eval(self._source, scope)  # noqa: S307  # of what _written has let through
+        function.__qualname__ = function.__name__ = self._text
+        return function
+
+
+@cache
+def parse(namespace: str, text: str) -> TextFormula:
+    """Understand a formula of a library's operator.
+
+    Raises:
+        ValueError: saying what is not understood.
+    """
+    source = re.sub(r"\b(\w+)::(\w+)", r"\1__of__\2", text) if "::" in text else text
+    source = re.sub(r"\bgrads\[(\d+)\]", r"grads__\1", source) if "grads[" in text else source
+    try:
+        tree = ast.parse(source, mode="eval").body
+    except SyntaxError as error:
+        raise ValueError(f"{text!r} is no formula: {error.msg}") from None
+    names: dict[str, None] = {}
+    own: dict[str, None] = {}
+    body = _written(tree, names, own, text)
+    return TextFormula(namespace, text, names, own, body)
+
+
+def _as_written(name: str) -> str:
+    """The name that stands for a formula's: ``grads__0`` for ``grads[0]``."""
+    return f"grads[{name.removeprefix('grads__')}]" if name.startswith("grads__") else name
+
+
+class _Own:
+    """The operators of a library as attributes: its functions, which are the shortest way, or else ``torch.ops``."""
+
+    def __init__(self, namespace: str) -> None:
+        self._namespace = namespace
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(functions_of(self._namespace), name, None) or getattr(getattr(torch.ops, self._namespace), name)
+        setattr(self, name, found)  # looked up once
+        return found
+
+
+def _written(node: ast.expr, names: dict[str, None], own: dict[str, None], text: str) -> str:
+    """The expression in Python's words; notes the names and the operators that it uses."""
+
+    def of(part: ast.expr) -> str:
+        return _written(part, names, own, text)
+
+    match node:
+        case ast.Name(id=name):
+            if name in _MEANT:
+                return _MEANT[name]
+            names[name] = None
+            return name
+        case ast.Constant(value=value) if value is None or isinstance(value, (bool, int, float, str)):
+            return repr(value)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return f"(-{of(operand)})"
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div() as sign, right=right):
+            return f"({of(left)} {_SIGNS[type(sign)]} {of(right)})"
+        case ast.List(elts=parts) | ast.Tuple(elts=parts):
+            return f"[{', '.join(map(of, parts))}]"
+        case ast.Call(func=ast.Name(id=called), args=args, keywords=keywords) if all(k.arg for k in keywords):
+            given = ", ".join([*map(of, args), *(f"{k.arg}={of(k.value)}" for k in keywords)])
+            namespace, separator, operator = called.partition("__of__")
+            if not separator:
+                own[called] = None
+                return f"_own.{called}({given})"
+            return f"_torch.{namespace}.{operator}({given})"
+    raise ValueError(
+        f"{text!r}: {ast.unparse(node)!r} is not understood; a formula has names, numbers, calls of operators, and "
+        "+ - * /. Give a function instead"
+    )
+
+
+_SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}

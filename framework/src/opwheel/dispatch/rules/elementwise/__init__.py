@@ -1,0 +1,111 @@
+"""The rule of element-wise operators: all that PyTorch's own do, with out and in-place variants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...elementwise import check_inputs, check_output, decompose, has_shape, resize_output
+from ..rule import Rule, Sharding, refuse
+from . import functionalization
+from .fake import functional_results, written_output
+
+if TYPE_CHECKING:
+    from ...overload import Overload
+
+
+class Elementwise(Rule):
+    """Claims that every element of a result is computed from the elements at its place, as PyTorch's own operators do.
+
+    Arguments broadcast and promote as ``torch.result_type`` says; floating-point tensors; float16 and bfloat16 are
+    computed in float32 and rounded once; results have the strides that TensorIterator gives. The overloads
+    ``name.out`` and ``name_`` are understood. ``vmap`` is one call, DTensor shards every dimension.
+
+    Args:
+        linear: sets of arguments in which every result is jointly linear while the others are fixed. A sum that is
+            still spread over processes (DTensor's Partial) may go in there and come out as one.
+    """
+
+    fuses = True
+
+    def __init__(self, linear: tuple[tuple[str, ...], ...] = ()) -> None:
+        self.linear = linear
+
+    def __repr__(self) -> str:
+        return f"Elementwise(linear={self.linear})" if self.linear else "Elementwise()"
+
+    def check(self, overload: Overload) -> None:
+        """Refuse arguments but tensors and floats, and mutation but that of the known variants."""
+        way_out = "declare the operator Opaque() or Rows(...)"
+        schema = overload.schema
+        for i, argument in enumerate(schema.arguments):
+            what = f"argument '{argument.name}' of an Elementwise() operator"
+            if str(argument.real_type) not in ("Tensor", "float"):
+                refuse(overload, f"{what} is a {argument.real_type}, not a Tensor or float", way_out)
+            if argument.has_default_value():
+                refuse(overload, f"{what} has a default value", f"give it in a function of your own, or {way_out}")
+            if argument.alias_info and not argument.alias_info.is_write:
+                refuse(overload, f"{what} is annotated as the memory of a result", "return a new tensor")
+            if argument.kwarg_only and i not in overload.written:
+                refuse(overload, f"{what} is keyword-only", "only 'out' is; make it positional")
+        if not overload.tensor_positions:
+            refuse(overload, "an Elementwise() operator without a tensor", way_out)
+        if not schema.returns or any(str(result.type) != "Tensor" for result in schema.returns):
+            refuse(overload, "the results of an Elementwise() operator are Tensors", way_out)
+        base, name = overload.operator.name, overload.name
+        variants = {f"{base}.out": overload.is_out, f"{base}_": overload.is_in_place and overload.written == (0,)}
+        if not variants.get(name, name == base and not overload.mutates) or len(overload.written) > 1:
+            refuse(
+                overload,
+                f"an Elementwise() operator {base!r} has the variants '{base}.out(..., *, Tensor(a!) out) -> "
+                f"Tensor(a!)' and '{base}_(Tensor(a!) ..., ...) -> Tensor(a!)', and writes nowhere else",
+                way_out,
+            )
+
+    def decompose(self, overload: Overload, values: tuple[Any, ...]) -> Any:
+        """The reference in the compute dtype, on checked arguments."""
+        args, _ = overload.unbind(values)
+        check_inputs(overload, args)
+        return decompose(overload, args)
+
+    def reference(self, overload: Overload, values: tuple[Any, ...]) -> Any:
+        """The decomposition, whose operators give the strides; for a variant, put where it belongs."""
+        result = self.decompose(overload, values)
+        if not overload.mutates:
+            return result
+        target = overload.mutated(*overload.unbind(values))
+        check_output(overload, target, result.shape, result.dtype, result.device)
+        if not has_shape(target, result.shape):
+            resize_output(target, result.shape, result.stride())
+        return target.copy_(result)
+
+    def fake(self, overload: Overload, values: tuple[Any, ...]) -> Any:
+        """Broadcast, promoted, in TensorIterator's strides."""
+        args, kwargs = overload.unbind(values)
+        return written_output(overload, args, kwargs) if overload.mutates else functional_results(overload, args)
+
+    def vmap(self, overload: Overload, size: int, in_dims: tuple[Any, ...], values: tuple[Any, ...]) -> Any:  # noqa: ARG002
+        """One call for the whole batch."""
+        if overload.is_out:
+            raise RuntimeError(f"vmap: {overload.name} cannot be batched; use the functional variant")
+        from . import vmap  # most programs batch nothing
+
+        return (vmap.in_place if overload.is_in_place else vmap.functional)(overload, in_dims, values)
+
+    def shardings(self, overload: Overload, specs: Mapping[int, Any]) -> list[Sharding]:
+        """Every dimension of the result, and partial sums where it is linear."""
+        from .sharding import shardings
+
+        return shardings(overload, specs, self.linear)
+
+    def python_kernel(self, overload: Overload, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function with contiguous tensors of one shape, in float64 for float64 results, else in float32."""
+        if overload.mutates:
+            refuse(overload, "a Python kernel returns new tensors, it cannot overwrite arguments", "leave it out")
+        from .python_kernel import python_kernel  # most libraries have none
+
+        return python_kernel(overload, function)
+
+    def functionalize(self, overload: Overload) -> Callable[..., Any]:
+        """Out and in-place variants through the functional overload."""
+        return functionalization.functionalization_kernel(overload, overload.functional)

@@ -1,0 +1,177 @@
+"""The rule that claims nothing: everything follows from the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from ..overload import as_tuple
+from .rule import Rule, Sharding, refuse
+
+if TYPE_CHECKING:
+    from ..overload import Overload
+
+_TYPES = ("Tensor", "int", "float", "bool", "str", "number", "ScalarType", "Device", "Layout", "MemoryFormat", "SymInt")
+_KNOWN = {
+    *_TYPES,
+    *(f"Optional[{kind}]" for kind in (*_TYPES, "Generator")),
+    "Generator",
+    *(f"List[{kind}]" for kind in ("Tensor", "Optional[Tensor]", "int", "float", "bool", "str", "number", "SymInt")),
+    *(f"Optional[List[{kind}]]" for kind in ("int", "float", "bool", "number", "SymInt")),
+}
+
+
+class Opaque(Rule):
+    """Claims nothing. Right for every operator, and slow where PyTorch has to see inside.
+
+    Results are new, contiguous tensors with the reference's shapes and dtypes. Arguments may be of every type that a
+    schema has, and written to where they are annotated (``Tensor(a!)``); such an operator ends with ``-> ()`` or new
+    tensors. ``vmap`` runs the reference, DTensor computes on whole tensors.
+    """
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+    def check(self, overload: Overload) -> None:
+        """Refuse views, results that are no tensors, and variants by name."""
+        if overload.name != overload.operator.name:
+            refuse(
+                overload,
+                f"only an Elementwise() operator has variants, but {overload.operator.name!r} is {self!r}",
+                f"declare Operator({overload.name!r}), with a reference that does what it does",
+            )
+        for argument in overload.schema.arguments:
+            if str(argument.real_type) not in _KNOWN:
+                refuse(overload, f"argument '{argument.name}' is a {argument.real_type}", "pass tensors and numbers")
+            if argument.alias_info and not argument.alias_info.is_write:
+                refuse(
+                    overload,
+                    f"argument '{argument.name}' is annotated as the memory of a result, which would be a view",
+                    "return a new tensor, or write the view as a plain function",
+                )
+        for i, result in enumerate(overload.schema.returns):
+            if result.alias_info:
+                refuse(
+                    overload,
+                    f"result {i} is an argument that was written to, which torch.compile cannot follow",
+                    "end the schema with '-> ()', or with the new tensors alone",
+                )
+            if str(result.type) != "Tensor":
+                refuse(overload, f"result {i} is a {result.type}, not a Tensor", "return a fixed number of tensors")
+        if not overload.tensor_positions and overload.device_argument is None:
+            refuse(
+                overload,
+                "nothing says on which device it computes: it has no tensor",
+                "add an argument such as 'Device device'",
+            )
+
+    def decompose(self, overload: Overload, values: tuple[Any, ...]) -> Any:
+        """The reference."""
+        return overload.call(overload.operator.reference, values)
+
+    def reference(self, overload: Overload, values: tuple[Any, ...]) -> Any:
+        """The reference, with new, contiguous results."""
+        return as_new(overload, values, self.decompose(overload, values))
+
+    def fake(self, overload: Overload, values: tuple[Any, ...]) -> Any:
+        """The reference on fake tensors, or the operator's own ``fake``, with contiguous results."""
+        with torch.no_grad():
+            results = overload.call(overload.operator.fake or overload.operator.reference, values)
+        if not overload.schema.returns:
+            return None
+        empty = tuple(torch.empty_like(r, memory_format=torch.contiguous_format) for r in as_tuple(results))
+        return empty if len(overload.schema.returns) > 1 else empty[0]
+
+    def vmap(self, overload: Overload, size: int, in_dims: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
+        """The reference; an operator that writes is called for each example."""
+        return for_each_example(overload, size, in_dims, values) if overload.mutates else None
+
+    def shardings(self, overload: Overload, specs: Mapping[int, Any]) -> list[Sharding]:
+        """Whole tensors only."""
+        from torch.distributed.tensor import Replicate
+
+        for i in overload.written:
+            if not all(p.is_replicate() for spec in as_tuple(specs[i]) for p in spec.placements):
+                raise RuntimeError(
+                    f"{overload.name}: '{overload.names[i]}' is written to and must be whole on every process "
+                    "(Replicate); it is sharded or partial"
+                )
+        return [placed(overload, Replicate(), dict.fromkeys(specs, Replicate()), specs)]
+
+    def python_kernel(self, overload: Overload, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function with the arguments as they are given, defaults included; its results become contiguous."""
+
+        def kernel(*args: Any, **kwargs: Any) -> Any:
+            values = overload.bind(args, kwargs)
+            return as_new(overload, values, overload.call(function, values))
+
+        return kernel
+
+
+def as_new(overload: Overload, values: tuple[Any, ...], results: Any) -> Any:
+    """The results as new, contiguous tensors: a function may have handed back an argument, or one tensor twice.
+
+    Raises:
+        RuntimeError: they are not as many tensors as the schema says.
+    """
+    expected = len(overload.schema.returns)
+    given = as_tuple(results)
+    if overload.mutates and not expected:
+        return None  # a reference may hand back what it wrote to
+    if len(given) != expected or not all(isinstance(result, Tensor) for result in given):
+        shown = ", ".join(type(result).__name__ for result in given) or "nothing"
+        raise RuntimeError(f"{overload.qualified_name}: its kernel returned {shown}; the schema has {expected} Tensors")
+    taken = {_memory(tensor) for tensor in overload.all_tensors(values)}
+    new = []
+    for result in given:
+        own = result.contiguous()
+        if _memory(own) in taken:
+            own = own.clone()
+        taken.add(_memory(own))
+        new.append(own)
+    return tuple(new) if expected > 1 else new[0]
+
+
+def _memory(tensor: Tensor) -> Any:
+    return tensor.untyped_storage()._cdata
+
+
+def for_each_example(overload: Overload, size: int, in_dims: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
+    """The batching rule of an operator that writes: a call for each example, whose views it writes through.
+
+    Raises:
+        RuntimeError: a batch of results would have to be written into a tensor without a batch dimension.
+    """
+    for i in overload.written:
+        dims = in_dims[i] if isinstance(in_dims[i], (list, tuple)) else [in_dims[i]]
+        if values[i] is not None and None in dims:
+            raise RuntimeError(
+                f"vmap: {overload.name} would have to write a batch of results into '{overload.names[i]}', which has "
+                "no batch dimension; pass a batched tensor"
+            )
+    examples = []
+    for index in range(size):
+        example = [_example(value, dim, index) for value, dim in zip(values, in_dims, strict=True)]
+        examples.append(as_tuple(overload.call(overload.op, tuple(example))))
+    if not overload.schema.returns:
+        return None, None
+    stacked = tuple(torch.stack(parts) for parts in zip(*examples, strict=True))
+    return (stacked, (0,) * len(stacked)) if len(stacked) > 1 else (stacked[0], 0)
+
+
+def _example(value: Any, dim: Any, index: int) -> Any:
+    if isinstance(dim, (list, tuple)):
+        return [_example(one, its, index) for one, its in zip(value, dim, strict=True)]
+    return value if dim is None else value.select(dim, index)
+
+
+def placed(overload: Overload, result: Any, inputs: Mapping[int, Any], specs: Mapping[int, Any]) -> Sharding:
+    """One sharding: a placement for every result, and one for each tensor; an argument of several has one for each."""
+    flat: list[Any] = []
+    for i in range(len(overload.names)):
+        count = len(specs[i]) if isinstance(specs.get(i), tuple) else 1
+        flat += [inputs.get(i)] * count
+    return [result] * len(overload.schema.returns), flat

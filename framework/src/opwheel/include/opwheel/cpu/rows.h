@@ -1,0 +1,70 @@
+// Loops over rows on the host: rows go to PyTorch's threads, and within a row the compiler vectorises.
+#pragma once
+
+#include <torch/csrc/stable/c/shim.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+
+#include "opwheel/combine.h"
+#include "opwheel/error.h"
+
+namespace opwheel::cpu {
+
+// Calls row(i) for 0 <= i < rows, on several threads where there is work enough. `length` is what a row costs, in
+// elements. A call must not throw: check before.
+template <class Row>
+void for_rows(int64_t rows, int64_t length, const Row& row) {
+  constexpr int64_t kElements = 32768;  // below which a second thread costs more than it saves, as in ATen
+  const auto part = [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) row(i);
+  };
+  const int64_t grain = std::max<int64_t>(1, kElements / std::max<int64_t>(1, length));
+  if (rows <= grain) return part(0, rows);
+  using Part = decltype(part);
+  const auto call = [](int64_t begin, int64_t end, void* context) { (*static_cast<Part*>(context))(begin, end); };
+  OPWHEEL_SHIM(torch_parallel_for(0, rows, grain, call, const_cast<void*>(static_cast<const void*>(&part))));
+}
+
+// Combines value(0) ... value(count - 1), several at a time: with 16 partial results the compiler vectorises, and sums
+// lose less than one after another. `combine` must be associative and commutative, `start` neutral.
+template <class Acc, class Value, class Combine>
+Acc reduce(int64_t count, Acc start, const Value& value, const Combine& combine) {
+  constexpr int kLanes = 16;
+  Acc partial[kLanes];
+  std::fill_n(partial, kLanes, start);
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (int lane = 0; lane < kLanes; ++lane) partial[lane] = combine(partial[lane], value(i + lane));
+  }
+  for (; i < count; ++i) partial[0] = combine(partial[0], value(i));
+  for (int step = kLanes / 2; step > 0; step /= 2) {
+    for (int lane = 0; lane < step; ++lane) partial[lane] = combine(partial[lane], partial[lane + step]);
+  }
+  return partial[0];
+}
+template <class Acc, class Value>
+Acc sum(int64_t count, const Value& value) {
+  return reduce<Acc>(count, Acc(0), value, Add());
+}
+template <class Acc, class Value>
+Acc maximum(int64_t count, Acc start, const Value& value) {
+  return reduce<Acc>(count, start, value, Larger());
+}
+
+// Memory for one row's intermediate values: on the stack where it is little. Not initialised.
+template <class T>
+class Scratch {
+ public:
+  explicit Scratch(int64_t count) : heap_(count > kOnStack ? new T[static_cast<std::size_t>(count)] : nullptr) {}
+  T* data() { return heap_ ? heap_.get() : stack_; }
+  T& operator[](int64_t i) { return data()[i]; }
+
+ private:
+  static constexpr int64_t kOnStack = 4096 / sizeof(T);
+  T stack_[kOnStack];
+  std::unique_ptr<T[]> heap_;
+};
+
+}  // namespace opwheel::cpu

@@ -1,0 +1,56 @@
+"""Calls every sampled kernel in another process first: one that ends the process must not end the tests.
+
+Run as ``python -m opwheel.testing.crashes LIBRARY DEVICE OPERATOR...`` it calls the operators' kernels, one after
+another, and says on which it is.
+"""
+
+from __future__ import annotations
+
+import importlib
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+
+import torch
+
+from opwheel.testing import checks
+
+_ON = "calling "
+
+
+def crashing(library: str, device: str, operators: list[str]) -> dict[str, str]:
+    """The operators whose kernels end the process, and how."""
+    found: dict[str, str] = {}
+    left = list(operators)
+    while left:
+        command = [sys.executable, "-m", "opwheel.testing.crashes", library, device, *left]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        begun = [line.removeprefix(_ON) for line in done.stdout.splitlines() if line.startswith(_ON)]
+        if done.returncode == 0 or not begun:
+            return found
+        found[begun[-1]] = _how(done.returncode)
+        left = left[left.index(begun[-1]) + 1 :]
+    return found
+
+
+def _how(code: int) -> str:
+    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"the process ended with status {code}"
+
+
+def main(library: str, device: str, *operators: str) -> None:
+    """Call the kernels of the operators with their samples, also with arguments that are laid out unusually."""
+    overloads = importlib.import_module(library).library.overloads
+    for name in operators:
+        print(f"{_ON}{name}", flush=True)
+        overload = overloads[name]
+        for dtype in checks.dtypes_of(overload):
+            for index in range(len(checks.declared(overload, dtype, torch.device(device)))):
+                samples = checks.Samples(overload, index, dtype, torch.device(device))
+                for check in (checks.values, checks.layouts):
+                    with suppress(Exception):  # the tests will say what is wrong
+                        check(overload, samples)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

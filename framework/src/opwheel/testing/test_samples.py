@@ -1,0 +1,17 @@
+"""Every operator that declares samples: the checks that hold for all classes of operators (``checks.py``)."""
+
+from __future__ import annotations
+
+import torch
+
+from opwheel.dispatch.overload import Overload
+from opwheel.testing import checks
+
+
+def test_samples(sampled: Overload, check: str, sample_dtype: torch.dtype, device: torch.device) -> None:
+    for index in range(len(checks.declared(sampled, sample_dtype, device))):
+        samples = checks.Samples(sampled, index, sample_dtype, device)
+        try:
+            checks.CHECKS[check](sampled, samples)
+        except Exception as error:
+            raise AssertionError(f"{samples!r}: {error}") from error

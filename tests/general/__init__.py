@@ -1,0 +1,1 @@
+"""Operators of every class, declared with kernels in Python, and what must hold for them."""

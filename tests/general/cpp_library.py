@@ -1,0 +1,56 @@
+"""The operators of operators.py with their kernels in C++, built here: the same declarations, samples and checks."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import torch
+from opwheel.build.toolchain import SDK_INCLUDE, find_cxx, find_torch, stable_abi_macros
+from opwheel.dispatch import register
+from opwheel.registry.policy import Policy
+
+from . import operators
+
+NAMESPACE = "waves_cpp"
+SOURCES = Path(__file__).parent / "cpp"
+FLAGS = ["-std=c++20", "-O1", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"]
+
+
+def compile_args(*arguments: object, torch_target: str = "2.10") -> list[str]:
+    """A call of the C++ compiler as opwheel.build makes it."""
+    flags = [*FLAGS, *stable_abi_macros(torch_target), f"-I{SDK_INCLUDE}", "-isystem", str(find_torch().include)]
+    return [*find_cxx(), *flags, *map(str, arguments)]
+
+
+def build(source: Path, output: Path, torch_target: str = "2.10") -> Path:
+    """Compile a library; its path."""
+    link = ["-shared", source, "-o", output, f"-L{find_torch().lib}", "-ltorch", "-ltorch_cpu", "-lc10"]
+    subprocess.run(compile_args(*link, torch_target=torch_target), check=True)
+    return output
+
+
+def open_library(folder: Path):
+    """The overloads, with everything that follows from the declarations."""
+    for name in ("schema", "kernels"):
+        ctypes.CDLL(str(build(SOURCES / f"{name}.cpp", folder / f"lib{NAMESPACE}_{name}.so")))
+    return register_operators()
+
+
+def register_operators():
+    """Declare the operators of the schema library that is open."""
+    random = {"noisy"}  # test_cpp_types.py has one: a library for torch 2.10 cannot
+    chosen = [operator for operator in operators.OPERATORS if operator.name not in random]
+    schemas = tuple(schema for schema in operators.KERNELS if schema.partition("(")[0] not in random)
+    description = SimpleNamespace(
+        namespace=NAMESPACE,
+        schemas=schemas,
+        policy=Policy(),
+        load_pending=lambda: False,
+        no_kernel_error=lambda *_: RuntimeError("no kernel"),
+    )
+    defined = {name.partition("::")[2] for name in torch._C._dispatch_get_all_op_names() if NAMESPACE in name}
+    assert defined == {operator.name for operator in chosen}
+    return register(description, chosen)

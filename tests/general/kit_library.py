@@ -1,0 +1,47 @@
+"""What the conformance kit wants of an operator library, around operators that are declared in Python.
+
+Right ones, and some that are wrong: one claims too much, one rounds, and the kernel of one ends the process.
+"""
+
+import ctypes
+from types import SimpleNamespace
+
+import torch
+from opwheel.dispatch import Operator, Rows, Sample, overloads_of, register_python
+from opwheel.registry import BackendStatus, State
+
+NAMESPACE = "waves_kit"
+
+
+def rows(device, dtype, requires_grad):
+    yield Sample(torch.randn(3, 4, device=device, dtype=dtype, requires_grad=requires_grad))
+
+
+KERNELS = {
+    "right(Tensor x) -> Tensor": lambda x: torch.softmax(x, -1),
+    "overclaimed(Tensor x) -> Tensor": lambda x: torch.softmax(x, 0),
+    "rounded(Tensor x) -> Tensor": lambda x: x.sin() if x.itemsize > 2 else x.sin().round(),
+    "crashing(Tensor x) -> Tensor": lambda x: ctypes.string_at(0) and x,
+    "unsampled(Tensor x) -> Tensor": torch.sin,
+}
+OPERATORS = (
+    Operator("right", reference=lambda x: torch.softmax(x, -1), rule=Rows(x=1), samples=rows),
+    Operator("overclaimed", reference=lambda x: torch.softmax(x, 0), rule=Rows(x=1), samples=rows),
+    Operator("rounded", reference=torch.sin, samples=rows),
+    Operator("crashing", reference=torch.sin, samples=rows),
+    Operator("unsampled", reference=torch.sin),
+)
+register_python(NAMESPACE, KERNELS, OPERATORS)
+_by_hand = torch.library.Library(NAMESPACE, "FRAGMENT")
+_by_hand.define("undeclared(Tensor x) -> Tensor")
+
+overloads = overloads_of(_by_hand)
+_claims = {"operators": tuple(overloads), "by_reference": ("right",)}
+_status = BackendStatus("cpu", State.LOADED, device_type="cpu", dispatch_key="CPU", **_claims)
+library = SimpleNamespace(
+    package=__name__,
+    namespace=NAMESPACE,
+    prefix="WAVES_KIT",
+    overloads=overloads,
+    backends=lambda: {"cpu": _status},
+)

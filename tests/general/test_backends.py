@@ -1,0 +1,138 @@
+"""A backend whose kernels are Python functions, for a library with operators of every rule; and its measurements."""
+
+import itertools
+from types import SimpleNamespace
+
+import pytest
+import torch
+from opwheel.bench import from_samples
+from opwheel.bench.results import Results
+from opwheel.bench.sampling import Precision
+from opwheel.dispatch import Elementwise, Operator, Rows, Sample, implement_functions, overloads_of, register
+from opwheel.registry.policy import Policy
+from opwheel.registry.references import is_reference
+
+_kept = []  # registrations last as long as these
+_names = (f"waves_backend_{number}" for number in itertools.count())
+
+
+def rows(device, dtype, requires_grad):
+    yield Sample(torch.randn(3, 4, device=device, dtype=dtype, requires_grad=requires_grad))
+
+
+SCHEMAS = (
+    "softmax(Tensor x) -> Tensor",
+    "blend(Tensor x, Tensor y, float t) -> Tensor",
+    "blend_(Tensor(a!) x, Tensor y, float t) -> Tensor(a!)",
+    "fill(Tensor(a!) x, float t) -> ()",
+)
+
+
+def softmax(x):
+    return torch.softmax(x, -1)
+
+
+def blend(x, y, t):
+    return x + t * (y - x)
+
+
+def fill(x, t):
+    x.fill_(t)
+
+
+def absent(x):
+    raise ImportError("no such package")
+
+
+PEERS = {
+    "by hand": lambda x: x.exp() / x.exp().sum(-1, keepdim=True),
+    "wrong": lambda x: torch.softmax(x, 0),
+    "two": lambda x: (x, x),
+    "absent": absent,
+}
+OPERATORS = (
+    Operator("softmax", reference=softmax, rule=Rows(x=1), samples=rows, peers=PEERS),
+    Operator("blend", reference=blend, rule=Elementwise()),
+    Operator("fill", reference=fill, derivatives=None),
+)
+
+
+def library(**functions):
+    """A library with a backend for the CPU that has these functions."""
+    namespace = next(_names)
+    definitions = torch.library.Library(namespace, "DEF")
+    for schema in SCHEMAS:
+        definitions.define(schema)
+    description = SimpleNamespace(
+        namespace=namespace,
+        schemas=SCHEMAS,
+        policy=Policy(),
+        load_pending=lambda: False,
+        no_kernel_error=lambda *_: RuntimeError("no kernel"),
+    )
+    register(description, OPERATORS)
+    target = torch.library.Library(namespace, "IMPL", "CPU")
+    implement_functions(target, overloads_of(target).values(), "cpu", functions)
+    _kept.extend((definitions, target))
+    return SimpleNamespace(ops=getattr(torch.ops, namespace), namespace=namespace, overloads=overloads_of(target))
+
+
+def by_reference(it):
+    return {name for name in it.overloads if is_reference(f"{it.namespace}::{name}", "CPU")}
+
+
+def test_references_compute_and_are_known_as_such():
+    it = library()
+    x, y = torch.randn(3, 4), torch.randn(4)
+    torch.testing.assert_close(it.ops.softmax(x), softmax(x))
+    torch.testing.assert_close(it.ops.blend(x, y, 0.25), blend(x, y, 0.25))
+    target = x.clone()
+    it.ops.blend_(target, y, 0.25)
+    torch.testing.assert_close(target, blend(x, y, 0.25))
+    it.ops.fill(target, 3.0)
+    assert target.eq(3).all()
+    assert by_reference(it) == {"softmax", "blend", "blend_", "fill"}
+
+
+def test_functions_take_their_place():
+    calls = []
+    it = library(softmax=lambda x: calls.append("softmax") or softmax(x), blend=lambda x, y, t: blend(x, y, t) + 1)
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(it.ops.softmax(x), softmax(x))
+    assert calls == ["softmax"]
+    torch.testing.assert_close(it.ops.blend(x, x, 0.5), x + 1)
+    assert by_reference(it) == {"fill"}
+
+
+class TestBench:
+    QUICK = Precision(error=0.5, seconds=0.01, rounds=(3, 5))
+
+    def measured(self, it, **options):
+        results = Results({}, {})
+        for case in from_samples.cases(it.overloads.values(), "cpu"):
+            from_samples.run(case, "cpu", self.QUICK, results, skip=[from_samples.COMPILED], **options)
+        return results
+
+    def test_samples_are_measured_beside_the_reference(self, tmp_path):
+        results = self.measured(library())
+        forward, backward = results.rows
+        assert forward.name == "softmax/new/sample 0/float32"
+        assert set(forward.peers) == {from_samples.OURS, from_samples.REFERENCE, "by hand"}
+        assert set(backward.peers) == {*forward.peers, from_samples.FUNCTIONAL}
+        assert not results.findings
+        assert results.notes[:3] == [
+            f"wrong is left out of {forward.name}: result 0 differs from the reference's",
+            f"two is left out of {forward.name}: it has 2 results, the reference has 1",
+            f"absent is left out of {forward.name}: ImportError: no such package",
+        ]
+        results.save(tmp_path / "results.json")
+
+    def test_nothing_wrong_is_timed(self):
+        results = self.measured(library(softmax=lambda x: softmax(x) + 1))
+        assert results.rows == []
+        assert "result 0 differs from the reference's" in results.findings[0]
+
+    @pytest.mark.parametrize("group", ["softmax", "blend"])
+    def test_operators_are_chosen_by_name(self, group):
+        found = list(from_samples.cases(library().overloads.values(), "cpu", [group]))
+        assert len(found) == (2 if group == "softmax" else 0)

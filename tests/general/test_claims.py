@@ -1,0 +1,181 @@
+"""Wrong claims are caught from declared samples alone, by checks that know nothing of the operator."""
+
+import itertools
+
+import pytest
+import torch
+from opwheel.dispatch import Elementwise, Opaque, Operator, Rows, Sample, Tolerance, overloads_of, register_python
+from opwheel.testing import checks
+
+_names = (f"waves_claims_{number}" for number in itertools.count())
+CPU = torch.device("cpu")
+
+
+def matrices(device, dtype, requires_grad):
+    yield Sample(torch.randn(3, 4, device=device, dtype=dtype, requires_grad=requires_grad))
+    yield Sample(torch.randn(2, 3, 4, device=device, dtype=dtype, requires_grad=requires_grad))
+
+
+def failed(schema, kernel, also=(), **claims):
+    """The checks that fail for an operator."""
+    namespace, name = next(_names), schema.partition("(")[0]
+    claims = {"samples": matrices, "reference": kernel, "dtypes": (torch.float32, torch.float64)} | claims
+    operators = [Operator(name, **claims), *(operator for _, _, operator in also)]
+    register_python(namespace, {schema: kernel} | {text: function for text, function, _ in also}, operators)
+    overload = overloads_of(torch.library.Library(namespace, "FRAGMENT"))[name]
+    found = set()
+    for check, samples in checks.cases(overload, CPU):
+        if check not in found and check not in ("compiled", "opcheck"):  # which take long, and are not needed
+            try:
+                checks.CHECKS[check](overload, samples)
+            except Exception:
+                found.add(check)
+    return found
+
+
+def softmax(x):
+    return torch.softmax(x, 0)
+
+
+def test_right_claims_pass():
+    assert failed("softmax(Tensor x) -> Tensor", softmax) == set()
+    assert failed("softmax(Tensor x) -> Tensor", lambda x: torch.softmax(x, -1), rule=Rows(x=1)) == set()
+    assert failed("sin(Tensor x) -> Tensor", torch.sin, rule=Elementwise()) == set()
+
+
+@pytest.mark.parametrize("dim", [0, -1])
+def test_softmax_is_not_elementwise(dim):
+    found = failed("softmax(Tensor x) -> Tensor", lambda x: torch.softmax(x, dim), rule=Elementwise())
+    assert "shardings" in found
+    assert ("vmap" in found) == (dim == 0)  # rows of the last dimension are what a batch in front of them gives
+
+
+def test_rows_over_the_reduced_dimension():
+    assert {"vmap", "shardings"} <= failed("softmax(Tensor x) -> Tensor", softmax, rule=Rows(x=1))
+
+
+def test_rows_of_fewer_dimensions_than_the_operator_has():
+    found = failed("center(Tensor x) -> Tensor", lambda x: x - x.mean((-2, -1), keepdim=True), rule=Rows(x=1))
+    assert {"vmap", "shardings"} & found
+
+
+def test_rows_that_reduce_over_rows():
+    assert {"vmap", "shardings"} & failed("total(Tensor x) -> Tensor", lambda x: x.sum(0), rule=Rows(x=1))
+
+
+def quantize(x):
+    return x.round().to(torch.int8)
+
+
+def test_a_fake_of_the_wrong_dtype():
+    assert "fake" in failed("q(Tensor x) -> Tensor", quantize, derivatives=None, fake=torch.empty_like)
+
+
+def test_a_fake_of_the_wrong_shape():
+    assert "fake" in failed("t(Tensor x) -> Tensor", torch.sin, fake=lambda x: x.new_empty(x.shape[:-1]))
+
+
+def test_a_wrong_derivative():
+    assert "first derivatives" in failed("f(Tensor x) -> Tensor", torch.sin, derivatives={"x": "grad * aten::sin(x)"})
+
+
+def test_a_wrong_second_derivative():
+    """The formula is right once and does not depend on x for whoever differentiates again."""
+    found = failed("f(Tensor x) -> Tensor", torch.sin, derivatives={"x": lambda grad, x: grad * x.detach().cos()})
+    assert found == {"second derivatives"}
+
+
+def test_a_kept_result_that_is_taken_for_a_constant():
+    """The backward operator alone, without the rule about kept results: what gave silently wrong second derivatives."""
+    found = failed(
+        "f(Tensor x) -> (Tensor y, Tensor slope)",
+        lambda x: (x.sin(), x.cos()),
+        derivatives={"x": lambda grad, slope: grad * slope.detach()},
+    )
+    assert "second derivatives" in found or "first derivatives" in found
+
+
+def test_a_kernel_that_rounds_too_early():
+    assert "values" in failed("f(Tensor x) -> Tensor", lambda x: x.bfloat16().sin().to(x.dtype), reference=torch.sin)
+
+
+def test_a_kernel_that_reads_beyond_strides():
+    def flat(x):
+        return torch.as_strided(x, x.shape, torch.empty(x.shape).stride(), x.storage_offset()).sin()
+
+    assert failed("f(Tensor x) -> Tensor", flat, reference=torch.sin) == {"layouts"}
+
+
+def test_a_kernel_that_writes_to_its_input():
+    assert "values" in failed("f(Tensor x) -> Tensor", lambda x: x.detach().mul_(2).clone(), reference=lambda x: x * 2)
+
+
+def test_a_kernel_that_leaves_memory_unwritten():
+    def half(x):
+        out = torch.empty_like(x)
+        out[:1] = x[:1]
+        return out
+
+    assert "values" in failed("f(Tensor x) -> Tensor", half, reference=torch.clone)
+
+
+def test_a_kernel_that_keeps_its_arguments():
+    kept = []
+
+    def keeping(x):
+        kept.append(x)
+        return x.sin()
+
+    assert failed("f(Tensor x) -> Tensor", keeping, reference=torch.sin) == {"freed"}
+
+
+def test_a_kernel_that_depends_on_when_it_is_called():
+    calls = itertools.count()
+    found = failed("f(Tensor x) -> Tensor", lambda x: x * next(calls), reference=lambda x: x * 0)
+    assert "repeatable" in found
+
+
+def test_an_autocast_policy_that_the_kernel_contradicts():
+    found = failed("f(Tensor x) -> Tensor", torch.sin, autocast="lower_precision")
+    assert "autocast" not in found  # the policy is the machinery's: it cannot be wrong
+
+
+def test_tolerances_are_declared():
+    rough = {
+        "reference": torch.sin,
+        "tolerance": {torch.float32: Tolerance(0, 1e-2), torch.float64: Tolerance(0, 1e-2)},
+    }
+    assert "values" not in failed("f(Tensor x) -> Tensor", lambda x: x.sin() + 1e-3, **rough)
+    assert "values" in failed("f(Tensor x) -> Tensor", lambda x: x.sin() + 1e-1, **rough)
+
+
+def test_what_is_declared_to_be_refused():
+    from opwheel.dispatch import ErrorSample
+
+    def errors(device):
+        yield ErrorSample(Sample(torch.ones(2, device=device)), RuntimeError, "two dimensions")
+
+    assert "errors" in failed("f(Tensor x) -> Tensor", torch.sin, errors=errors)
+
+
+def test_writing_where_nothing_is_declared(monkeypatch):
+    """As if somebody had written the registrations by hand, without counting versions."""
+    monkeypatch.setattr("opwheel.dispatch.native._library", lambda: "the kernels are to be in Python")
+    monkeypatch.setattr(torch.autograd.graph, "increment_version", lambda tensor: None)
+
+    def samples(device, dtype, requires_grad):
+        yield Sample(torch.zeros(3, device=device, dtype=dtype))
+
+    def put(x):
+        x.data.fill_(1)
+
+    found = failed("put(Tensor(a!) x) -> ()", put, reference=lambda x: x.fill_(1) and None, samples=samples)
+    assert "versions" in found
+
+
+def test_rules_can_be_written_and_are_tested():
+    class Wrong(Opaque):
+        def vmap(self, overload, size, in_dims, values):
+            return overload.op(values[0]), in_dims[0]
+
+    assert "vmap" in failed("softmax(Tensor x) -> Tensor", softmax, rule=Wrong())

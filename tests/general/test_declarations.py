@@ -1,0 +1,105 @@
+"""What cannot be carried is refused when it is registered: with the schema, what is wrong with it, and a way out."""
+
+import itertools
+
+import pytest
+import torch
+from opwheel.dispatch import Elementwise, Opaque, Operator, Rows, register_python
+
+_names = (f"waves_refused_{number}" for number in itertools.count())
+
+
+def declare(schema, **claims):
+    name = schema.partition("(")[0]
+    claims.setdefault("reference", lambda *args, **kwargs: args)
+    return register_python(next(_names), {schema: lambda *a, **k: None}, [Operator(name, **claims)])
+
+
+@pytest.mark.parametrize(
+    ("schema", "claims", "words"),
+    [
+        ("part(Tensor(a) x) -> Tensor(a)", {}, ["'x'", "view", "return a new tensor"]),
+        ("put(Tensor(a!) x) -> Tensor(a!)", {}, ["result 0", "'-> ()'"]),
+        ("put_(Tensor(a!) x) -> Tensor(a!)", {"rule": Opaque()}, ["'-> ()'"]),
+        ("split(Tensor x) -> Tensor[]", {}, ["result 0", "fixed number of tensors"]),
+        ("count(Tensor x) -> int", {}, ["result 0 is a int"]),
+        ("pick(Dict(str, Tensor) x) -> Tensor", {}, ["'x'", "Dict"]),
+        ("make(int size) -> Tensor", {}, ["no tensor", "Device device"]),
+        ("f(Tensor x, int dim) -> Tensor", {"rule": Elementwise()}, ["'dim'", "Opaque()"]),
+        ("f(Tensor x, float t=1.0) -> Tensor", {"rule": Elementwise()}, ["'t'", "default value"]),
+        ("f(Tensor x, *, Tensor y) -> Tensor", {"rule": Elementwise()}, ["'y'", "keyword-only"]),
+        ("f(Tensor x, Tensor? y) -> Tensor", {"rule": Elementwise()}, ["'y'", "Optional[Tensor]"]),
+        ("f(Tensor x, Tensor(a!) y) -> Tensor", {"rule": Elementwise()}, ["writes nowhere else"]),
+        ("f(Tensor x) -> ()", {"rule": Elementwise()}, ["results", "Tensors"]),
+        ("f(Tensor x) -> Tensor", {"rule": Rows(y=1)}, ["Rows(y=1)", "'y'"]),
+        ("f(Tensor x) -> Tensor", {"rule": Rows()}, ["names no argument"]),
+        ("f(Tensor[] x) -> Tensor", {"rule": Rows(x=1)}, ["'x'"]),
+        ("f(Tensor(a!) x) -> ()", {"rule": Rows(x=1)}, ["writes", "Opaque()"]),
+        ("f(Tensor x) -> Tensor", {"derivatives": {"y": "grad"}}, ["['y']", "['x']"]),
+        ("f(Tensor x) -> Tensor", {"derivatives": {"x": "grad * z"}}, ["['z']", "'grad'"]),
+        ("f(Tensor x) -> Tensor", {"derivatives": {"x": "g(grad)"}}, ["['g']", "operators of the library"]),
+        ("f(Tensor x) -> Tensor", {"derivatives": {"x": "grad if x else x"}}, ["not understood"]),
+        ("f(Tensor x) -> Tensor", {"derivatives": {"x": "grad *"}}, ["no formula"]),
+        ("f(Tensor x) -> Tensor", {"derivatives": {"x": lambda grad, z: grad * z}}, ["['z']"]),
+        ("f(Tensor x) -> Tensor", {"not_differentiable": ("y",)}, ["['y']", "['result']"]),
+        ("f(Tensor x, Generator? g) -> Tensor", {}, ["random", "derivatives=None"]),
+        ("f(Tensor x, Generator? g) -> Tensor", {"derivatives": {"x": "grad * x"}}, ["random", "mask"]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_refused(schema, claims, words):
+    with pytest.raises(ValueError, match="waves_refused_") as refusal:
+        declare(schema, **claims)
+    for word in (schema, *words):
+        assert word in str(refusal.value)
+
+
+def test_variants_by_name_are_those_of_elementwise_operators():
+    with pytest.raises(ValueError, match="only an Elementwise"):
+        register_python(
+            next(_names),
+            {"f(Tensor x) -> Tensor": torch.sin, "f.out(Tensor x, *, Tensor(a!) out) -> ()": torch.sin},
+            [Operator("f", reference=torch.sin)],
+        )
+
+
+def test_a_result_whose_gradient_no_formula_uses():
+    """It would be lost; integers have none, and what is named in not_differentiable is meant."""
+
+    def f(x):
+        return x.sin(), x.cos(), x.argsort()
+
+    schema = "f(Tensor x) -> (Tensor y, Tensor z, Tensor order)"
+    x = torch.randn(3, requires_grad=True)
+    formulas = {"x": "grad_y * aten::cos(x)"}
+    for fixed in ((), ("z",)):
+        operator = Operator("f", reference=f, derivatives=formulas, not_differentiable=fixed, doc="f")
+        function = register_python(next(_names), {schema: f}, [operator])["f"]
+        if fixed:
+            assert [result.requires_grad for result in function(x)] == [True, False, False]
+        else:
+            with pytest.raises(RuntimeError, match=r"the gradient of the result 'z'.*not_differentiable"):
+                function(x)
+
+
+def test_defaults_of_every_type():
+    def f(x, k, s, d, m, *, dtype, device, layout, flag, text, n):
+        seen.append((k, s, d, m, dtype, device, layout, flag, text, n))
+        return x.clone()
+
+    seen = []
+    schema = (
+        "f(Tensor x, int[2] k=[1, 2], Scalar s=1.5, float d=1e-05, int? m=None, *, ScalarType dtype=long, "
+        "Device device='cpu', Layout layout=strided, bool flag=True, str text='a', SymInt n=3) -> Tensor"
+    )
+    functions = register_python(
+        next(_names), {schema: f}, [Operator("f", reference=lambda x, *_, **__: x.clone(), doc="f")]
+    )
+    x = torch.ones(2)
+    functions["f"](x)
+    functions["f"](x, (3, 4), d=2, flag=False)
+    common = (torch.int64, torch.device("cpu"), torch.strided)
+    assert seen[0] == ([1, 2], 1.5, 1e-05, None, *common, True, "a", 3)
+    assert seen[1] == ([3, 4], 1.5, 2.0, None, *common, False, "a", 3)
+    with pytest.raises(TypeError, match="missing"):
+        functions["f"]()

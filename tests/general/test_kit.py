@@ -1,0 +1,91 @@
+"""The conformance kit on operators of any class: what is right passes, and the report says what is wrong."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from opwheel.testing.report import Outcome, hint_for, lines
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def output():
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--pyargs",
+        "opwheel.testing.test_samples",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+    ]
+    command += [
+        "-p",
+        "no:logging",
+        "--library",
+        "kit_library",
+        "--backend",
+        "cpu",
+        "-k",
+        "not compiled and not opcheck",
+    ]
+    environment = {"PYTHONPATH": str(HERE), "PATH": "/usr/bin:/bin", "HOME": "/tmp"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd="/", check=False)
+    assert done.returncode == 1, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_crash_is_that_operators_failure(output):
+    assert "crashing: values: 4 of 4 failed" in output
+    assert "a call of its kernel ends the process: killed by SIGSEGV" in output
+
+
+def test_failures_are_grouped(output):
+    assert "overclaimed: vmap: 1 of 1 failed (float64)" in output
+    assert "rounded: values: 2 of 4 failed (bfloat16, float16)" in output
+    assert "hint: bfloat16 and float16 alone: rounding" in output
+    assert "right: " not in output
+
+
+def test_the_report_fits_on_a_screen_or_two(output):
+    assert len(output.splitlines()) < 150
+
+
+def test_what_is_not_tested_is_listed(output):
+    assert "without samples in their declarations, and not tested: unsampled" in output
+    assert "without a declaration, and not tested: undeclared" in output
+    assert "reference, with no kernel of their own: right" in output
+
+
+def one(outcome, dtype="", layout="", message="", operator="f"):
+    return Outcome(operator, "values", dtype, layout, outcome, message)
+
+
+def test_nothing_is_said_where_nothing_fails():
+    assert list(lines([one("passed")])) == []
+
+
+@pytest.mark.parametrize(
+    ("group", "hint"),
+    [
+        ([one("passed", layout="contiguous"), one("failed", layout="sliced")], "strides"),
+        ([one("passed", "float32"), one("failed", "bfloat16")], "bfloat16 alone: rounding"),
+        ([one("passed", "float32"), one("failed", "float64")], "a float"),
+        ([one("failed", "float32", message="Mismatched elements: 3; nan")], "not written"),
+        ([one("failed", "float32", message="killed by SIGSEGV")], "debugger"),
+        ([one("failed", "float32")], ""),
+    ],
+    ids=str,
+)
+def test_hints(group, hint):
+    assert hint in hint_for(group)
+    assert bool(hint) == bool(hint_for(group))
+
+
+def test_many_failures_are_counted():
+    text = list(lines([one("failed", message="\n".join("abcdefghij" * 3), operator=f"f{i}") for i in range(40)]))
+    assert text[-1].startswith("and more of f12 (1), ")
+    assert len(text) < 150

@@ -1,0 +1,131 @@
+"""Do the generic checks notice? Wrong versions of several operators' kernels, each of which some check must catch."""
+
+import itertools
+
+import pytest
+import torch
+from opwheel.dispatch import overloads_of, register_python
+from opwheel.dispatch.overload import as_tuple
+from opwheel.testing import checks
+
+from tests.general.operators import KERNELS, OPERATORS
+
+CPU = torch.device("cpu")
+_names = (f"waves_mutants_{number}" for number in itertools.count())
+_calls = itertools.count()
+_kept = []
+
+
+def first(change):
+    """A mutant that changes the first result."""
+
+    def mutate(kernel):
+        def mutant(*args, **kwargs):
+            results = kernel(*args, **kwargs)
+            changed = change(as_tuple(results)[0])
+            return (changed, *results[1:]) if isinstance(results, tuple) else changed
+
+        return mutant
+
+    return mutate
+
+
+def around(before):
+    """A mutant that does something with the arguments first."""
+
+    def mutate(kernel):
+        return lambda *args, **kwargs: kernel(*before(args), **kwargs)
+
+    return mutate
+
+
+def tensors(args):
+    return [
+        t for arg in args for t in (arg if isinstance(arg, (list, tuple)) else [arg]) if isinstance(t, torch.Tensor)
+    ]
+
+
+def each(change):
+    return lambda args: [
+        change(arg) if isinstance(arg, torch.Tensor) and arg.is_floating_point() else arg for arg in args
+    ]
+
+
+def flat(tensor):
+    """Reads memory as if it were contiguous."""
+    detached = tensor.detach()
+    strides = torch.empty(tensor.shape).stride()
+    reach = (
+        sum((size - 1) * stride for size, stride in zip(tensor.shape, strides, strict=True)) if tensor.numel() else 0
+    )
+    room = detached.untyped_storage().nbytes() // detached.element_size() - detached.storage_offset()
+    return detached.as_strided(tensor.shape, strides) if reach < room else detached
+
+
+def without_offset(tensor):
+    detached = tensor.detach()
+    return detached.as_strided(tensor.shape, tensor.stride(), 0) if tensor.numel() else detached
+
+
+def overwrite_an_argument(args):
+    tensors(args)[0].detach().add_(1)
+    return args
+
+
+def keep(args):
+    _kept.append(args)
+    return args
+
+
+MUTANTS = {
+    "a result off by a percent": first(lambda y: (y * 1.01).to(y.dtype)),
+    "a result shifted": first(lambda y: (y + (1 if not y.is_floating_point() else 0.01)).to(y.dtype)),
+    "a result negated": first(lambda y: -y),
+    "a result rounded": first(lambda y: y.bfloat16().to(y.dtype)),
+    "a result reversed": first(lambda y: y.flip(-1)),
+    "a result in another dtype": first(
+        lambda y: y.to(torch.float64 if y.dtype is not torch.float64 else torch.float32)
+    ),
+    "a result with another shape": first(lambda y: y.unsqueeze(0)),
+    "a result with a nan": first(lambda y: y.index_fill(-1, torch.tensor([0]), float("nan")) if y.numel() else y),
+    "its last column not written": first(lambda y: torch.cat((y[..., :-1], torch.empty_like(y[..., -1:])), -1)),
+    "a result that differs from call to call": first(lambda y: y * (1 + next(_calls) % 7 * 0.125)),
+    "strides ignored": around(each(flat)),
+    "offsets ignored": around(each(without_offset)),
+    "an argument overwritten": around(overwrite_an_argument),
+    "arguments kept": around(keep),
+    "arguments rounded": around(each(lambda x: x.bfloat16().to(x.dtype))),
+}
+TARGETS = ("rms_norm", "rope", "softmax")
+
+
+def survivors():
+    """Mutants that no check catches."""
+    for (name, mutate), target in itertools.product(MUTANTS.items(), TARGETS):
+        namespace = next(_names)
+        kernels = {
+            schema: mutate(kernel) if schema.partition("(")[0] == target else kernel
+            for schema, kernel in KERNELS.items()
+        }
+        register_python(namespace, kernels, OPERATORS)
+        overload = overloads_of(torch.library.Library(namespace, "FRAGMENT"))[target]
+        if not any(fails(overload, check, samples) for check, samples in checks.cases(overload, CPU)):
+            yield f"{target}: {name}"
+
+
+def fails(overload, check, samples):
+    if check in ("compiled", "opcheck"):  # which take long
+        return False
+    try:
+        checks.CHECKS[check](overload, samples)
+    except Exception:
+        return True
+    return False
+
+
+@pytest.mark.slow
+def test_mutants_are_killed():
+    count = len(MUTANTS) * len(TARGETS)
+    alive = list(survivors())
+    assert count >= 30
+    assert len(alive) <= 0.05 * count, alive
