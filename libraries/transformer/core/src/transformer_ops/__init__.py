@@ -1,0 +1,25 @@
+"""The operators of transformer_ops, with kernels from separately installed backends."""
+
+import opwheel
+
+from ._version import __version__
+from .operators import OPERATORS
+
+library = opwheel.open_library(__name__, OPERATORS, distribution="transformer-ops-core", version=__version__)
+
+backends, require, load = library.backends, library.require, library.load
+decompositions, get_include = library.decompositions, library.get_include
+globals().update(library.functions)
+
+__all__ = [
+    "__version__",
+    "backends",
+    "decompositions",
+    "get_include",
+    "library",
+    "load",
+    "require",
+    *library.functions,
+]
+
+library.load_backends()  # last, as their code may use all of the above

@@ -1,0 +1,31 @@
+// The operators: a row each, with its schema (opwheel/kernel_list.h). Nothing else lists them: the schema library and
+// every backend go by this list.
+#pragma once
+
+#include "opwheel/kernel_list.h"
+
+#define TRANSFORMER_OPS_KERNELS(KERNEL)                                                                               \
+  KERNEL(rms_norm,                                                                                                    \
+         "rms_norm(Tensor x, Tensor? weight=None, float eps=1e-06, float offset=0., str casting_mode='llama') -> "    \
+         "Tensor")                                                                                                    \
+  KERNEL(rms_norm_backward,                                                                                           \
+         "rms_norm_backward(Tensor grad, Tensor x, Tensor? weight, float eps, float offset, str casting_mode) -> "    \
+         "(Tensor, Tensor)")                                                                                          \
+  KERNEL(fused_add_rms_norm,                                                                                          \
+         "fused_add_rms_norm(Tensor x, Tensor residual, Tensor? weight=None, float eps=1e-06, float offset=0., "      \
+         "str casting_mode='llama') -> (Tensor y, Tensor sum)")                                                       \
+  KERNEL(fused_add_rms_norm_,                                                                                         \
+         "fused_add_rms_norm_(Tensor(a!) x, Tensor(b!) residual, Tensor? weight=None, float eps=1e-06, "              \
+         "float offset=0., str casting_mode='llama') -> ()")                                                          \
+  KERNEL(fused_add_rms_norm_backward,                                                                                 \
+         "fused_add_rms_norm_backward(Tensor grad_y, Tensor grad_sum, Tensor sum, Tensor? weight, float eps, "        \
+         "float offset, str casting_mode) -> (Tensor, Tensor)")                                                       \
+  KERNEL(layer_norm, "layer_norm(Tensor x, Tensor? weight=None, Tensor? bias=None, float eps=1e-05) -> Tensor")       \
+  KERNEL(layer_norm_backward,                                                                                         \
+         "layer_norm_backward(Tensor grad, Tensor x, Tensor? weight, float eps) -> (Tensor, Tensor, Tensor)")         \
+  KERNEL(swiglu, "swiglu(Tensor a, Tensor b) -> Tensor")                                                              \
+  KERNEL(swiglu_backward, "swiglu_backward(Tensor grad, Tensor a, Tensor b) -> (Tensor, Tensor)")                     \
+  KERNEL(geglu, "geglu(Tensor a, Tensor b, str approximate='tanh') -> Tensor")                                        \
+  KERNEL(geglu_backward, "geglu_backward(Tensor grad, Tensor a, Tensor b, str approximate) -> (Tensor, Tensor)")      \
+  KERNEL(softmax, "softmax(Tensor x) -> Tensor")                                                                      \
+  KERNEL(softmax_backward, "softmax_backward(Tensor grad, Tensor y) -> Tensor")

@@ -1,0 +1,18 @@
+"""Tensors for samples."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+SHAPES = ((3, 8), (2, 3, 5), (7,), (0, 4), (2, 100))
+"""Of inputs whose last dimension is a row: one, several and no leading dimensions, no rows, more than a register."""
+
+
+def wide(tensor: Tensor) -> Tensor:
+    """In the dtype that is computed in: float64 for float64, else float32."""
+    return tensor if tensor.dtype is torch.float64 else tensor.float()
+
+
+def randn(*shape: int, device: str, dtype: torch.dtype, requires_grad: bool = False) -> Tensor:
+    return torch.randn(*shape, device=device, dtype=dtype, requires_grad=requires_grad)
