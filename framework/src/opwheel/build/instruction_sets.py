@@ -25,5 +25,4 @@ def instruction_sets(source: str, *, contract: bool = False) -> dict[str, list[s
     """
     sets = {"baseline": [], **(_X86 if platform.machine() in ("x86_64", "AMD64") else {})}
     contraction = f"-ffp-contract={'fast' if contract else 'off'}"
-    # Of OpenMP nothing but the pragma that lets the compiler reorder a sum; there is no runtime.
-    return {source.format(name): [*flags, contraction, "-fopenmp-simd"] for name, flags in sets.items()}
+    return {source.format(name): [*flags, contraction] for name, flags in sets.items()}
