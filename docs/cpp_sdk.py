@@ -27,12 +27,13 @@ Made from the headers by `python docs/cpp_sdk.py`. Everything in a namespace `de
 # The order in which one reads them.
 ORDER = (
     *("operators", "functor", "dtype", "elementwise_kernels", "registration", "elementwise", "tensor", "layout"),
-    *("overlap",),
+    *("overlap", "huge_pages"),
     *("error", "schema", "abi", "schema_library", "load", "c_shim", "device_guard", "reference_loop"),
     *("indexing_32bit", "offset_calculator"),
-    *("kernels", "kernel_list", "arguments", "check", "dtypes", "allocate", "cpu/rows"),
+    *("kernels", "kernel_list", "arguments", "check", "dtypes", "allocate", "combine", "cpu/rows"),
     *("cpu/backend", "cpu/loop", "cpu/vectorized_loops", "cpu/parallel_loop", "cpu/capability"),
     *("cuda/backend", "cuda/launch", "cuda/elementwise", "cuda/vector", "cuda/enqueue", "cuda/stream"),
+    *("cuda/enqueue.cuh", "cuda/rows.cuh"),
     *("xpu/backend", "xpu/launch", "xpu/queue", "xpu/kernel_bundle", "device_image", "xpu/spirv"),
     *("xpu/device/elementwise", "xpu/device/element", "xpu/device/operand_dtypes", "xpu/device/convert"),
 )
@@ -48,7 +49,7 @@ class Declaration(NamedTuple):
 
 def headers() -> list[Path]:
     """All of them, those that are not in ORDER last."""
-    found = {_name(path).removesuffix(".h"): path for path in sorted(INCLUDE.rglob("*.h"))}
+    found = {_name(path).removesuffix(".h"): path for path in sorted(INCLUDE.rglob("*.*h"))}
     return [found.pop(name) for name in ORDER if name in found] + list(found.values())
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from opwheel.dispatch import Operator, register_python
+from opwheel.dispatch import Elementwise, Operator, register_python
 from opwheel.registry import NoKernelError
 
 EXAMPLE = Path(__file__).with_name("python_operator") / "run.py"
@@ -36,7 +36,7 @@ def operators():
         "both": lambda x, y: (x + y, x - y),
     }
     declarations = [
-        Operator(name, reference=references.get(name, lambda x, y: x + 2 * y))
+        Operator(name, reference=references.get(name, lambda x, y: x + 2 * y), rule=Elementwise())
         for name in (schema.partition("(")[0] for schema in kernels)
     ]
     register_python("muladd_test_python", kernels, declarations)
@@ -83,7 +83,9 @@ def test_a_kernel_that_breaks_its_promise(operators, name, words):
 
 def test_tensors_without_a_kernel(operators):
     elsewhere = {"elsewhere(Tensor x) -> Tensor": lambda x: x}
-    register_python("muladd_test_python", elsewhere, [Operator("elsewhere", reference=lambda x: x)], device_type="cuda")
+    register_python(
+        "muladd_test_python", elsewhere, [Operator("elsewhere", reference=lambda x: x.clone())], device_type="cuda"
+    )
     with pytest.raises(NoKernelError, match="no kernel for cpu tensors: it computes on cuda"):
         operators.elsewhere(torch.ones(3))
     with pytest.raises(NoKernelError, match=r"to_dense\(\)"):
@@ -92,6 +94,7 @@ def test_tensors_without_a_kernel(operators):
         operators.add_twice(torch.ones(3, dtype=torch.int64), torch.ones(3))
 
 
-def test_schemas_that_overwrite_are_refused():
+def test_variants_that_overwrite_are_refused():
+    kernels = {"f(Tensor x) -> Tensor": None, "f.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)": None}
     with pytest.raises(ValueError, match="cannot overwrite"):
-        register_python("muladd_test_python", {"f.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)": None}, [])
+        register_python("muladd_test_variants", kernels, [Operator("f", reference=torch.exp, rule=Elementwise())])

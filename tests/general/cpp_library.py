@@ -16,39 +16,32 @@ from . import operators
 
 NAMESPACE = "waves_cpp"
 SOURCES = Path(__file__).parent / "cpp"
-FLAGS = [
-    "-std=c++20",
-    "-O1",
-    "-fPIC",
-    "-fvisibility=hidden",
-    "-Wall",
-    "-Wextra",
-    "-Werror",
-    target_version_macro("2.10"),
-]
+FLAGS = ["-std=c++20", "-O1", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"]
 
 
-def compile_args(*arguments: object) -> list[str]:
+def compile_args(*arguments: object, torch_target: str = "2.10") -> list[str]:
     """A call of the C++ compiler as opwheel.build makes it."""
-    torch_files = find_torch()
-    includes = [f"-I{SDK_INCLUDE}", "-isystem", str(torch_files.include)]
-    return [*find_cxx(), *FLAGS, *includes, *map(str, arguments)]
+    flags = [*FLAGS, target_version_macro(torch_target), f"-I{SDK_INCLUDE}", "-isystem", str(find_torch().include)]
+    return [*find_cxx(), *flags, *map(str, arguments)]
 
 
-def build(folder: Path) -> None:
-    """Compile and open the schema library and the kernels."""
-    lib = find_torch().lib
-    for name in ("schema", "kernels"):
-        output = folder / f"lib{NAMESPACE}_{name}.so"
-        link = ["-shared", SOURCES / f"{name}.cpp", "-o", output, f"-L{lib}", "-ltorch", "-ltorch_cpu", "-lc10"]
-        subprocess.run(compile_args(*link), check=True)
-        ctypes.CDLL(str(output))
+def build(source: Path, output: Path, torch_target: str = "2.10") -> Path:
+    """Compile a library; its path."""
+    link = ["-shared", source, "-o", output, f"-L{find_torch().lib}", "-ltorch", "-ltorch_cpu", "-lc10"]
+    subprocess.run(compile_args(*link, torch_target=torch_target), check=True)
+    return output
 
 
 def open_library(folder: Path):
     """The overloads, with everything that follows from the declarations."""
-    build(folder)
-    random = {"noisy"}  # a Generator cannot reach a C++ kernel before torch 2.13's stable ABI
+    for name in ("schema", "kernels"):
+        ctypes.CDLL(str(build(SOURCES / f"{name}.cpp", folder / f"lib{NAMESPACE}_{name}.so")))
+    return register_operators()
+
+
+def register_operators():
+    """Declare the operators of the schema library that is open."""
+    random = {"noisy"}  # test_cpp_types.py has one: a library for torch 2.10 cannot
     chosen = [operator for operator in operators.OPERATORS if operator.name not in random]
     schemas = tuple(schema for schema in operators.KERNELS if schema.partition("(")[0] not in random)
     description = SimpleNamespace(

@@ -36,12 +36,12 @@ _by_hand = torch.library.Library(NAMESPACE, "FRAGMENT")
 _by_hand.define("undeclared(Tensor x) -> Tensor")
 
 overloads = overloads_of(_by_hand)
-_status = BackendStatus("cpu", State.LOADED, device_type="cpu", dispatch_key="CPU", operators=tuple(overloads))
+_claims = {"operators": tuple(overloads), "by_reference": ("right",)}
+_status = BackendStatus("cpu", State.LOADED, device_type="cpu", dispatch_key="CPU", **_claims)
 library = SimpleNamespace(
     package=__name__,
     namespace=NAMESPACE,
     prefix="WAVES_KIT",
     overloads=overloads,
     backends=lambda: {"cpu": _status},
-    is_reference=lambda operator, key: (operator, key) == ("right", "CPU"),
 )

@@ -9,8 +9,8 @@ from opwheel.bench import from_samples
 from opwheel.bench.results import Results
 from opwheel.bench.sampling import Precision
 from opwheel.dispatch import Elementwise, Operator, Rows, Sample, implement_functions, overloads_of, register
-from opwheel.dispatch.python_kernels import reference_kernels
 from opwheel.registry.policy import Policy
+from opwheel.registry.references import is_reference
 
 _kept = []  # registrations last as long as these
 _names = (f"waves_backend_{number}" for number in itertools.count())
@@ -40,8 +40,18 @@ def fill(x, t):
     x.fill_(t)
 
 
+def absent(x):
+    raise ImportError("no such package")
+
+
+PEERS = {
+    "by hand": lambda x: x.exp() / x.exp().sum(-1, keepdim=True),
+    "wrong": lambda x: torch.softmax(x, 0),
+    "two": lambda x: (x, x),
+    "absent": absent,
+}
 OPERATORS = (
-    Operator("softmax", reference=softmax, rule=Rows(x=1), samples=rows),
+    Operator("softmax", reference=softmax, rule=Rows(x=1), samples=rows, peers=PEERS),
     Operator("blend", reference=blend, rule=Elementwise()),
     Operator("fill", reference=fill, derivatives=None),
 )
@@ -67,6 +77,10 @@ def library(**functions):
     return SimpleNamespace(ops=getattr(torch.ops, namespace), namespace=namespace, overloads=overloads_of(target))
 
 
+def by_reference(it):
+    return {name for name in it.overloads if is_reference(f"{it.namespace}::{name}", "CPU")}
+
+
 def test_references_compute_and_are_known_as_such():
     it = library()
     x, y = torch.randn(3, 4), torch.randn(4)
@@ -77,8 +91,7 @@ def test_references_compute_and_are_known_as_such():
     torch.testing.assert_close(target, blend(x, y, 0.25))
     it.ops.fill(target, 3.0)
     assert target.eq(3).all()
-    known = {name for name, key in reference_kernels if name.startswith(it.namespace) and key == "CPU"}
-    assert known == {f"{it.namespace}::{name}" for name in ("softmax", "blend", "blend_", "fill")}
+    assert by_reference(it) == {"softmax", "blend", "blend_", "fill"}
 
 
 def test_functions_take_their_place():
@@ -88,7 +101,7 @@ def test_functions_take_their_place():
     torch.testing.assert_close(it.ops.softmax(x), softmax(x))
     assert calls == ["softmax"]
     torch.testing.assert_close(it.ops.blend(x, x, 0.5), x + 1)
-    assert {name for name, _ in reference_kernels if name.startswith(it.namespace)} == {f"{it.namespace}::fill"}
+    assert by_reference(it) == {"fill"}
 
 
 class TestBench:
@@ -104,9 +117,14 @@ class TestBench:
         results = self.measured(library())
         forward, backward = results.rows
         assert forward.name == "softmax/new/sample 0/float32"
-        assert set(forward.peers) == {from_samples.OURS, from_samples.REFERENCE}
-        assert set(backward.peers) == {from_samples.OURS, from_samples.REFERENCE, from_samples.FUNCTIONAL}
+        assert set(forward.peers) == {from_samples.OURS, from_samples.REFERENCE, "by hand"}
+        assert set(backward.peers) == {*forward.peers, from_samples.FUNCTIONAL}
         assert not results.findings
+        assert results.notes[:3] == [
+            f"wrong is left out of {forward.name}: result 0 differs from the reference's",
+            f"two is left out of {forward.name}: it has 2 results, the reference has 1",
+            f"absent is left out of {forward.name}: ImportError: no such package",
+        ]
         results.save(tmp_path / "results.json")
 
     def test_nothing_wrong_is_timed(self):

@@ -10,6 +10,7 @@ import torch
 from opwheel.dispatch.elementwise import result_dtype
 from opwheel.testing.samples import DTYPES
 from torch import Tensor
+from torch._C._autograd import _saved_tensors_hooks_is_enabled
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import CheckpointError
 
@@ -147,8 +148,20 @@ def search(count, check):
         try:
             compared += check(call, random)
         except Exception as error:
-            raise AssertionError(f"TEST_FUZZ_SEED={number}: {call}") from error
+            raise AssertionError(f"TEST_FUZZ_SEED={number}: {call}; {_circumstances(call, number, check)}") from error
     assert compared >= count // 3
+
+
+def _circumstances(call, number, check):
+    """What a finding may depend on besides the call: PyTorch's state, and chance."""
+    state = f"grad mode {torch.is_grad_enabled()}, saved-tensor hooks {_saved_tensors_hooks_is_enabled()}"
+    random = Random(number)
+    assert drawn(random) == call
+    try:
+        check(call, random)
+    except Exception as error:
+        return f"{state}; fails again: {error}"
+    return f"{state}; right when it is repeated"
 
 
 @pytest.mark.slow

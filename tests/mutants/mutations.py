@@ -121,3 +121,12 @@ CUDA_MUTATIONS = {
         [f"test_{name}[contiguous]" for name in ("runs_on_the_current_stream_without_waiting", "graph")],
     Mutation("the first device", "opwheel/cuda/stream.h", "guard_(device)", "guard_(0)"): ["test_second_device"],
 }  # fmt: skip
+
+# Defects of the SDK's loops over rows on a device, each of which the kit has to notice on the simulated one.
+CUDA_ROW_MUTATIONS = [
+    Mutation("no barrier before the warps' results are read", "opwheel/cuda/rows.cuh",
+             "if (lane == 0) of_warps[warp] = value;\n  barrier();", "if (lane == 0) of_warps[warp] = value;"),
+    Mutation("no barrier before the warps' results are written", "opwheel/cuda/rows.cuh",
+             "barrier();\n  if (lane == 0) of_warps[warp] = value;", "if (lane == 0) of_warps[warp] = value;"),
+    Mutation("a reduction over 16 lanes", "opwheel/cuda/rows.cuh", "int step = kWarp / 2;", "int step = kWarp / 4;"),
+]  # fmt: skip

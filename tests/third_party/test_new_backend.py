@@ -83,7 +83,7 @@ def test_a_backend_for_intel_gpus(muladd, environment, tmp_path):
     environment.passes_the_kit("acme", options=("-p", "simulated_xpu", *chosen), **variables)
 
 
-@pytest.mark.parametrize("language", ["cpp", "cuda", "sycl", "python"])
+@pytest.mark.parametrize("language", ["cpp", "cuda", "sycl", "triton", "python"])
 def test_the_source_distribution_is_complete(muladd, environment, tmp_path, language):
     project = written(muladd, tmp_path, "--language", language)
     environment.evaluate("import setuptools.build_meta as b; b.build_sdist('dist')", cwd=project)
@@ -103,13 +103,14 @@ WRONG = [
     ({"name": "core"}, "reserved"),
     ({"name": "muladd"}, "reserved"),
     ({"name": "import"}, "keyword"),
-    ({"language": "rust"}, "choose one of cpp, cuda, sycl, python"),
+    ({"language": "rust"}, "choose one of cpp, cuda, sycl, triton, python"),
     ({"device_type": "NPU"}, "no device type"),
     ({"device_type": "mps"}, "no template for 'mps'"),
     ({"device_type": "cuda"}, "--language cuda or --language python"),
     ({"device_type": "xpu"}, "--language sycl or --language python"),
     ({"language": "sycl", "device_type": "cuda"}, "for --device-type xpu"),
     ({"language": "cuda", "device_type": "cpu"}, "for --device-type cuda"),
+    ({"language": "triton", "device_type": "cpu"}, "Triton compiles for --device-type cuda or xpu"),
 ]
 
 
@@ -135,6 +136,8 @@ def test_wrong_usage(muladd, tmp_path):
         ("cpp", "npu"),
         ("cuda", "cuda"),
         ("sycl", "xpu"),
+        ("triton", "cuda"),
+        ("triton", "xpu"),
         *(("python", device) for device in ("cpu", "cuda", "xpu", "npu")),
     ],
 )

@@ -27,6 +27,7 @@ def test_it_builds_and_passes_its_own_kit(environment, tmp_path):
     own = environment.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests", cwd=folder)
     assert own.returncode == 0, own.stdout
     environment.passes_the_kit("cpu", "ocean_waves")
+    environment.passes_the_kit("cpu", "ocean_waves", ("-k", "test_samples"))
     # Its policy and its environment variables are its own.
     assert environment.status("cpu", "ocean_waves", OCEAN_WAVES_BACKENDS="")["state"] == "disabled"
     assert environment.status("cpu", "muladd", OCEAN_WAVES_BACKENDS="")["state"] == "loaded"

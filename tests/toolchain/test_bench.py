@@ -107,14 +107,14 @@ def test_without_a_compiler(monkeypatch):
 
 
 def test_interrupted_it_shows_what_it_has(tmp_path, monkeypatch):
+    run, measured = Runner.run, []
+
     def run_once(self, case):
-        monkeypatch.setattr(Runner, "run", interrupt)
+        if measured:
+            raise KeyboardInterrupt
+        measured.append(case)
         run(self, case)
 
-    def interrupt(self, case):
-        raise KeyboardInterrupt
-
-    run = Runner.run
     monkeypatch.setattr(Runner, "run", run_once)
     result = bench("--quick", "--only", "overhead", *NOT_COMPILED, "--json", tmp_path / "run.json")
     assert "interrupted after 1 of 3 cases" in result.stdout

@@ -7,9 +7,9 @@ import opwheel
 import pytest
 
 from tests.cpp_edit import replace
-from tests.mutants.mutations import CUDA_MUTATIONS, MUTATIONS, SECOND_EDIT
+from tests.mutants.mutations import CUDA_MUTATIONS, CUDA_ROW_MUTATIONS, MUTATIONS, SECOND_EDIT
 
-ALL = [*MUTATIONS, *SECOND_EDIT.values(), *CUDA_MUTATIONS]
+ALL = [*MUTATIONS, *SECOND_EDIT.values(), *CUDA_MUTATIONS, *CUDA_ROW_MUTATIONS]
 
 
 @pytest.mark.parametrize("mutation", ALL, ids=lambda mutation: mutation.name)

@@ -6,24 +6,15 @@
 
 #include "operators.h"
 #include "opwheel/cpu/rows.h"
+#include "shapes.h"
 
 OPWHEEL_DECLARE_KERNELS(waves_cpp, WAVES_KERNELS)
 
 namespace {
 
-using namespace opwheel;
+using namespace waves;
 using cpu::for_rows;
 using cpu::Scratch;
-
-int64_t rows_of(const TensorInfo& x) { return x.sizes[x.ndim - 1] == 0 ? 0 : x.numel / x.sizes[x.ndim - 1]; }
-
-Sizes leading(const Tensor& x) {
-  Sizes sizes = sizes_of(x);
-  sizes.pop_back();
-  return sizes;
-}
-
-ScalarType wide(ScalarType dtype) { return dtype == ScalarType::Double ? ScalarType::Double : ScalarType::Float; }
 
 std::array<Tensor, 2> rms_norm(const Tensor& given, const Tensor& given_weight, double eps) {
   const Check checked = check(given, "x").on_cpu().dtype(floating).at_least(1);
@@ -132,16 +123,6 @@ Tensor dequantize(const Tensor& given, const Tensor& given_scale, ScalarType dty
   });
   return x;
 }
-
-// Outer, along the dimension, inner.
-struct Split {
-  int64_t outer = 1, length = 1, inner = 1;
-  Split(const TensorInfo& x, int64_t dim) {
-    if (dim < -x.ndim || dim >= x.ndim) fail("argument 'dim' is ", dim, ", but x has ", x.ndim, " dimensions");
-    const int64_t at = dim < 0 ? dim + x.ndim : dim;
-    for (int64_t d = 0; d < x.ndim; ++d) (d < at ? outer : d == at ? length : inner) *= x.sizes[d];
-  }
-};
 
 Tensor softmax(const Tensor& given, int64_t dim) {
   const Check checked = check(given, "x").on_cpu().dtype(floating).at_least(1);

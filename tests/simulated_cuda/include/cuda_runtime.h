@@ -1,10 +1,13 @@
 // What device code needs of CUDA, for the C++ compiler: a kernel is a function that is called once for each thread of
-// the grid, one after the other, when the work before it on the stream is done.
+// the grid, when the work before it on the stream is done. The blocks come one after the other; in a block each thread
+// runs until it waits for others (runtime/blocks.cpp).
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <functional>
 #include <tuple>
 #include <type_traits>
@@ -16,6 +19,12 @@
 #define __launch_bounds__(...)
 #undef __grid_constant__
 #define __grid_constant__
+#undef __device__
+#define __device__
+#undef __host__
+#define __host__
+#undef __shared__
+#define __shared__ static thread_local
 
 inline thread_local dim3 gridDim, blockDim, blockIdx, threadIdx;
 
@@ -25,6 +34,11 @@ namespace simulated_cuda {
 cudaError_t submit(cudaStream_t stream, std::function<void()> work);
 // A device cannot reach the memory of the other one. An error is also what cudaGetLastError() gives next.
 cudaError_t check_addresses(const void* parameters, std::size_t bytes);
+
+// What a kernel does with the other threads of its block (runtime/runtime.h).
+void run_block(unsigned threads, bool last_first, const std::function<void(unsigned)>& thread);
+void wait_for_block();
+std::uint64_t exchange(std::uint64_t value, unsigned source, unsigned mask);
 
 template <class... Parameters>
 cudaError_t check_all(const Parameters&... parameters) {
@@ -40,9 +54,25 @@ void run_grid(dim3 grid, dim3 block, const Thread& thread) {
   for (blockIdx.z = 0; blockIdx.z < grid.z; ++blockIdx.z)
     for (blockIdx.y = 0; blockIdx.y < grid.y; ++blockIdx.y)
       for (blockIdx.x = 0; blockIdx.x < grid.x; ++blockIdx.x)
-        for (threadIdx.z = 0; threadIdx.z < block.z; ++threadIdx.z)
-          for (threadIdx.y = 0; threadIdx.y < block.y; ++threadIdx.y)
-            for (threadIdx.x = 0; threadIdx.x < block.x; ++threadIdx.x) thread();
+        run_block(block.x * block.y * block.z, blockIdx.x % 2 == 1, [&](unsigned i) {
+          threadIdx = dim3(i % block.x, i / block.x % block.y, i / block.x / block.y);
+          thread();
+        });
+}
+
+inline unsigned lane() { return (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32; }
+
+// The value of another lane of the warp.
+template <class T>
+T shuffle(unsigned mask, T value, unsigned source) {
+  static_assert(sizeof(T) <= sizeof(std::uint64_t) && std::is_trivially_copyable_v<T>);
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof value);
+  const dim3 me = threadIdx;
+  bits = exchange(bits, source, mask);
+  threadIdx = me;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
 }
 
 // kernel<<<grid, block, shared, stream>>>(arguments...) is rewritten to launch(...)(arguments...).
@@ -55,6 +85,24 @@ auto launch(const Kernel& kernel, dim3 grid, dim3 block, std::size_t = 0, cudaSt
 }
 
 }  // namespace simulated_cuda
+
+inline void __syncthreads() {
+  const dim3 me = threadIdx;
+  simulated_cuda::wait_for_block();
+  threadIdx = me;
+}
+
+// As CUDA has them: the value of the lane itself where the other one is not among the same `width` lanes.
+template <class T>
+T __shfl_xor_sync(unsigned mask, T value, unsigned lanes, unsigned width = 32) {
+  const unsigned me = simulated_cuda::lane(), source = me ^ lanes;
+  return simulated_cuda::shuffle(mask, value, source / width == me / width ? source : me);
+}
+template <class T>
+T __shfl_down_sync(unsigned mask, T value, unsigned lanes, unsigned width = 32) {
+  const unsigned me = simulated_cuda::lane(), source = me + lanes;
+  return simulated_cuda::shuffle(mask, value, source / width == me / width ? source : me);
+}
 
 // The arguments are copied, as they are by a launch.
 template <class... Parameters>

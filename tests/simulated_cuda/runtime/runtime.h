@@ -34,6 +34,14 @@ void wait(cudaStream_t stream);
 // An error if there is an address of another device's memory among the parameters of a kernel.
 cudaError_t check_addresses(const void* parameters, std::size_t bytes);
 
+// ---- blocks.cpp ----
+
+// Calls thread(i) for 0 <= i < threads, as threads that can wait for each other; the last one first, or the first one.
+void run_block(unsigned threads, bool last_first, const std::function<void(unsigned)>& thread);
+// What a thread calls in it: __syncthreads, and an exchange of values among the lanes of its warp.
+void wait_for_block();
+std::uint64_t exchange(std::uint64_t value, unsigned source, unsigned mask);
+
 // ---- graphs.cpp ----
 
 // Work in the order in which it was captured: each node comes after what it depends on.

@@ -1,4 +1,4 @@
-"""Measures operators with the samples that they declare: beside their reference, eager and compiled.
+"""Measures operators with the samples that they declare: beside their reference, eager and compiled, and their peers.
 
 For libraries without a suite of their own. Under ``torch.func`` the reference runs in the kernel's place
 (docs/writing-an-operator.md): what that costs is a column as well.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import timeit
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -73,7 +74,8 @@ def run(case: Case, device: str, precision: Precision, results: Results, skip: I
         return overload.call(overload.op, values)
 
     found = as_tuple(kernel(*values))
-    problem = None if overload.mutates else _difference(case, found, as_tuple(reference(*values)))
+    expected = () if overload.mutates else as_tuple(reference(*values))
+    problem = None if overload.mutates else _difference(case, found, expected)
     if problem:
         results.findings.append(f"{case.name}: {problem}; it is not timed")
         return
@@ -83,6 +85,12 @@ def run(case: Case, device: str, precision: Precision, results: Results, skip: I
         REFERENCE: lambda: reference(*values),
         COMPILED: lambda: compiled(*values),
     }
+    for name, peer in operator.peers.items():
+        problem = None if name in skip else _of_peer(case, partial(overload.call, peer, values), expected)
+        if problem:
+            results.notes.append(f"{name} is left out of {case.name}: {problem}")
+        else:
+            ways[name] = partial(overload.call, peer, values)
     if requires_grad:
         ways = {name: _with_backward(way, inputs) for name, way in ways.items()}
         if all(value is None or not isinstance(value, (list, tuple)) for value in values):
@@ -118,6 +126,19 @@ def _difference(case: Case, found: tuple[Tensor, ...], expected: tuple[Tensor, .
         if one.shape != other.shape or not torch.allclose(one.double(), other.double(), rtol, atol, equal_nan=True):
             return f"result {i} differs from the reference's"
     return None
+
+
+def _of_peer(case: Case, peer: Callable[[], Any], expected: tuple[Tensor, ...]) -> str | None:
+    """What is wrong with a peer's results, or with calling it."""
+    try:
+        found = as_tuple(peer())
+    except Exception as error:  # whatever a third party raises
+        return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+    if case.overload.mutates:
+        return None
+    if len(found) != len(expected):
+        return f"it has {len(found)} results, the reference has {len(expected)}"
+    return _difference(case, found, expected)
 
 
 def _with_backward(way: Callable[[], Any], inputs: list[Tensor]) -> Callable[[], Any]:

@@ -128,7 +128,8 @@ class _SampleRun:
         from ..bench.suite import Shown
 
         overloads = list(library.overloads.values())
-        peers = [from_samples.REFERENCE, from_samples.COMPILED, from_samples.FUNCTIONAL]
+        named = dict.fromkeys(name for overload in overloads for name in overload.operator.peers)
+        peers = [from_samples.REFERENCE, from_samples.COMPILED, *named, from_samples.FUNCTIONAL]
         _require_known("--skip", "peer", skip or [], peers)
         _require_known("--only", "operator", only or [], [overload.operator.name for overload in overloads])
         self.device, self.skip, self.shown = device, skip or [], Shown(from_samples.OURS)

@@ -62,7 +62,8 @@ def _try(library: Library, status: BackendStatus) -> BackendStatus:
         )
     fields = json.loads(lines[-1].removeprefix("STATUS "))
     fields["state"] = State(fields["state"])
-    fields["operators"], fields["missing"] = tuple(fields["operators"]), tuple(fields["missing"])
+    for name in ("operators", "by_reference", "missing"):
+        fields[name] = tuple(fields[name])
     fields["library"] = None if fields["library"] is None else Path(fields["library"])
     fields["exception"] = None if fields["exception"] is None else RuntimeError(fields["exception"])
     return BackendStatus(**fields)

@@ -123,6 +123,9 @@ def _print(report: dict[str, Any], statuses: list[BackendStatus]) -> None:
         )
     console.print(table if statuses else "no backend is installed")
     for status in statuses:
+        if status.by_reference:
+            names = ", ".join(status.by_reference)
+            console.print(f"\n{printable(status.name)}: by their reference, with no kernel of their own: {names}")
         if status.reason:
             code = f" [{status.code}]" if status.code else ""
             console.print(f"\n{printable(status.name)}: {printable(status.reason)}{code}")

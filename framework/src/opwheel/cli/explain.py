@@ -58,7 +58,7 @@ def _answer(library: Library, choice: Choice) -> str:
     else:
         origin = f"{winner.distribution} {winner.version}"
         lines = [f"  {winner.name} ({origin}) at {choice.dispatch_key}, from {winner.library or 'Python'}"]
-        if library.is_reference(choice.operator, choice.dispatch_key):
+        if choice.operator in winner.by_reference:
             lines.append("  its kernel is the operator's reference: right, not fast")
     lines += [f"  {why}" for why in choice.blocked.values()]
     lines += [f"  not {other.name} ({other.distribution}): {other.state}, {other.reason}" for other in choice.others]

@@ -27,21 +27,25 @@ from .decompositions import decomposition_table
 from .functions import functions_of
 from .opening import Library, open_library
 from .registration import overloads_of, register
-from .rules import Elementwise, Opaque, Rows, Rule
-from .samples import ErrorSample, Sample, Tolerance
+from .rules import Elementwise, Opaque, Rule
 
 if TYPE_CHECKING:
-    from .python_kernels import implement, implement_functions, in_compute_dtype
+    from .python_kernels import implement, implement_functions, implement_references, in_compute_dtype
     from .python_operators import register_python
+    from .rules import Rows
+    from .samples import ErrorSample, Sample, Tolerance
 
-# For kernels and operators in Python, which most programs do not have.
+# What not every program has: operators that are not element-wise, kernels and operators in Python, tests.
 __getattr__ = names_from(
     __name__,
     {
         "implement": ".python_kernels",
         "implement_functions": ".python_kernels",
+        "implement_references": ".python_kernels",
         "in_compute_dtype": ".python_kernels",
         "register_python": ".python_operators",
+        "Rows": ".rules",
+        **dict.fromkeys(("ErrorSample", "Sample", "Tolerance"), ".samples"),
     },
 )
 
@@ -59,6 +63,7 @@ __all__ = [
     "functions_of",
     "implement",
     "implement_functions",
+    "implement_references",
     "in_compute_dtype",
     "open_library",
     "overloads_of",

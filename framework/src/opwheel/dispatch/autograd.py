@@ -11,8 +11,6 @@
 returns wrong tangents (docs/decisions/0003-autograd-key.md).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
@@ -27,6 +25,7 @@ from .elementwise import check_output, check_tensors, overwrite
 from .kernel_errors import raise_if_out_of_memory
 from .overlap import may_share_memory
 from .overload import Overload, as_tuple, tensors_in
+from .rules import Elementwise
 
 
 def autograd_kernel(overload: Overload) -> Callable[..., Any]:
@@ -35,23 +34,26 @@ def autograd_kernel(overload: Overload) -> Callable[..., Any]:
     derivative = cache(lambda: _autograd_function(overload, derivatives))  # not before somebody differentiates
 
     redispatch: Callable[..., Any] | None = None
-    positions: tuple[int, ...] = ()
-    count = -1  # of the arguments that a call must have for the quick look at `positions`: none, if it sees too little
+    positions: tuple[int, ...] = ()  # of the positional arguments that are tensors
+    count = -1  # more arguments than that a call must have for the quick look at `positions`
 
     # Nothing is recorded most of the time, and this is a good part of what a small call takes: no helpers.
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         nonlocal redispatch, positions, count
         if redispatch is None:  # the first call: for all overloads at once it would delay the import
-            positions = overload.tensor_positions
+            positions = tuple([i for i in overload.tensor_positions if i < len(overload.arguments)])
             count = max(positions, default=-1) if overload.has_plain_tensors_only else 1 << 30
             redispatch = private.redispatch(overload.op)  # last: another thread goes by it
         try:
-            if len(args) > count and not (private.functorch_is_active() or private.forward_ad_is_active() or kwargs):
+            if len(args) > count and not (private.functorch_is_active() or private.forward_ad_is_active()):
                 for i in positions:
                     if args[i].requires_grad:
                         break
                 else:
-                    return redispatch(keyset & private.after_autograd_keys, *args)
+                    if not kwargs:
+                        return redispatch(keyset & private.after_autograd_keys, *args)
+                    if not private.any_requires_grad(*kwargs.values()):
+                        return redispatch(keyset & private.after_autograd_keys, *args, **kwargs)
             return differentiable(keyset, args, kwargs)
         except RuntimeError as error:
             check_tensors(overload, args, kwargs)
@@ -63,7 +65,10 @@ def autograd_kernel(overload: Overload) -> Callable[..., Any]:
 
     def differentiable(keyset: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         values = overload.bind(args, kwargs)
-        tensors = overload.all_tensors(values)
+        if overload.has_plain_tensors_only:
+            tensors = [values[i] for i in overload.tensor_positions]
+        else:
+            tensors = overload.all_tensors(values)
         has_tangent = private.forward_ad_is_active() and _has_tangent(tensors)
         requires_grad = torch.is_grad_enabled() and private.any_requires_grad(*tensors)
         if private.functorch_is_active() or has_tangent:
@@ -197,6 +202,8 @@ def _autograd_function(overload: Overload, derivatives: Derivatives) -> type[tor
     is_in_place = overload.is_in_place
     has_plain_tensors_only = overload.has_plain_tensors_only
     tensor_positions = overload.tensor_positions
+    # Those of element-wise operators are floating-point numbers.
+    looks_at_results = bool(derivatives.fixed or derivatives.unused or not isinstance(overload.rule, Elementwise))
     redispatch = private.redispatch(overload.op)
 
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
@@ -234,7 +241,7 @@ def _autograd_function(overload: Overload, derivatives: Derivatives) -> type[tor
             if is_in_place:
                 result = tensors[0]
                 ctx.mark_dirty(result)
-            else:
+            elif looks_at_results:
                 fixed = _without_gradient(overload, derivatives, as_tuple(result))
                 if fixed:
                     ctx.mark_non_differentiable(*fixed)

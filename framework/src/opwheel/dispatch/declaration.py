@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from .rules import Opaque, Rule
-from .samples import ErrorSample, Sample, Tolerance
+
+if TYPE_CHECKING:
+    from .samples import ErrorSample, Sample, Tolerance
 
 AutocastPolicy = Literal["promote", "lower_precision", "float32"]
 Derivative = str | Callable[..., Any]
@@ -44,6 +46,8 @@ class Operator(NamedTuple):
         tolerance: how far results may be from the reference's, by dtype, where that is not the rounding of the dtype.
         fake: what gives empty results for fake arguments, where the results' shapes depend on data and the reference
             therefore cannot; called like the reference (``torch.library.get_ctx().new_dynamic_size()``).
+        peers: by name, other ways to compute the same, which ``bench`` times beside the operator: functions that are
+            called like the reference. One that gives other results, or fails, is left out with a note.
         doc: docstring of the public function. Without one there is none: the operator is for others' formulas.
     """
 
@@ -55,9 +59,10 @@ class Operator(NamedTuple):
     autocast: AutocastPolicy = "promote"
     flops: int | Callable[..., int] = 1
     tensor_variant: Mapping[str, str] = MappingProxyType({})
-    samples: Callable[..., Iterable[Sample]] | None = None
-    errors: Callable[..., Iterable[ErrorSample]] | None = None
+    samples: Callable[..., Iterable["Sample"]] | None = None
+    errors: Callable[..., Iterable["ErrorSample"]] | None = None
     dtypes: tuple[Any, ...] | None = None
-    tolerance: Mapping[Any, Tolerance] = MappingProxyType({})
+    tolerance: Mapping[Any, "Tolerance"] = MappingProxyType({})
     fake: Callable[..., Any] | None = None
+    peers: Mapping[str, Callable[..., Any]] = MappingProxyType({})
     doc: str = ""

@@ -46,11 +46,6 @@ class Library(OperatorLibrary):
         """The folder of the library's own headers, for ``-I``: the list of its operators and their functors."""
         return str(self.folder / "include")
 
-    def is_reference(self, operator: str, dispatch_key: str) -> bool:
-        """Whether the kernel of an operator at a dispatch key is its reference, for want of one of its own."""
-        kernels = sys.modules.get("opwheel.dispatch.python_kernels")  # not there where no backend has Python kernels
-        return kernels is not None and (f"{self.namespace}::{operator}", dispatch_key) in kernels.reference_kernels
-
     def decompositions(self) -> dict[Any, Callable[..., Any]]:
         """The operators in terms of ATen, for ``ExportedProgram.run_decompositions``."""
         return decomposition_table(self.overloads.values())

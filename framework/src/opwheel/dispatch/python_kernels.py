@@ -11,10 +11,12 @@ import torch
 from torch import Tensor
 
 from .. import _torch_private as private
+from ..registry import references
 from .elementwise import check_output, compute_dtype, grown, has_shape, infer, output_strides
 from .kernel_errors import LAUNCH, has_code
 from .overlap import Overlap, check_elements_apart, overlap
 from .overload import Overload
+from .registration import overloads_of
 from .rules import Elementwise
 
 MAX_DIMS = 64  # as in opwheel/layout.h
@@ -52,13 +54,13 @@ def implement_functions(
         overloads: of the operator library, those that the backend covers.
         device_type: of the tensors that the backend computes on.
         functions: by the operator's name, called as :func:`register_python` calls its kernels. An operator without one
-            is computed by its reference, and ``explain`` and the conformance kit say so.
+            is computed by its reference, and ``doctor``, ``explain`` and the conformance kit say so.
     """
     key = target.dispatch_key or private.dispatch_key_of(device_type)
     for overload in overloads:
         name = overload.operator.name
         if name not in functions:
-            reference_kernels.add((overload.qualified_name, str(key)))
+            references.note(overload.qualified_name, str(key))
         if isinstance(overload.rule, Elementwise):
             known = {name: functions.get(name, overload.operator.reference)}
             implement(target, [overload], device_type, in_compute_dtype(known))
@@ -67,8 +69,19 @@ def implement_functions(
             target.impl(overload.name, overload.rule.python_kernel(overload, function))
 
 
-# Operators, with their namespace, and dispatch keys whose kernel is the operator's reference.
-reference_kernels: set[tuple[str, str]] = set()
+def implement_references(target: torch.library.Library, device_type: str) -> None:
+    """Register the reference of every operator that the backend has no kernel for: what ``register`` may call.
+
+    A backend whose libraries have kernels for some operators covers all of them with it; one that gets a kernel is not
+    computed by its reference any more when the backend is loaded the next time.
+
+    Args:
+        target: what ``register`` was given; it knows the dispatch key.
+        device_type: of the tensors that the backend computes on.
+    """
+    key = str(target.dispatch_key)
+    without = [one for one in overloads_of(target).values() if not private.has_kernel(one.qualified_name, key)]
+    implement_functions(target, without, device_type)
 
 
 def in_compute_dtype(functions: dict[str, Callable[..., Any]]) -> Launch:

@@ -8,7 +8,7 @@ import torch
 
 from .. import _torch_private as private
 from .._import_hooks import after_import
-from . import autocast, backend_select, fake, fallback, flops, vmap
+from . import autocast, fake, fallback, flops, vmap
 from .adinplaceorview import adinplaceorview_kernel
 from .autograd import autograd_kernel
 from .declaration import Operator
@@ -79,6 +79,8 @@ def _register_overload(overload: Overload, target: torch.library.Library, librar
     private.register_fake(target, overload.qualified_name, fake.fake_kernel(overload))
     target.impl(name, fallback.fallback_kernel(overload, library), "CompositeExplicitAutogradNonFunctional")
     if not overload.tensor_positions:
+        from . import backend_select  # few libraries have such operators
+
         target.impl(name, backend_select.backend_select_kernel(overload), "BackendSelect")
         return
     target.impl(name, autograd_kernel(overload), "Autograd", with_keyset=True)

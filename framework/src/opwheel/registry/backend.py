@@ -58,7 +58,8 @@ class Backend:
         device_type: ``torch.device.type`` of the tensors it computes on: ``"cuda"``.
         dispatch_key: PyTorch's dispatch key for that device: ``"CUDA"``. ROCm uses ``"cuda"`` and ``"CUDA"``, too.
         libraries: absolute paths of shared libraries, opened in this order.
-        register: for a backend without a library: called with a ``torch.library.Library`` of kind IMPL.
+        register: called with a ``torch.library.Library`` of kind IMPL when the libraries are open: registers what they
+            have no kernels for, or everything.
         probe: says whether this machine can use the backend. It must not open the libraries, nor import the operator
             library, whose import may be waiting for the answer: it is asked in a thread of its own, for
             ``<PREFIX>_PROBE_TIMEOUT`` seconds (10) at most.
@@ -83,10 +84,8 @@ class Backend:
     def __post_init__(self) -> None:
         title = f"Backend(name={describe_value(self.name)})"
         taken = take_fields(self, _BACKEND_FIELDS, "OPWHEEL-E022", title)
-        if bool(taken["libraries"]) == (taken["register"] is not None):
-            raise InvalidBackendError(
-                "OPWHEEL-E022", f"{title}: give either libraries or register, exactly one of them"
-            )
+        if not taken["libraries"] and taken["register"] is None:
+            raise InvalidBackendError("OPWHEEL-E022", f"{title}: give libraries or register: there is nothing to load")
 
 
 _PROBE_FIELDS = {"ok": take_bool, "reason": take_text, "fix": take_text}

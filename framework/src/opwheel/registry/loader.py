@@ -11,6 +11,7 @@ from .elf import may_define_operators
 from .isolation import Isolation
 from .loading import Loaded, LoadError, run_probe
 from .policy import Policy
+from .references import forget, is_reference
 from .resolution import Claim, deciding_rule, precedence
 from .status import State
 from .statuses import Statuses
@@ -146,6 +147,7 @@ class Loader:
         if any(may_define_operators(path) for path in backend.libraries):
             self._isolation.expect_definitions()
         loaded = self._loaded[backend.name] = Loaded()
+        forget(self._namespace, key)  # of a backend that was there and failed
         start = time.perf_counter()
         try:
             loaded.open(backend, self._namespace)
@@ -167,6 +169,7 @@ class Loader:
             reason=f"no kernel for {', '.join(missing)}" if missing else "",
             fix=f"pip install --upgrade {claim.plugin.distribution}" if missing else "",
             operators=tuple(sorted(covered)),
+            by_reference=tuple(sorted(o for o in covered if is_reference(f"{self._namespace}::{o}", key))),
             missing=missing,
             load_ms=load_ms,
         )

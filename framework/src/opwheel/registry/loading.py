@@ -144,7 +144,7 @@ class Loaded:
         self._library: torch.library.Library | None = None
 
     def open(self, backend: Backend, namespace: str) -> None:
-        """Open the libraries or call the register function.
+        """Open the libraries, and call the register function.
 
         Raises:
             LoadError: with the loader's or the plugin's own exception as its cause.

@@ -26,8 +26,9 @@ class BackendStatus(NamedTuple):
     """One backend as :meth:`~opwheel.registry.OperatorLibrary.backends` reports it.
 
     ``reason`` and ``fix`` are sentences for people; ``code`` is a key of the table of failures, empty when all is well.
-    ``operators`` has what the dispatcher confirmed, ``missing`` what was claimed in vain. ``load_ms`` is the time spent
-    on opening the libraries, in milliseconds. ``exception`` is the original one of a broken backend.
+    ``operators`` has what the dispatcher confirmed, ``by_reference`` those of them for which the backend has registered
+    the operator's reference, for want of a kernel of its own, ``missing`` what was claimed in vain. ``load_ms`` is the
+    time spent on opening the libraries, in milliseconds. ``exception`` is the original one of a broken backend.
     """
 
     name: str
@@ -40,6 +41,7 @@ class BackendStatus(NamedTuple):
     dispatch_key: str = ""
     device_type: str = ""
     operators: tuple[str, ...] = ()
+    by_reference: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     library: Path | None = None
     load_ms: float = 0.0
@@ -54,6 +56,7 @@ class BackendStatus(NamedTuple):
         """The fields as JSON values; the exception as its class and text."""
         values = {**self._asdict(), "state": str(self.state)}
         values["operators"] = list(self.operators)
+        values["by_reference"] = list(self.by_reference)
         values["missing"] = list(self.missing)
         values["library"] = None if self.library is None else str(self.library)
         values["exception"] = None if self.exception is None else describe_exception(self.exception)

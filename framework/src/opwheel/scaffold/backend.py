@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,13 @@ if TYPE_CHECKING:
     from .. import Library
 
 # For each language the folder of templates, and the device type it is for when none is given.
-LANGUAGES = {"cpp": ("cpp", "cpu"), "cuda": ("cuda", "cuda"), "sycl": ("sycl", "xpu"), "python": ("python", "cpu")}
+LANGUAGES = {
+    "cpp": ("cpp", "cpu"),
+    "cuda": ("cuda", "cuda"),
+    "sycl": ("sycl", "xpu"),
+    "triton": ("triton", "cuda"),
+    "python": ("python", "cpu"),
+}
 COMPILED = frozenset(("cpp", "cuda", "sycl"))
 DISPATCH_KEYS = {"cpu": "CPU", "cuda": "CUDA", "xpu": "XPU"}
 # Device types of PyTorch's own with other dispatch keys.
@@ -44,8 +51,6 @@ def new_backend(
     Raises:
         ScaffoldError: a name is malformed or reserved, language and device do not fit, or the folder is in use.
     """
-    from ..dispatch import Elementwise  # takes torch
-
     known = (*library.policy.backends, *library.policy.runtimes)
     check_name("a backend", name, {*known, "core", "schema", library.namespace})
     if language not in LANGUAGES:
@@ -55,12 +60,9 @@ def new_backend(
     check_device(language, device)
     if language == "cpp" and device != "cpu":
         template = "device"
-    written = [n for n, overload in library.overloads.items() if not isinstance(overload.rule, Elementwise)]
-    if written and language != "python":
-        raise ScaffoldError(
-            f"the template in {language} computes element-wise operators, but {written[0]!r} is none; use --language "
-            "python, which computes by references what it has no kernel for, and see opwheel/kernels.h"
-        )
+    operators = listed_operators(library)
+    if language in COMPILED:
+        check_lists(library, operators)
     distribution = f"{library.namespace}-{name}".replace("_", "-")
     folder = output or Path(distribution)
     check_free(folder)
@@ -70,13 +72,44 @@ def new_backend(
         "distribution": distribution,
         "package": distribution.replace("-", "_"),
         "language": language,
+        **operators,
         "operators": list(dict.fromkeys(overload.operator.name for overload in library.overloads.values())),
         "device_type": device,
         "dispatch_key": DISPATCH_KEYS.get(device, "PrivateUse1"),
     }
     common = ["shared", "repository", *(["compiled"] if language in COMPILED else [])]
-    own = [f"backend/{part}" for part in ("repository", "common", template)]
+    kernels = ["kernels"] if language in COMPILED and operators["kernels"] else []
+    elementwise = [f"{template}_elementwise"] if language in COMPILED and operators["elementwise"] else []
+    own = [f"backend/{part}" for part in ("repository", "common", *kernels, *elementwise, template)]
     return Project(folder, render([*common, *own], folder, values))
+
+
+def listed_operators(library: Library) -> dict[str, list[tuple[str, str]]]:
+    """Identifiers in C++ and schemas of the operators that functors compute, and of those that somebody writes."""
+    from ..dispatch import Elementwise  # takes torch
+
+    lists: dict[str, list[tuple[str, str]]] = {"elementwise": [], "kernels": []}
+    for name, overload in library.overloads.items():
+        kind = "elementwise" if isinstance(overload.rule, Elementwise) else "kernels"
+        lists[kind].append((name.replace(".", "_"), overload.schema_text))
+    return lists
+
+
+def check_lists(library: Library, operators: Mapping[str, Sequence[tuple[str, str]]]) -> None:
+    """Check that the library's header has the lists of its operators under the names that the templates use.
+
+    Raises:
+        ScaffoldError: it has not.
+    """
+    header = Path(library.get_include(), library.namespace, "operators.h")
+    text = header.read_text() if header.is_file() else ""
+    for kind, name in (("elementwise", "OPERATORS"), ("kernels", "KERNELS")):
+        macro = f"{library.namespace.upper()}_{name}"
+        if operators[kind] and macro not in text:
+            raise ScaffoldError(
+                f"{header} has no list {macro}, which kernels in C++ are built from (opwheel/operators.h, "
+                "opwheel/kernel_list.h); add it to the library, or use --language python"
+            )
 
 
 def backend_values(namespace: str, core: str, version: str) -> dict[str, str]:
@@ -112,6 +145,10 @@ def check_device(language: str, device: str) -> None:
             "register with PyTorch (PrivateUse1)"
         )
     own_device = LANGUAGES[language][1] if language in ("cuda", "sycl") else device
+    if language == "triton" and device not in ("cuda", "xpu"):
+        raise ScaffoldError(
+            f"Triton compiles for --device-type cuda or xpu, not {device!r}; its interpreter needs neither"
+        )
     if device != own_device:
         raise ScaffoldError(f"--language {language} is for --device-type {own_device}, not {device!r}")
     if language == "cpp" and device in ("cuda", "xpu"):

@@ -46,7 +46,9 @@ def new_library(name: str, *, output: Path | None = None) -> Project:
         "language": "cpp",
         "device_type": "cpu",
         "dispatch_key": "CPU",
+        "elementwise": [("axpby", "axpby(Tensor x, Tensor y, float a, float b) -> Tensor")],
+        "kernels": [("softmax", "softmax(Tensor x) -> Tensor")],
     }
     backend = Path("backends/cpu")
-    parts = ["shared", "compiled", "backend/common", "backend/cpp"]
+    parts = ["shared", "compiled", "backend/common", "backend/cpp_elementwise", "backend/cpp", "library_cpu"]
     return Project(folder, (*files, *(backend / file for file in render(parts, folder / backend, cpu))))

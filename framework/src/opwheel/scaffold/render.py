@@ -47,7 +47,7 @@ def render(sources: Iterable[str], folder: Path, values: Mapping[str, Any]) -> t
         lstrip_blocks=True,
         autoescape=False,  # noqa: S701  # what it writes is source code, not HTML
     )
-    written = []
+    written: dict[Path, None] = {}  # in order, each once
     for source in sources:
         for path in sorted(path for path in (TEMPLATES / source).rglob("*") if path.is_file()):
             if "__pycache__" in path.parts:
@@ -59,5 +59,5 @@ def render(sources: Iterable[str], folder: Path, values: Mapping[str, Any]) -> t
             text = environment.get_template(template).render(values) if is_template else path.read_text()
             (folder / target).parent.mkdir(parents=True, exist_ok=True)
             (folder / target).write_text(text)
-            written.append(target)
+            written[target] = None
     return tuple(written)

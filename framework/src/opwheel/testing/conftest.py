@@ -229,13 +229,13 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.write_line(f"{index:>{width}} {subsystem}")
     terminalreporter.write_line(" " * width + "".join(f"{index:>4}" for index in range(1, len(subsystems) + 1)))
     status = _status(config, str(config.getoption("--backend")))
-    by_reference = [name for name in cells if status and _is_reference(config, name, status.dispatch_key)]
+    by_reference = [name for name in status.by_reference if name in cells] if status else []
     for operator, row in cells.items():
         marks = "".join(f"{_mark(row.get(subsystem, [])):>4}" for subsystem in subsystems)
         terminalreporter.write_line(f"{operator:>{width}}{marks}")
     terminalreporter.write_line("ok: passed, FAIL: failed, --: skipped or not claimed")
     if by_reference:
-        terminalreporter.write_line(f"reference, with no kernel of their own: {', '.join(sorted(by_reference))}")
+        terminalreporter.write_line(f"reference, with no kernel of their own: {', '.join(by_reference)}")
     unclaimed, unsampled = _unclaimed(config), _unsampled(config)
     for why, names in {
         "not claimed by the backend": unclaimed,
@@ -260,6 +260,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
             "backend": config.getoption("--backend"),
             "torch": torch.__version__,
             "not_claimed": unclaimed,
+            "by_reference": by_reference,
             "left_out": config.stash.get(_left_out, ""),
             "subsystems": dict(sorted(config.stash[_files].items())),
             "results": rows,
@@ -280,10 +281,6 @@ def _worst(outcomes: list[Outcome]) -> dict[tuple[str, str, str], str]:
 def _unsampled(config: pytest.Config) -> list[str]:
     overloads = _library(config).overloads.items()
     return sorted(name for name, one in overloads if not _is_elementwise(one) and one.operator.samples is None)
-
-
-def _is_reference(config: pytest.Config, operator: str, dispatch_key: str) -> bool:
-    return _library(config).is_reference(operator, dispatch_key)
 
 
 def _undeclared(config: pytest.Config) -> list[str]:

@@ -1,7 +1,5 @@
 """Which formulas run for a set of needed gradients, and what must be kept for them."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -12,7 +10,7 @@ from torch import Tensor
 from ..overload import Overload
 from ..rules import Elementwise
 from ..rules.rule import refuse
-from .text import parse
+from .text import TextFormula, parse
 
 
 class Formula(NamedTuple):
@@ -63,8 +61,12 @@ class Plan(NamedTuple):
 
 class _Declared(NamedTuple):
     inputs: tuple[str, ...]
-    function: Callable[..., Any]
+    formula: TextFormula | Callable[..., Any]
     names: tuple[str, ...]
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        return self.formula.function if isinstance(self.formula, TextFormula) else self.formula
 
 
 class Derivatives:
@@ -82,7 +84,7 @@ class Derivatives:
     def __init__(self, overload: Overload) -> None:
         self._overload = overload
         self._results = overload.result_names
-        declared = overload.operator.derivatives
+        declared = {} if overload.is_out else overload.operator.derivatives  # out= records nothing
         self._declared = [self._understood(key, formula) for key, formula in (declared or {}).items()]
         unknown = set(overload.operator.not_differentiable) - set(self._results)
         if unknown:
@@ -112,14 +114,15 @@ class Derivatives:
             refuse(overload, f"derivatives of {wrong}", f"its tensors are {sorted(tensors)}")
         if isinstance(formula, str):
             try:
-                names, function, own = parse(overload.namespace, formula)
+                formula = parse(overload.namespace, formula)
             except ValueError as error:
                 refuse(overload, f"derivatives[{key!r}]: {error}", "see opwheel.dispatch.derivatives.text")
-            missing = [name for name in own if not overload.has_sibling(name)]
+            missing = [name for name in formula.own if not overload.has_sibling(name)]
             if missing:
                 refuse(overload, f"derivatives[{key!r}] calls {missing}", "which must be operators of the library")
+            names = formula.names
         else:
-            names, function = tuple(inspect.signature(formula).parameters), formula
+            names = tuple(inspect.signature(formula).parameters)
         known = {*overload.names, *self._results, *self._gradient_names()}
         if not set(names) <= known:
             refuse(
@@ -127,7 +130,7 @@ class Derivatives:
                 f"derivatives[{key!r}] uses {sorted(set(names) - known)}",
                 f"there are {sorted(known)}",
             )
-        return _Declared(inputs, function, names)
+        return _Declared(inputs, formula, names)
 
     def _check_random(self) -> None:
         names = set().union(*(one.names for one in self._declared))

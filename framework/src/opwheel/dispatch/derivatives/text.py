@@ -9,40 +9,50 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
-from functools import cache
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from functools import cache, cached_property
+from typing import Any
 
 import torch
 
 from ..functions import functions_of
 
-_NAMESPACE = re.compile(r"\b(\w+)::(\w+)")
-_GRADS = re.compile(r"\bgrads\[(\d+)\]")
 _MEANT = {"true": "True", "false": "False"}
 
 
-class TextFormula(NamedTuple):
+class TextFormula:
     """A formula, understood.
 
-    Args:
+    Attributes:
         names: what it uses, in the order of the function's parameters: arguments, results, ``grad``, ``grads[0]`` ...
-        function: computes it.
         own: the operators of its own library that it calls.
     """
 
-    names: tuple[str, ...]
-    function: Callable[..., Any]
-    own: tuple[str, ...]
+    def __init__(self, namespace: str, text: str, names: Iterable[str], own: Iterable[str], body: str) -> None:
+        self.names = tuple(map(_as_written, names))
+        self.own = tuple(own)
+        self._namespace = namespace
+        self._text = text
+        self._source = f"lambda {', '.join(names)}: {body}"
+
+    @cached_property
+    def function(self) -> Callable[..., Any]:
+        """Computes it. Made when it is needed: all formulas of a library at once would delay the import."""
+        scope = {"_own": _Own(self._namespace), "_torch": torch.ops}
+        function: Callable[..., Any] = eval(self._source, scope)  # noqa: S307  # of what _written has let through
+        function.__qualname__ = function.__name__ = self._text
+        return function
 
 
+@cache
 def parse(namespace: str, text: str) -> TextFormula:
     """Understand a formula of a library's operator.
 
     Raises:
         ValueError: saying what is not understood.
     """
-    source = _GRADS.sub(r"grads__\1", _NAMESPACE.sub(r"\1__of__\2", text))
+    source = re.sub(r"\b(\w+)::(\w+)", r"\1__of__\2", text) if "::" in text else text
+    source = re.sub(r"\bgrads\[(\d+)\]", r"grads__\1", source) if "grads[" in text else source
     try:
         tree = ast.parse(source, mode="eval").body
     except SyntaxError as error:
@@ -50,12 +60,12 @@ def parse(namespace: str, text: str) -> TextFormula:
     names: dict[str, None] = {}
     own: dict[str, None] = {}
     body = _written(tree, names, own, text)
-    parameters = ", ".join(names)
-    scope = {"_own": _Own(namespace), "_torch": torch.ops}
-    function = eval(f"lambda {parameters}: {body}", scope)  # noqa: S307  # of what _written has let through
-    return TextFormula(
-        tuple(re.sub(r"^grads__(\d+)$", r"grads[\1]", n) for n in names), _named(function, text), tuple(own)
-    )
+    return TextFormula(namespace, text, names, own, body)
+
+
+def _as_written(name: str) -> str:
+    """The name that stands for a formula's: ``grads__0`` for ``grads[0]``."""
+    return f"grads[{name.removeprefix('grads__')}]" if name.startswith("grads__") else name
 
 
 class _Own:
@@ -104,11 +114,3 @@ def _written(node: ast.expr, names: dict[str, None], own: dict[str, None], text:
 
 
 _SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
-
-
-def _named(function: Callable[..., Any], text: str) -> Callable[..., Any]:
-    function.__qualname__ = function.__name__ = text
-    return function
-
-
-parse = cache(parse)

@@ -5,9 +5,16 @@ A rule is a claim by the operator's author, and the conformance kit tests it. :c
 operators do. Another claim is another subclass of :class:`Rule`.
 """
 
+from typing import TYPE_CHECKING
+
+from ..._import_hooks import names_from
 from .elementwise import Elementwise
 from .opaque import Opaque
-from .rows import Rows
 from .rule import Rule, Sharding
+
+if TYPE_CHECKING:
+    from .rows import Rows
+
+__getattr__ = names_from(__name__, {"Rows": ".rows"})  # element-wise libraries have none
 
 __all__ = ["Elementwise", "Opaque", "Rows", "Rule", "Sharding"]

@@ -6,15 +6,20 @@
 //     Tensor[]       const std::vector<Tensor>&             str           std::string_view
 //     ScalarType     ScalarType (torch::headeronly)         Device        Device
 //     Layout         Layout (torch::headeronly)             MemoryFormat  MemoryFormat (torch::headeronly)
+//     Generator      const Generator& (torch::stable)
 //
-// An optional T? of another type is a std::optional<T>, a list T[] a const std::vector<T>&, and T[]? a
-// const std::optional<std::vector<T>>&.
+// An optional T? of another type is a std::optional<T>, a list T[] a const std::vector<T>&, T[]? a
+// const std::optional<std::vector<T>>&, and Tensor?[] a const std::vector<std::optional<Tensor>>&. An optional string
+// is a const std::optional<std::string>&, an optional generator a const std::optional<Generator>&.
+//
+// The stable ABI passes a Generator from torch 2.13 on, so a library with one sets torch_target="2.13" in its setup.py
+// (opwheel.build). It passes no Scalar in any release.
 #pragma once
 
+#include <torch/csrc/stable/generator.h>
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/stableivalue_conversions.h>
 
-#include <bit>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -29,98 +34,58 @@ namespace opwheel {
 using torch::headeronly::Layout;
 using torch::headeronly::MemoryFormat;
 using torch::headeronly::ScalarType;
+#if OPWHEEL_DETAIL_PASSES_GENERATORS
+using torch::stable::Generator;
+#endif
 
 namespace detail {
 
+// What PyTorch converts a value of the stack to, and T made of it.
 template <class T>
-T from_stack(StableIValue value) {
-  return torch::stable::detail::to<T>(value);
-}
+struct Taken {
+  using Raw = T;
+  static T from(Raw raw) { return raw; }
+};
+template <>
+struct Taken<Tensor> {
+  using Raw = AtenTensorHandle;
+  static Tensor from(Raw handle) { return Tensor(handle); }
+};
+// Device is the SDK's own, which has the codes that the other C functions take.
+template <>
+struct Taken<Device> {
+  using Raw = torch::stable::Device;
+  static Device from(const Raw& device) {
+    return {torch::stable::detail::to<int32_t>(torch::stable::detail::from(device.type())), device.index()};
+  }
+};
+template <class T>
+struct Taken<std::optional<T>> {
+  using Raw = std::optional<typename Taken<T>::Raw>;
+  static std::optional<T> from(const Raw& raw) { return raw ? std::optional<T>(Taken<T>::from(*raw)) : std::nullopt; }
+};
+template <class T>
+struct Taken<std::vector<T>> {
+  using Raw = std::vector<typename Taken<T>::Raw>;
+  static std::vector<T> from(const Raw& raw) {
+    std::vector<T> values;
+    values.reserve(raw.size());
+    for (const auto& value : raw) values.push_back(Taken<T>::from(value));
+    return values;
+  }
+};
 
 // One argument taken off the stack. It owns what it holds: the boxed calling convention hands over a reference each.
 template <class Held, class Given = const Held&>
 class Value {
  public:
   using type = Given;
-  explicit Value(StableIValue value) : held_(from_stack<Held>(value)) {}
+  explicit Value(StableIValue value)
+      : held_(Taken<Held>::from(torch::stable::detail::to<typename Taken<Held>::Raw>(value))) {}
   Given get() { return held_; }
 
  private:
   Held held_;
-};
-
-template <class Given>
-class TensorValue {
- public:
-  using type = Given;
-  explicit TensorValue(StableIValue value) : held_(from_stack<AtenTensorHandle>(value)) {}
-  Tensor& get() { return held_; }
-
- private:
-  Tensor held_;
-};
-
-class OptionalTensorValue {
- public:
-  using type = const std::optional<Tensor>&;
-  explicit OptionalTensorValue(StableIValue value) {
-    const auto handle = from_stack<std::optional<AtenTensorHandle>>(value);
-    if (handle) held_.emplace(*handle);
-  }
-  type get() { return held_; }
-
- private:
-  std::optional<Tensor> held_;
-};
-
-class TensorListValue {
- public:
-  using type = const std::vector<Tensor>&;
-  explicit TensorListValue(StableIValue value) {
-    for (AtenTensorHandle handle : from_stack<std::vector<AtenTensorHandle>>(value)) held_.emplace_back(handle);
-  }
-  type get() { return held_; }
-
- private:
-  std::vector<Tensor> held_;
-};
-
-class NumberValue {
- public:
-  using type = double;
-  explicit NumberValue(StableIValue value) : held_(std::bit_cast<double>(value)) {}
-  double get() const { return held_; }
-
- private:
-  double held_;
-};
-
-// Device is the SDK's own, which has the codes that the other C functions take.
-inline Device device_from(const torch::stable::Device& device) {
-  return {torch::stable::detail::to<int32_t>(torch::stable::detail::from(device.type())), device.index()};
-}
-
-class DeviceValue {
- public:
-  using type = Device;
-  explicit DeviceValue(StableIValue value) : held_(device_from(from_stack<torch::stable::Device>(value))) {}
-  Device get() const { return held_; }
-
- private:
-  Device held_;
-};
-
-class OptionalDeviceValue {
- public:
-  using type = std::optional<Device>;
-  explicit OptionalDeviceValue(StableIValue value) {
-    const auto device = from_stack<std::optional<torch::stable::Device>>(value);
-    if (device) held_ = device_from(*device);
-  }
-  type get() const { return held_; }
-
- private:
-  type held_;
 };
 
 template <ArgumentKind>
@@ -131,32 +96,40 @@ struct ValueOf;
   struct ValueOf<ArgumentKind::kind> {  \
     using type = __VA_ARGS__;           \
   };
-OPWHEEL_DETAIL_VALUE(tensor, TensorValue<const Tensor&>)
-OPWHEEL_DETAIL_VALUE(mutable_tensor, TensorValue<Tensor&>)
-OPWHEEL_DETAIL_VALUE(number, NumberValue)
+OPWHEEL_DETAIL_VALUE(tensor, Value<Tensor>)
+OPWHEEL_DETAIL_VALUE(mutable_tensor, Value<Tensor, Tensor&>)
+OPWHEEL_DETAIL_VALUE(number, Value<double, double>)
 OPWHEEL_DETAIL_VALUE(integer, Value<int64_t, int64_t>)
 OPWHEEL_DETAIL_VALUE(boolean, Value<bool, bool>)
 OPWHEEL_DETAIL_VALUE(string, Value<std::string, std::string_view>)
 OPWHEEL_DETAIL_VALUE(dtype, Value<ScalarType, ScalarType>)
-OPWHEEL_DETAIL_VALUE(device, DeviceValue)
+OPWHEEL_DETAIL_VALUE(device, Value<Device, Device>)
 OPWHEEL_DETAIL_VALUE(layout, Value<Layout, Layout>)
 OPWHEEL_DETAIL_VALUE(memory_format, Value<MemoryFormat, MemoryFormat>)
-OPWHEEL_DETAIL_VALUE(optional_tensor, OptionalTensorValue)
+OPWHEEL_DETAIL_VALUE(optional_tensor, Value<std::optional<Tensor>>)
 OPWHEEL_DETAIL_VALUE(optional_number, Value<std::optional<double>, std::optional<double>>)
 OPWHEEL_DETAIL_VALUE(optional_integer, Value<std::optional<int64_t>, std::optional<int64_t>>)
 OPWHEEL_DETAIL_VALUE(optional_boolean, Value<std::optional<bool>, std::optional<bool>>)
 OPWHEEL_DETAIL_VALUE(optional_string, Value<std::optional<std::string>>)
 OPWHEEL_DETAIL_VALUE(optional_dtype, Value<std::optional<ScalarType>, std::optional<ScalarType>>)
-OPWHEEL_DETAIL_VALUE(optional_device, OptionalDeviceValue)
+OPWHEEL_DETAIL_VALUE(optional_device, Value<std::optional<Device>, std::optional<Device>>)
 OPWHEEL_DETAIL_VALUE(optional_layout, Value<std::optional<Layout>, std::optional<Layout>>)
 OPWHEEL_DETAIL_VALUE(optional_memory_format, Value<std::optional<MemoryFormat>, std::optional<MemoryFormat>>)
-OPWHEEL_DETAIL_VALUE(tensor_list, TensorListValue)
+OPWHEEL_DETAIL_VALUE(tensor_list, Value<std::vector<Tensor>>)
+OPWHEEL_DETAIL_VALUE(optional_tensors, Value<std::vector<std::optional<Tensor>>>)
 OPWHEEL_DETAIL_VALUE(number_list, Value<std::vector<double>>)
 OPWHEEL_DETAIL_VALUE(integer_list, Value<std::vector<int64_t>>)
 OPWHEEL_DETAIL_VALUE(boolean_list, Value<std::vector<bool>>)
+OPWHEEL_DETAIL_VALUE(string_list, Value<std::vector<std::string>>)
+OPWHEEL_DETAIL_VALUE(optional_tensor_list, Value<std::optional<std::vector<Tensor>>>)
 OPWHEEL_DETAIL_VALUE(optional_number_list, Value<std::optional<std::vector<double>>>)
 OPWHEEL_DETAIL_VALUE(optional_integer_list, Value<std::optional<std::vector<int64_t>>>)
 OPWHEEL_DETAIL_VALUE(optional_boolean_list, Value<std::optional<std::vector<bool>>>)
+OPWHEEL_DETAIL_VALUE(optional_string_list, Value<std::optional<std::vector<std::string>>>)
+#if OPWHEEL_DETAIL_PASSES_GENERATORS
+OPWHEEL_DETAIL_VALUE(generator, Value<Generator>)
+OPWHEEL_DETAIL_VALUE(optional_generator, Value<std::optional<Generator>>)
+#endif
 #undef OPWHEEL_DETAIL_VALUE
 
 template <ArgumentKind kind>

@@ -1,7 +1,7 @@
 // Checks of a kernel's arguments that read like sentences:
 //
 //     check(x, "x").dtype(floating).at_least(1).contiguous();
-//     check(weight, "weight").like(x).shape({columns});
+//     check(weight, "weight").same_device(x, "x").same_dtype(x, "x").shape({columns});
 //
 // What does not hold is an error that names the argument, what it is and what is expected; the operator's name is put
 // in front of it. The first check of an argument must be on a defined tensor.
@@ -19,7 +19,7 @@ namespace opwheel {
 
 class Check {
  public:
-  Check(const Tensor& tensor, std::string_view name) : info_(tensor), name_(name) {}
+  Check(const Tensor& tensor, std::string_view name) : handle_(tensor.handle()), info_(tensor), name_(name) {}
 
   const Check& dtype(DTypes expected) const {
     const ScalarType given = scalar_type(info_.dtype_code);
@@ -38,7 +38,11 @@ class Check {
   const Check& shape(std::initializer_list<int64_t> expected) const {
     bool same = info_.ndim == static_cast<int64_t>(expected.size());
     int64_t dim = 0;
-    for (int64_t size : expected) same = same && (size == -1 || info_.sizes[dim++] == size);
+    for (int64_t size : expected) {
+      if (!same) break;
+      same = size == -1 || info_.sizes[dim] == size;
+      ++dim;
+    }
     if (!same) {
       refuse("has shape ", shape_text(info_.ndim, info_.sizes), ", expected ",
              shape_text(static_cast<int64_t>(expected.size()), expected.begin()));
@@ -74,36 +78,39 @@ class Check {
     if (info_.device != expected) refuse("is on ", info_.device.name(), ", expected on ", expected.name());
     return *this;
   }
-  const Check& on_cpu() const {
-    if (info_.device.type != aoti_torch_device_type_cpu()) refuse("is on ", info_.device.name(), ", expected on cpu");
+  const Check& same_device(const Tensor& other, std::string_view other_name) const {
+    const TensorInfo wanted(other);
+    if (info_.device != wanted.device) {
+      refuse("is on ", info_.device.name(), ", but '", other_name, "' is on ", wanted.device.name());
+    }
     return *this;
   }
+  const Check& on_cpu() const { return on_type(aoti_torch_device_type_cpu()); }
+  const Check& on_cuda() const { return on_type(aoti_torch_device_type_cuda()); }
+  const Check& on_xpu() const { return on_type(aoti_torch_device_type_xpu()); }
   const Check& contiguous() const {
     bool is_contiguous = true;
-    OPWHEEL_SHIM(aoti_torch_is_contiguous(handle_of(), &is_contiguous));
-    if (!is_contiguous) refuse("is not contiguous; pass its .contiguous()", "");
+    OPWHEEL_SHIM(aoti_torch_is_contiguous(handle_, &is_contiguous));
+    if (!is_contiguous) refuse("is not contiguous; pass its .contiguous()");
     return *this;
   }
   const TensorInfo& info() const { return info_; }
 
  private:
-  friend Check check(const Tensor& tensor, std::string_view name);
-  AtenTensorHandle handle_of() const { return handle_; }
-
+  const Check& on_type(int32_t type) const {
+    if (info_.device.type != type) refuse("is on ", info_.device.name(), ", expected on ", device_name(type, -1));
+    return *this;
+  }
   template <class... Parts>
   [[noreturn]] void refuse(const Parts&... parts) const {
     fail("argument '", name_, "' ", parts...);
   }
 
+  AtenTensorHandle handle_;
   TensorInfo info_;
   std::string_view name_;
-  AtenTensorHandle handle_ = nullptr;
 };
 
-inline Check check(const Tensor& tensor, std::string_view name) {
-  Check result(tensor, name);
-  result.handle_ = tensor.handle();
-  return result;
-}
+inline Check check(const Tensor& tensor, std::string_view name) { return {tensor, name}; }
 
 }  // namespace opwheel

@@ -39,6 +39,8 @@ struct DTypes {
     for (ScalarType dtype : dtypes) bits |= uint64_t{1} << static_cast<int>(dtype);
   }
   constexpr DTypes(ScalarType dtype) : DTypes({dtype}) {}  // NOLINT: a dtype is a set of one
+  constexpr explicit DTypes(uint64_t bits) : bits(bits) {}
+  constexpr operator uint64_t() const { return bits; }  // NOLINT: as a template argument
   constexpr bool has(ScalarType dtype) const { return (bits >> static_cast<int>(dtype) & 1) != 0; }
   constexpr DTypes operator|(DTypes other) const {
     other.bits |= bits;
@@ -86,12 +88,13 @@ template <class T>
 using Accumulate = typename AccumulateOf<T>::type;
 
 // Calls function.template operator()<T>() with the C++ type of a dtype: dispatch(dtype, [&]<class T>() { ... }).
-// Instantiates it for the dtypes of `set` alone.
-template <DTypes set = floating, class Function>
+// Instantiates it for the dtypes of `set` alone: a DTypes, as a number, because nvcc 13.0 gives the C++ compiler wrong
+// code for a template parameter of a class type.
+template <uint64_t set = floating, class Function>
 void dispatch(ScalarType dtype, const Function& function) {
-#define OPWHEEL_DETAIL_CASE(name, T)                                                                      \
-  case ScalarType::name:                                                                                  \
-    if constexpr (set.has(ScalarType::name)) return static_cast<void>(function.template operator()<T>()); \
+#define OPWHEEL_DETAIL_CASE(name, T)                                                                              \
+  case ScalarType::name:                                                                                          \
+    if constexpr (DTypes(set).has(ScalarType::name)) return static_cast<void>(function.template operator()<T>()); \
     break;
   switch (dtype) {
     OPWHEEL_DETAIL_CASE(Half, Half)
@@ -108,7 +111,7 @@ void dispatch(ScalarType dtype, const Function& function) {
       break;
   }
 #undef OPWHEEL_DETAIL_CASE
-  fail("there is no code for ", dtype_name(code_of(dtype)), ", only for ", set.text());
+  fail("there is no code for ", dtype_name(code_of(dtype)), ", only for ", DTypes(set).text());
 }
 
 }  // namespace opwheel

@@ -16,6 +16,7 @@
 #endif
 
 namespace opwheel {
+namespace detail {
 namespace huge_pages {
 
 inline constexpr int64_t kSize = 2 << 20;  // bytes of a huge page, on x86-64 and on aarch64 with 4 KiB pages
@@ -78,9 +79,10 @@ inline bool are_given(int64_t bytes) {
 }
 
 }  // namespace huge_pages
+}  // namespace detail
 }  // namespace opwheel
 
 // Looked up in a library by whoever opens it and knows the policy: the registry in Python, opwheel/load.h in C++.
 extern "C" __attribute__((visibility("default"), used)) inline void opwheel_set_huge_pages(bool is_on) {
-  opwheel::huge_pages::is_on.store(is_on, std::memory_order_relaxed);
+  opwheel::detail::huge_pages::is_on.store(is_on, std::memory_order_relaxed);
 }

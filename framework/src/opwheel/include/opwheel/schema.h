@@ -7,6 +7,13 @@
 #include <cstddef>
 #include <string_view>
 
+// Whether the release of PyTorch that the build names (torch_target in setup.py) passes a Generator to C++ kernels.
+#if defined(TORCH_TARGET_VERSION) && TORCH_TARGET_VERSION >= 0x020d000000000000
+#define OPWHEEL_DETAIL_PASSES_GENERATORS 1
+#else
+#define OPWHEEL_DETAIL_PASSES_GENERATORS 0
+#endif
+
 namespace opwheel {
 
 // What an argument is in a schema. opwheel/arguments.h says what each is in C++.
@@ -21,6 +28,7 @@ enum class ArgumentKind {
   device,          // Device
   layout,          // Layout
   memory_format,   // MemoryFormat
+  generator,       // Generator
   optional_tensor,
   optional_number,
   optional_integer,
@@ -30,13 +38,18 @@ enum class ArgumentKind {
   optional_device,
   optional_layout,
   optional_memory_format,
+  optional_generator,
   tensor_list,
+  optional_tensors,  // Tensor?[]
   number_list,
   integer_list,
   boolean_list,
+  string_list,
+  optional_tensor_list,
   optional_number_list,
   optional_integer_list,
   optional_boolean_list,
+  optional_string_list,
 };
 
 struct Argument {
@@ -76,6 +89,7 @@ inline constexpr TypeName kTypes[] = {
     {"Device", ArgumentKind::device},
     {"Layout", ArgumentKind::layout},
     {"MemoryFormat", ArgumentKind::memory_format},
+    {"Generator", ArgumentKind::generator},
     {"Tensor?", ArgumentKind::optional_tensor},
     {"float?", ArgumentKind::optional_number},
     {"int?", ArgumentKind::optional_integer},
@@ -86,15 +100,20 @@ inline constexpr TypeName kTypes[] = {
     {"Device?", ArgumentKind::optional_device},
     {"Layout?", ArgumentKind::optional_layout},
     {"MemoryFormat?", ArgumentKind::optional_memory_format},
+    {"Generator?", ArgumentKind::optional_generator},
     {"Tensor[]", ArgumentKind::tensor_list},
+    {"Tensor?[]", ArgumentKind::optional_tensors},
     {"float[]", ArgumentKind::number_list},
     {"int[]", ArgumentKind::integer_list},
     {"SymInt[]", ArgumentKind::integer_list},
     {"bool[]", ArgumentKind::boolean_list},
+    {"str[]", ArgumentKind::string_list},
+    {"Tensor[]?", ArgumentKind::optional_tensor_list},
     {"float[]?", ArgumentKind::optional_number_list},
     {"int[]?", ArgumentKind::optional_integer_list},
     {"SymInt[]?", ArgumentKind::optional_integer_list},
     {"bool[]?", ArgumentKind::optional_boolean_list},
+    {"str[]?", ArgumentKind::optional_string_list},
 };
 
 constexpr bool starts_with(std::string_view text, std::string_view start) {
@@ -120,12 +139,12 @@ constexpr bool read_type(std::string_view type, Schema& schema, ArgumentKind& ki
                                 type.substr(close) == known.text.substr(known.text.find(']'));
     if (same) {
       kind = known.kind;
-      return true;
+      const bool is_generator = kind == ArgumentKind::generator || kind == ArgumentKind::optional_generator;
+      if (is_generator && !OPWHEEL_DETAIL_PASSES_GENERATORS) schema.error = SchemaError::generator;
+      return schema.error == SchemaError::none;
     }
   }
-  schema.error = starts_with(type, "Scalar")      ? SchemaError::scalar
-                 : starts_with(type, "Generator") ? SchemaError::generator
-                                                  : SchemaError::unknown_type;
+  schema.error = starts_with(type, "Scalar") ? SchemaError::scalar : SchemaError::unknown_type;
   return false;
 }
 
@@ -211,20 +230,22 @@ constexpr bool is_elementwise(const Schema& schema) {
 }  // namespace opwheel
 
 // Refuses, in words, a schema that cannot have kernels in C++.
-#define OPWHEEL_CHECK_SCHEMA(identifier, schema)                                                                      \
-  static_assert((schema).error != ::opwheel::SchemaError::syntax,                                                     \
-                "opwheel: the schema of " #identifier " is not of the form 'name(Type argument, ...) -> Type'");      \
-  static_assert((schema).error != ::opwheel::SchemaError::unknown_type,                                               \
-                "opwheel: the schema of " #identifier                                                                 \
-                " has an argument of a type that C++ kernels cannot take (opwheel/schema.h lists those they can)");   \
-  static_assert((schema).error != ::opwheel::SchemaError::scalar,                                                     \
-                "opwheel: the schema of " #identifier                                                                 \
-                " has a Scalar, which the stable ABI cannot pass to a C++ kernel: declare it as float or int");       \
-  static_assert((schema).error != ::opwheel::SchemaError::generator,                                                  \
-                "opwheel: the schema of " #identifier                                                                 \
-                " has a Generator, which the stable ABI can pass from torch 2.13 on only: pass a seed as an int, or " \
-                "write the kernel in Python");                                                                        \
-  static_assert((schema).error != ::opwheel::SchemaError::results,                                                    \
-                "opwheel: the schema of " #identifier " has a result that is not a Tensor");                          \
-  static_assert((schema).error != ::opwheel::SchemaError::too_many_arguments,                                         \
+#define OPWHEEL_CHECK_SCHEMA(identifier, schema)                                                                       \
+  static_assert((schema).error != ::opwheel::SchemaError::syntax,                                                      \
+                "opwheel: the schema of " #identifier " is not of the form 'name(Type argument, ...) -> Type'");       \
+  static_assert((schema).error != ::opwheel::SchemaError::unknown_type,                                                \
+                "opwheel: the schema of " #identifier                                                                  \
+                " has an argument of a type that C++ kernels cannot take (opwheel/schema.h lists those they can)");    \
+  static_assert((schema).error != ::opwheel::SchemaError::scalar,                                                      \
+                "opwheel: the schema of " #identifier                                                                  \
+                " has a Scalar, which the stable ABI cannot pass to a C++ kernel: declare it as float or int, or "     \
+                "write the kernel in Python");                                                                         \
+  static_assert(                                                                                                       \
+      (schema).error != ::opwheel::SchemaError::generator,                                                             \
+      "opwheel: the schema of " #identifier                                                                            \
+      " has a Generator, which the stable ABI passes from torch 2.13 on: set torch_target=\"2.13\" in setup.py, pass " \
+      "a seed as an int, or write the kernel in Python");                                                              \
+  static_assert((schema).error != ::opwheel::SchemaError::results,                                                     \
+                "opwheel: the schema of " #identifier " has a result that is not a Tensor");                           \
+  static_assert((schema).error != ::opwheel::SchemaError::too_many_arguments,                                          \
                 "opwheel: the schema of " #identifier " has more than 32 arguments")

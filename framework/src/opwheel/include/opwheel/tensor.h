@@ -137,10 +137,10 @@ class Tensor {
            memory_wanted(bytes, device.name()));
     }
     Tensor tensor(handle);
-    if (bytes >= 2 * huge_pages::kSize && device.type == aoti_torch_device_type_cpu()) {
+    if (bytes >= 2 * detail::huge_pages::kSize && device.type == aoti_torch_device_type_cpu()) {
       void* data = nullptr;
       OPWHEEL_SHIM(aoti_torch_get_data_ptr(handle, &data));
-      huge_pages::advise(data, bytes);
+      detail::huge_pages::advise(data, bytes);
     }
     return tensor;
   }

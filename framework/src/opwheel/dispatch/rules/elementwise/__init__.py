@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...elementwise import check_inputs, check_output, decompose, has_shape, resize_output
 from ..rule import Rule, Sharding, refuse
-from . import functionalization, vmap
+from . import functionalization
 from .fake import functional_results, written_output
 
 if TYPE_CHECKING:
@@ -86,6 +86,8 @@ class Elementwise(Rule):
         """One call for the whole batch."""
         if overload.is_out:
             raise RuntimeError(f"vmap: {overload.name} cannot be batched; use the functional variant")
+        from . import vmap  # most programs batch nothing
+
         return (vmap.in_place if overload.is_in_place else vmap.functional)(overload, in_dims, values)
 
     def shardings(self, overload: Overload, specs: Mapping[int, Any]) -> list[Sharding]:

@@ -41,7 +41,7 @@ inline bool should_stream(const ElementwisePlan& plan) {
   if (plan.sizes[0] * element_size(plan.dtype) < kShortest) return false;
   const int64_t result_bytes = plan.numel * element_size(plan.dtype);
   const char* middle = plan.output(0).data + result_bytes / 2;
-  return huge_pages::are_given(result_bytes) || huge_pages::is_resident(middle);
+  return detail::huge_pages::are_given(result_bytes) || detail::huge_pages::is_resident(middle);
 }
 
 // Runs the plan with the loop that `choose` takes for the strides of its two innermost dimensions.

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "opwheel/combine.h"
 #include "opwheel/error.h"
 
 namespace opwheel::cpu {
@@ -49,12 +50,11 @@ Acc reduce(int64_t count, Acc start, const Value& value, const Combine& combine)
 }
 template <class Acc, class Value>
 Acc sum(int64_t count, const Value& value) {
-  return reduce<Acc>(count, Acc(0), value, [](Acc a, Acc b) { return a + b; });
+  return reduce<Acc>(count, Acc(0), value, Add());
 }
-// nan is larger than every number, as in PyTorch.
 template <class Acc, class Value>
 Acc maximum(int64_t count, Acc start, const Value& value) {
-  return reduce<Acc>(count, start, value, [](Acc a, Acc b) { return a > b || a != a ? a : b; });
+  return reduce<Acc>(count, start, value, Larger());
 }
 
 // Memory for one row's intermediate values: on the stack where it is little. Not initialised.

@@ -14,11 +14,8 @@ __global__ void __launch_bounds__(kThreads) run(const Kernel kernel) {
   kernel(blockIdx.x, threadIdx.x);
 }
 
-template <class Kernel>
-void enqueue(const Kernel& kernel, uint32_t blocks, void* stream) {
-  void* arguments[] = {const_cast<Kernel*>(&kernel)};
-  const cudaError_t error =
-      cudaLaunchKernel(&run<Kernel>, dim3(blocks), dim3(kThreads), arguments, 0, static_cast<cudaStream_t>(stream));
+// Throws if the launch that gave this has failed.
+inline void check_launch(cudaError_t error) {
   if (error == cudaSuccess) return;
   cudaGetLastError();  // the next call starts clean
   fail("its CUDA kernel could not be launched: ", cudaGetErrorString(error), " (", cudaGetErrorName(error), "). ",
@@ -26,6 +23,13 @@ void enqueue(const Kernel& kernel, uint32_t blocks, void* stream) {
            ? "The library has no code for this device: build it with TORCH_CUDA_ARCH_LIST set to its compute capability"
            : "An error of an earlier kernel shows up at a later call: CUDA_LAUNCH_BLOCKING=1 finds the one it belongs "
              "to");
+}
+
+template <class Kernel>
+void enqueue(const Kernel& kernel, uint32_t blocks, void* stream) {
+  void* arguments[] = {const_cast<Kernel*>(&kernel)};
+  check_launch(
+      cudaLaunchKernel(&run<Kernel>, dim3(blocks), dim3(kThreads), arguments, 0, static_cast<cudaStream_t>(stream)));
 }
 
 template <class Kernel>

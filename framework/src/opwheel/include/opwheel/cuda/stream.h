@@ -22,6 +22,8 @@ class CurrentStream {
     OPWHEEL_SHIM(aoti_torch_get_current_cuda_stream(device, &stream_));
   }
 
+  void* get() const { return stream_; }  // a cudaStream_t
+
   template <class Kernel>
   void enqueue(const Kernel& kernel, uint32_t blocks) {
     cuda::enqueue(kernel, blocks, stream_);

@@ -1,0 +1,179 @@
+// Loops over rows on a CUDA device, under the names that they have on the host (opwheel/cpu/rows.h). A block of threads
+// works on one row at a time: its threads share the row's elements and combine what they find. A kernel is a functor
+// and a launch, in a .cu file:
+//
+//     namespace cuda = opwheel::cuda;  // within a namespace: there is a ::cuda in NVIDIA's headers
+//
+//     template <class T>
+//     struct Normalize {
+//       const T* x;
+//       T* y;
+//       int64_t length;
+//
+//       __device__ void operator()(int64_t row) const {
+//         using Acc = opwheel::Accumulate<T>;
+//         const T* in = x + row * length;
+//         const Acc squares = cuda::sum<Acc>(length, [&](int64_t k) { return Acc(in[k]) * Acc(in[k]); });
+//         cuda::for_each(length, [&](int64_t k) { y[row * length + k] = T(Acc(in[k]) / std::sqrt(squares)); });
+//       }
+//     };
+//
+//     cuda::for_rows(device_of(x), rows, length, Normalize<T>{data<T>(x), data<T>(y), length});
+//
+// The functor's namespace has a name: for one that has none, nvcc 13.0 gives the C++ compiler wrong code.
+//
+// All threads of a block must make the same calls of reduce, sum, maximum and barrier: none of these may depend on the
+// thread, as the function that is given to for_each does.
+#pragma once
+
+#if defined(__HIPCC__)
+#error "opwheel/cuda/rows.cuh is for CUDA, whose warps have 32 threads; write this kernel for ROCm by hand"
+#endif
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "opwheel/allocate.h"
+#include "opwheel/combine.h"
+#include "opwheel/cuda/enqueue.cuh"
+#include "opwheel/cuda/stream.h"
+
+namespace opwheel::cuda {
+
+constexpr int kWarp = 32;
+constexpr int kMostThreads = 512;  // in a block
+
+// Waits until all threads of the block have come here. What they wrote before, all read behind it.
+__device__ inline void barrier() { __syncthreads(); }
+
+// Calls element(k) for 0 <= k < length, each in one thread of the block.
+template <class Element>
+__device__ void for_each(int64_t length, const Element& element) {
+  for (int64_t k = threadIdx.x; k < length; k += blockDim.x) element(k);
+}
+
+namespace detail {
+
+template <class Acc, class Combine>
+__device__ Acc reduce_warp(Acc value, const Combine& combine) {
+  for (int step = kWarp / 2; step > 0; step /= 2) value = combine(value, __shfl_xor_sync(0xffffffffu, value, step));
+  return value;
+}
+
+// What each warp of the block has found: the same memory for all reductions of a kernel.
+template <class Acc>
+__device__ Acc* results_of_warps() {
+  __shared__ Acc of_warps[kMostThreads / kWarp];
+  return of_warps;
+}
+
+template <class Acc, class Combine>
+__device__ Acc reduce_block(Acc value, Acc start, const Combine& combine) {
+  Acc* const of_warps = results_of_warps<Acc>();
+  const unsigned lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  value = reduce_warp(value, combine);
+  barrier();  // the reduction before this one has been read
+  if (lane == 0) of_warps[warp] = value;
+  barrier();
+  return reduce_warp(lane < blockDim.x / kWarp ? of_warps[lane] : start, combine);
+}
+
+}  // namespace detail
+
+// Combines value(0) ... value(count - 1); every thread of the block gets the result. `combine` must be associative and
+// commutative, `start` neutral. The order is the same in every call.
+template <class Acc, class Value, class Combine>
+__device__ Acc reduce(int64_t count, Acc start, const Value& value, const Combine& combine) {
+  Acc mine = start;
+  for_each(count, [&](int64_t k) { mine = combine(mine, static_cast<Acc>(value(k))); });
+  return detail::reduce_block(mine, start, combine);
+}
+template <class Acc, class Value>
+__device__ Acc sum(int64_t count, const Value& value) {
+  return reduce<Acc>(count, Acc(0), value, Add());
+}
+template <class Acc, class Value>
+__device__ Acc maximum(int64_t count, Acc start, const Value& value) {
+  return reduce<Acc>(count, start, value, Larger());
+}
+
+// Memory for one row's intermediate values, as many as the row has elements, shared by the threads of the block. A
+// functor that wants it takes it as its second argument. On the chip where the row is short enough. Not initialised; a
+// thread that reads what another one wrote needs a barrier() in between.
+template <class T>
+struct Scratch {
+  T* memory;
+  __device__ T& operator[](int64_t k) const { return memory[k]; }
+};
+
+namespace detail {
+
+constexpr int64_t kOnChipBytes = 16 << 10;            // of Scratch
+constexpr int64_t kScratchBytes = int64_t{64} << 20;  // of all blocks' Scratch, where a row is longer
+constexpr int64_t kMostBlocks = int64_t{1} << 20;     // beyond, a block takes several rows
+constexpr int64_t kElements = 4;                      // a thread's share of a short row
+
+template <class Call>
+struct ScratchOf;
+template <class F>
+struct ScratchOf<void (F::*)(int64_t) const> {
+  using type = void;
+};
+template <class F, class T>
+struct ScratchOf<void (F::*)(int64_t, Scratch<T>) const> {
+  using type = T;
+};
+
+template <class F>
+using ScratchElement = typename ScratchOf<decltype(&F::operator())>::type;
+
+template <class F>
+__global__ void __launch_bounds__(kMostThreads) run_rows(const F functor, int64_t rows, int64_t length, void* scratch) {
+  using T = ScratchElement<F>;
+  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+    if constexpr (std::is_void_v<T>) {
+      functor(row);
+    } else {
+      __shared__ T on_chip[kOnChipBytes / sizeof(T)];
+      functor(row, Scratch<T>{scratch == nullptr ? on_chip : static_cast<T*>(scratch) + blockIdx.x * length});
+      barrier();  // before the next row is written there
+    }
+  }
+}
+
+inline uint32_t threads_for(int64_t length) {
+  const int64_t wanted = (length + kElements * kWarp - 1) / (kElements * kWarp) * kWarp;
+  return static_cast<uint32_t>(std::clamp<int64_t>(wanted, kWarp, kMostThreads));
+}
+
+}  // namespace detail
+
+// Calls functor(row), or functor(row, Scratch<T>), for 0 <= row < rows on PyTorch's current stream of the device, and
+// does not wait. `length` is that of a row: of Scratch, and what a block's number of threads goes by. The functor is
+// copied to the device: its pointers must be to the device's memory.
+template <class F>
+void for_rows(Device device, int64_t rows, int64_t length, const F& functor) {
+  using T = detail::ScratchElement<F>;
+  if (rows == 0) return;
+  const CurrentStream stream(device.index);
+  int64_t blocks = std::min(rows, detail::kMostBlocks);
+  Tensor memory;  // goes back to PyTorch's allocator at once, which gives it to later work on this stream alone
+  void* scratch = nullptr;
+  if constexpr (!std::is_void_v<T>) {
+    const int64_t bytes = length * static_cast<int64_t>(sizeof(T));
+    if (bytes > detail::kOnChipBytes) {
+      blocks = std::min(blocks, std::max<int64_t>(detail::kScratchBytes / bytes, 1));
+      memory = new_empty({blocks * bytes}, ScalarType::Byte, device);
+      scratch = data<void>(memory);
+    }
+  }
+  void* arguments[] = {const_cast<F*>(&functor), &rows, &length, &scratch};
+  check_launch(cudaLaunchKernel(&detail::run_rows<F>, dim3(static_cast<uint32_t>(blocks)),
+                                dim3(detail::threads_for(length)), arguments, 0,
+                                static_cast<cudaStream_t>(stream.get())));
+}
+
+}  // namespace opwheel::cuda

@@ -1,0 +1,32 @@
+// What the kernels of all devices ask of shapes and dtypes.
+#pragma once
+
+#include "opwheel/kernels.h"
+
+namespace waves {
+
+using namespace opwheel;
+
+inline int64_t rows_of(const TensorInfo& x) { return x.sizes[x.ndim - 1] == 0 ? 0 : x.numel / x.sizes[x.ndim - 1]; }
+
+inline Sizes leading(const Tensor& x) {
+  Sizes sizes = sizes_of(x);
+  sizes.pop_back();
+  return sizes;
+}
+
+inline ScalarType wide(ScalarType dtype) {
+  return dtype == ScalarType::Double ? ScalarType::Double : ScalarType::Float;
+}
+
+// Outer, along the dimension, inner.
+struct Split {
+  int64_t outer = 1, length = 1, inner = 1;
+  Split(const TensorInfo& x, int64_t dim) {
+    if (dim < -x.ndim || dim >= x.ndim) fail("argument 'dim' is ", dim, ", but x has ", x.ndim, " dimensions");
+    const int64_t at = dim < 0 ? dim + x.ndim : dim;
+    for (int64_t d = 0; d < x.ndim; ++d) (d < at ? outer : d == at ? length : inner) *= x.sizes[d];
+  }
+};
+
+}  // namespace waves

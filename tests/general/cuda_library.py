@@ -1,0 +1,28 @@
+"""The operators of cpp_library with their kernels for CUDA, as the conformance kit wants an operator library.
+
+The environment names the two libraries, the schemas' and the kernels': they were built elsewhere, and this runs under
+whatever PyTorch there is.
+"""
+
+import ctypes
+import os
+from types import SimpleNamespace
+
+from opwheel.registry import BackendStatus, State
+
+from . import cpp_library
+
+KERNELS = ("rms_norm", "rms_norm_backward", "quantize_rowwise", "softmax", "softmax_backward")
+
+for variable in ("WAVES_SCHEMAS", "WAVES_KERNELS"):
+    ctypes.CDLL(os.environ[variable])
+overloads = cpp_library.register_operators()
+_status = BackendStatus("cuda", State.LOADED, device_type="cuda", dispatch_key="CUDA", operators=KERNELS)
+library = SimpleNamespace(
+    package=__name__,
+    namespace=cpp_library.NAMESPACE,
+    prefix="WAVES",
+    overloads=overloads,
+    backends=lambda: {"cuda": _status},
+    is_reference=lambda operator, key: False,
+)

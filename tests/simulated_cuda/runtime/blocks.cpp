@@ -1,0 +1,181 @@
+// The threads of a block, on one thread of the host: each is a fiber that runs until it waits for others. The first
+// thread that can go on does, in every other block the last one: so a warp runs as far ahead of the others as barriers
+// allow, and what a missing barrier lets it read or overwrite too early shows in the results.
+#include <ucontext.h>
+
+#include <cstdio>
+#include <memory>
+#include <vector>
+
+#include "runtime.h"
+
+namespace simulated_cuda {
+namespace {
+
+constexpr unsigned kWarp = 32;
+constexpr std::size_t kStack = 256 << 10;  // bytes
+
+enum class State { not_started, ready, at_barrier, at_exchange, done };
+
+struct Fiber {
+  ucontext_t context;
+  std::unique_ptr<char[]> stack{new char[kStack]};
+};
+
+// A value of each lane. A lane can be one exchange ahead of another one that has still to read: two take turns.
+struct Warp {
+  std::uint64_t values[2][kWarp];
+  unsigned turn = 0;
+  unsigned mask = 0, arrived = 0;
+};
+
+class Block {
+ public:
+  Block(unsigned threads, bool last_first, const std::function<void(unsigned)>& body)
+      : last_first_(last_first),
+        body_(body),
+        states_(threads, State::not_started),
+        fibers_(threads),
+        warps_((threads + kWarp - 1) / kWarp) {}
+
+  // Whether all threads have come to their end.
+  bool run();
+  void wait();
+  std::uint64_t exchange(std::uint64_t value, unsigned source, unsigned mask);
+
+ private:
+  const bool last_first_;
+  const std::function<void(unsigned)>& body_;
+  std::vector<State> states_;
+  std::vector<Fiber*> fibers_;
+  std::vector<Warp> warps_;
+  std::vector<Fiber*> idle_;
+  std::size_t started_ = 0;  // fibers
+  unsigned running_ = 0, first_ = 0, at_barrier_ = 0;
+  const char* mistake_ = nullptr;
+  ucontext_t home_;
+
+  unsigned count() const { return static_cast<unsigned>(states_.size()); }
+  unsigned place(unsigned i) const { return last_first_ ? count() - 1 - i : i; }
+  unsigned next();
+  static void run_threads();
+  void start(unsigned thread);
+  void suspend(State state);
+  void give_up(const char* mistake);
+};
+
+thread_local Block* current = nullptr;
+
+// The thread that is to go on, or count().
+unsigned Block::next() {
+  while (first_ < count() && states_[place(first_)] == State::done) ++first_;
+  for (unsigned i = first_; i < count(); ++i) {
+    const State state = states_[place(i)];
+    if (state == State::not_started || state == State::ready) return place(i);
+  }
+  return count();
+}
+
+// What a fiber does: one thread after the other, as long as none has to wait.
+void Block::run_threads() {
+  Block& block = *current;
+  for (;;) {
+    Fiber* const fiber = block.fibers_[block.running_];
+    block.body_(block.running_);
+    block.states_[block.running_] = State::done;
+    const unsigned thread = block.next();
+    if (thread == block.count() || block.states_[thread] != State::not_started) {
+      block.idle_.push_back(fiber);
+      setcontext(&block.home_);
+    }
+    block.running_ = thread;
+    block.states_[thread] = State::ready;
+    block.fibers_[thread] = fiber;
+  }
+}
+
+// On a fiber of its own.
+void Block::start(unsigned thread) {
+  static thread_local std::vector<std::unique_ptr<Fiber>> all;
+  if (idle_.empty()) {
+    if (started_ == all.size()) all.push_back(std::make_unique<Fiber>());
+    idle_.push_back(all[started_++].get());
+  }
+  Fiber* const fiber = idle_.back();
+  idle_.pop_back();
+  getcontext(&fiber->context);
+  fiber->context.uc_stack.ss_sp = fiber->stack.get();
+  fiber->context.uc_stack.ss_size = kStack;
+  fiber->context.uc_link = nullptr;
+  makecontext(&fiber->context, &Block::run_threads, 0);
+  fibers_[thread] = fiber;
+  states_[thread] = State::ready;
+}
+
+bool Block::run() {
+  current = this;
+  for (unsigned thread = next(); thread != count() && mistake_ == nullptr; thread = next()) {
+    if (states_[thread] == State::not_started) start(thread);
+    running_ = thread;
+    swapcontext(&home_, &fibers_[thread]->context);
+  }
+  current = nullptr;
+  const bool all_done = first_ == count();
+  if (!all_done && mistake_ == nullptr) mistake_ = "some threads of a block wait for others that never come";
+  if (mistake_ != nullptr) std::fprintf(stderr, "simulated CUDA: %s\n", mistake_);
+  return mistake_ == nullptr;
+}
+
+void Block::suspend(State state) {
+  const unsigned thread = running_;
+  states_[thread] = state;
+  swapcontext(&fibers_[thread]->context, &home_);
+}
+
+void Block::give_up(const char* mistake) {
+  mistake_ = mistake;
+  setcontext(&home_);
+}
+
+void Block::wait() {
+  if (++at_barrier_ < count()) return suspend(State::at_barrier);
+  at_barrier_ = 0;
+  for (State& state : states_) {
+    if (state == State::at_barrier) state = State::ready;
+  }
+}
+
+std::uint64_t Block::exchange(std::uint64_t value, unsigned source, unsigned mask) {
+  const unsigned lane = running_ % kWarp;
+  Warp& warp = warps_[running_ / kWarp];
+  if (warp.arrived == 0) warp.mask = mask;
+  if (warp.mask != mask) give_up("lanes of a warp exchange values under different masks");
+  if ((mask >> lane & 1) == 0) give_up("a lane exchanges values under a mask without it");
+  if ((mask >> source & 1) == 0) give_up("a lane reads the value of one that is not in the mask");
+  const unsigned turn = warp.turn;
+  warp.values[turn][lane] = value;
+  warp.arrived |= 1U << lane;
+  if (warp.arrived != warp.mask) {
+    suspend(State::at_exchange);
+  } else {
+    warp.arrived = 0;
+    warp.turn ^= 1;
+    const unsigned first = running_ / kWarp * kWarp;
+    for (unsigned i = first; i < first + kWarp && i < count(); ++i) {
+      if (states_[i] == State::at_exchange) states_[i] = State::ready;
+    }
+  }
+  return warp.values[turn][source];
+}
+
+}  // namespace
+
+void run_block(unsigned threads, bool last_first, const std::function<void(unsigned)>& body) {
+  if (!is_broken() && !Block(threads, last_first, body).run()) break_down(cudaErrorLaunchFailure);
+}
+void wait_for_block() { current->wait(); }
+std::uint64_t exchange(std::uint64_t value, unsigned source, unsigned mask) {
+  return current->exchange(value, source, mask);
+}
+
+}  // namespace simulated_cuda
