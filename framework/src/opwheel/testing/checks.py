@@ -126,9 +126,25 @@ def agree(overload: Overload, what: str, got: Sequence[Any], want: Sequence[Any]
         assert one.dtype == other.dtype, f"{where} is {one.dtype}, expected {other.dtype}"
         assert one.shape == other.shape, f"{where} has shape {tuple(one.shape)}, expected {tuple(other.shape)}"
         rtol, atol = _tolerance(overload, other.dtype, coarsest)
+        # What is small in a tensor may be the difference of what is large.
+        atol *= max(1.0, _largest(other))
         torch.testing.assert_close(
             one.detach(), other.detach(), rtol=rtol, atol=atol, equal_nan=True, msg=_behind(where)
         )
+
+
+def _largest(tensor: Tensor) -> float:
+    """The largest finite magnitude; 0 where there is none, and for what is exact."""
+    if not tensor.is_floating_point() or tensor.numel() == 0:
+        return 0.0
+    magnitudes = tensor.detach().abs()
+    return float(torch.where(magnitudes.isfinite(), magnitudes, 0).max())
+
+
+def _coarseness_of_derivatives(dtype: torch.dtype) -> float:
+    """They add up many terms; what is wrong in a formula is wrong by more than that."""
+    eps: float = torch.finfo(dtype).eps
+    return eps**0.75
 
 
 def _behind(where: str) -> Callable[[str], str]:
@@ -345,6 +361,7 @@ def _compare_gradients(overload: Overload, samples: Samples, order: int) -> None
         f"{['first', 'second'][order - 1]} derivatives by tensor",
         [z if g is None else g for g, z in zip(got, zeros, strict=True)],
         [z if g is None else g for g, z in zip(want, zeros, strict=True)],
+        _coarseness_of_derivatives(wide_dtype(overload)),
     )
 
 
