@@ -86,6 +86,11 @@ void add_norm(const Tensor& given, const Tensor& given_residual, const Tensor& w
   run(kernels().rms_norm, dtype_of(given), arguments, x.rows, 2 * x.length);
 }
 
+// Where rows() had to make a copy of what is overwritten.
+void write_back(const Tensor& copy, const Tensor& tensor) {
+  if (data<void>(copy) != data<void>(tensor)) OPWHEEL_SHIM(aoti_torch_copy_(tensor.handle(), copy.handle(), 0));
+}
+
 std::array<Tensor, 2> fused_add_rms_norm(const Tensor& x, const Tensor& residual, const OptionalTensor& given_weight,
                                          double eps, double offset, std::string_view casting_mode) {
   const int64_t n = check_rows(x, "x");
@@ -101,11 +106,12 @@ void fused_add_rms_norm_(Tensor& x, Tensor& residual, const OptionalTensor& give
                          std::string_view casting_mode) {
   const int64_t n = check_rows(x, "x");
   check_like(residual, "residual", x, "x");
-  check(x, "x").contiguous();
-  check(residual, "residual").contiguous();
   const Tensor weight = optional_vector(given_weight, "weight", x, n);
   casting_of(casting_mode);
-  add_norm(x, residual, weight, eps, offset, casting_mode, Rows(x), Rows(residual));
+  const Rows y(x), sum(residual);  // copies where rows are not contiguous
+  add_norm(x, residual, weight, eps, offset, casting_mode, y, sum);
+  write_back(y.tensor, x);
+  write_back(sum.tensor, residual);
 }
 
 std::array<Tensor, 2> fused_add_rms_norm_backward(const Tensor& grad_y, const Tensor& grad_sum, const Tensor& sum,

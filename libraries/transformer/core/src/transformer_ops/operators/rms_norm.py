@@ -36,11 +36,20 @@ def _check_mode(casting_mode: str) -> None:
 def rms_norm_backward_reference(
     grad: Tensor, x: Tensor, weight: Tensor | None, eps: float, offset: float, casting_mode: str
 ) -> tuple[Tensor, Tensor]:
+    d_x, d_weight = _backward(grad, x, weight, eps, offset, casting_mode)
+    return d_x.to(x.dtype), d_weight
+
+
+def _backward(
+    grad: Tensor, x: Tensor, weight: Tensor | None, eps: float, offset: float, casting_mode: str
+) -> tuple[Tensor, Tensor]:
+    """The gradient of x in the dtype that is computed in, and that of the weight."""
+    _check_mode(casting_mode)
     gradients, values = wide(grad), wide(x)
     r = torch.rsqrt(values.pow(2).mean(-1, keepdim=True) + eps)
     weighted = gradients if weight is None else gradients * (offset + wide(weight))
     inner = (weighted * values).mean(-1, keepdim=True) * r * r
-    d_x = (r * (weighted - values * inner)).to(x.dtype)
+    d_x = r * (weighted - values * inner)
     if weight is None:
         return d_x, x.new_empty(0)
     normalised = values * r
@@ -83,9 +92,7 @@ def fused_add_rms_norm_backward_reference(
     offset: float,
     casting_mode: str,
 ) -> tuple[Tensor, Tensor]:
-    d_x, d_weight = rms_norm_backward_reference(wide(grad_y), wide(sum), weight, eps, offset, "gemma")
-    if casting_mode == "llama":
-        d_weight = rms_norm_backward_reference(grad_y, sum, weight, eps, offset, casting_mode)[1]
+    d_x, d_weight = _backward(grad_y, sum, weight, eps, offset, casting_mode)
     return (d_x + wide(grad_sum)).to(sum.dtype), d_weight
 
 
@@ -191,11 +198,11 @@ FUSED_ADD_RMS_NORM_ = Operator(
     doc=f"""In place: ``residual`` becomes the sum, ``x`` the normalised sum. Without gradients.
 
     Args:
-        x: contiguous tensor of at least one dimension; float16, bfloat16, float32 or float64. Overwritten.
-        residual: contiguous tensor of the shape and dtype of ``x``. Overwritten.{_SHARED}
+        x: tensor of at least one dimension; float16, bfloat16, float32 or float64. Overwritten.
+        residual: tensor of the shape and dtype of ``x``. Overwritten.{_SHARED}
 
     Raises:
-        RuntimeError: a shape or dtype does not fit, a tensor is not contiguous, or one of them requires grad.
+        RuntimeError: a shape or dtype does not fit, or a tensor requires grad.
     """,
 )
 FUSED_ADD_RMS_NORM_BACKWARD = Operator(
