@@ -144,7 +144,7 @@ def _largest(tensor: Tensor) -> float:
 def _coarseness_of_derivatives(dtype: torch.dtype) -> float:
     """They add up many terms; what is wrong in a formula is wrong by more than that."""
     eps: float = torch.finfo(dtype).eps
-    return eps**0.75
+    return float(eps**0.75)
 
 
 def _behind(where: str) -> Callable[[str], str]:
