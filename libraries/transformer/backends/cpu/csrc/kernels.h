@@ -83,6 +83,47 @@ struct SoftmaxBackward {
   int64_t length, grad_stride, y_stride;
 };
 
+// Rows of q or k: all positions of all heads of all batches, as they are in y, which is contiguous. Strides are those of
+// x along batches, heads and positions; cos and sin have a row of length / 2 for each position.
+struct Rope {
+  const void *x, *cos, *sin;
+  void* y;
+  const int64_t* position_ids;  // null: positions are counted
+  int64_t length, heads, positions, strides[3], angle_stride, angle_batches, position_batches;
+  bool heads_first, interleaved, backwards;
+};
+
+// loss, z_loss and lse are float (double for float64), one for each row; softcap is 0 for none.
+struct CrossEntropy {
+  const void *x, *weight;
+  const int64_t* target;
+  void *loss, *z_loss, *lse;
+  int64_t length, x_stride, ignore_index;
+  double lse_square_scale, label_smoothing, softcap;
+};
+
+// grad is float (double for float64): one for each row, or one for all.
+struct CrossEntropyBackward {
+  const void *grad, *x, *weight, *lse;
+  const int64_t* target;
+  void* dx;
+  int64_t length, x_stride, ignore_index;
+  double lse_square_scale, label_smoothing, softcap, scale;
+  bool grad_per_row;
+};
+
+struct Quantize {
+  const void* x;
+  void *q, *scale;  // int8 and float
+  int64_t length, x_stride;
+};
+
+struct Dequantize {
+  const void *q, *scale;  // int8 and float
+  void* x;
+  int64_t length;
+};
+
 struct Table {
   ByDtype<RmsNorm> rms_norm;
   ByDtype<RmsNormBackward> rms_norm_backward;
@@ -93,6 +134,11 @@ struct Table {
   ByDtype<GatedBackward> gated_backward;
   ByDtype<Softmax> softmax;
   ByDtype<SoftmaxBackward> softmax_backward;
+  ByDtype<Rope> rope;
+  ByDtype<CrossEntropy> cross_entropy;
+  ByDtype<CrossEntropyBackward> cross_entropy_backward;
+  ByDtype<Quantize> quantize;
+  ByDtype<Dequantize> dequantize;
 };
 
 namespace baseline {

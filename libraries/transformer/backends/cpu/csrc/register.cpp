@@ -210,6 +210,198 @@ Tensor softmax_backward(const Tensor& given_grad, const Tensor& given) {
   return dx;
 }
 
+// Positions in dimension 2 and heads in dimension 1, or the other way round.
+Tensor rotate(const Tensor& given, const Tensor& cos, const Tensor& sin, Rope arguments) {
+  const opwheel::TensorInfo info(given);
+  const int64_t position_dim = arguments.heads_first ? 2 : 1, head_dim = arguments.heads_first ? 1 : 2;
+  const bool has_rows = info.sizes[3] <= 1 || info.strides[3] == 1;
+  const Tensor x = has_rows ? opwheel::share(given) : contiguous(given);
+  const opwheel::TensorInfo seen(x);
+  Tensor y = new_empty(sizes_of(given), dtype_of(given), device_of(given));
+  arguments.x = data<void>(x);
+  arguments.cos = data<void>(cos);
+  arguments.sin = data<void>(sin);
+  arguments.y = data<void>(y);
+  arguments.length = info.sizes[3];
+  arguments.heads = info.sizes[head_dim];
+  arguments.strides[0] = seen.strides[0];
+  arguments.strides[1] = seen.strides[head_dim];
+  arguments.strides[2] = seen.strides[position_dim];
+  const int64_t rows = info.sizes[3] == 0 ? 0 : info.numel / info.sizes[3];
+  run(kernels().rope, dtype_of(given), arguments, rows, 2 * info.sizes[3]);
+  return y;
+}
+
+std::array<Tensor, 2> rope(const Tensor& q, const Tensor& k, const Tensor& given_cos, const Tensor& given_sin,
+                           const OptionalTensor& given_ids, int64_t unsqueeze_dim, bool interleaved) {
+  const Check checked = check(q, "q").on_cpu().dtype(opwheel::floating).ndim(4);
+  if (unsqueeze_dim != 1 && unsqueeze_dim != 2) fail("argument 'unsqueeze_dim' is ", unsqueeze_dim, ", expected 1 or 2");
+  const int64_t position_dim = unsqueeze_dim == 1 ? 2 : 1;
+  const int64_t batches = checked.info().sizes[0], positions = checked.info().sizes[position_dim];
+  const int64_t length = checked.info().sizes[3];
+  if (length % 2 != 0) fail("argument 'q' has rows of ", length, " elements, expected an even number");
+  check(k, "k").on_cpu().same_dtype(q, "q").ndim(4).size(0, batches).size(position_dim, positions).size(3, length);
+  check(given_sin, "sin").on_cpu().same_shape(given_cos, "cos").same_dtype(given_cos, "cos");
+  check(given_cos, "cos").on_cpu().same_dtype(q, "q");
+  const opwheel::TensorInfo table(given_cos);
+  if (table.ndim < 2 || table.ndim > 3 || (table.sizes[table.ndim - 1] != length && table.sizes[table.ndim - 1] != length / 2)) {
+    fail("argument 'cos' has shape ", opwheel::shape_text(table.ndim, table.sizes), ", expected (positions, ", length,
+         ") or (batch, positions, ", length, "), or half as many columns");
+  }
+  const int64_t table_rows = table.sizes[table.ndim - 2], table_batches = table.ndim == 3 ? table.sizes[0] : 1;
+  Tensor ids;
+  int64_t position_batches = 1;
+  if (given_ids) {
+    const Check of_ids = check(*given_ids, "position_ids").on_cpu().dtype(ScalarType::Long).size(-1, positions);
+    if (of_ids.info().ndim > 2) of_ids.ndim(2);
+    position_batches = of_ids.info().ndim == 2 ? of_ids.info().sizes[0] : 1;
+    if (position_batches != 1) of_ids.size(0, batches);
+    if (table_batches != 1) fail("arguments 'cos' and 'position_ids' both have batches; pass one table for all of them");
+    ids = contiguous(*given_ids);
+    const int64_t* values = data<int64_t>(ids);
+    for (int64_t i = 0; i < of_ids.info().numel; ++i) {
+      if (values[i] < 0 || values[i] >= table_rows) {
+        fail("argument 'position_ids' has ", values[i], ", but 'cos' has ", table_rows, " positions");
+      }
+    }
+  } else {
+    if (table_rows != positions || (table_batches != 1 && table_batches != batches)) {
+      fail("argument 'cos' has shape ", opwheel::shape_text(table.ndim, table.sizes), ", but there are ", positions,
+           " positions of ", batches, " batches");
+    }
+  }
+  const Tensor cos = contiguous(given_cos), sin = contiguous(given_sin);
+  const Rope arguments{.x = nullptr, .cos = nullptr, .sin = nullptr, .y = nullptr,
+                       .position_ids = ids.handle() == nullptr ? nullptr : data<int64_t>(ids), .length = length,
+                       .heads = 0, .positions = positions, .strides = {}, .angle_stride = table.sizes[table.ndim - 1],
+                       .angle_batches = table_batches, .position_batches = position_batches,
+                       .heads_first = unsqueeze_dim == 1, .interleaved = interleaved, .backwards = false};
+  Tensor first = rotate(q, cos, sin, arguments);
+  return {std::move(first), rotate(k, cos, sin, arguments)};
+}
+
+struct Targets {
+  Tensor tensor;
+  const int64_t* data;
+
+  Targets(const Tensor& given, int64_t rows, int64_t classes, int64_t ignore_index) {
+    check(given, "target").on_cpu().dtype(ScalarType::Long).shape({rows});
+    tensor = contiguous(given);
+    data = opwheel::data<int64_t>(tensor);
+    for (int64_t i = 0; i < rows; ++i) {
+      if (data[i] != ignore_index && (data[i] < 0 || data[i] >= classes)) {
+        fail("argument 'target' has ", data[i], ", which is no class: there are ", classes);
+      }
+    }
+  }
+};
+
+ScalarType wide(ScalarType dtype) { return dtype == ScalarType::Double ? ScalarType::Double : ScalarType::Float; }
+
+std::array<Tensor, 3> cross_entropy_rows(const Tensor& input, const Tensor& given_target,
+                                         const OptionalTensor& given_weight, int64_t ignore_index,
+                                         double lse_square_scale, double label_smoothing, double softcap) {
+  const Check checked = check(input, "input").on_cpu().dtype(opwheel::floating).ndim(2);
+  const int64_t rows = checked.info().sizes[0], classes = checked.info().sizes[1];
+  const Tensor weight = optional_vector(given_weight, "weight", input, classes);
+  const Targets target(given_target, rows, classes, ignore_index);
+  const Rows x(input);
+  const auto of_rows = [&] { return new_empty({rows}, wide(dtype_of(input)), device_of(input)); };
+  Tensor loss = of_rows(), z_loss = of_rows(), lse = of_rows();
+  const CrossEntropy arguments{.x = x.data(), .weight = data_or_null(weight), .target = target.data,
+                               .loss = data<void>(loss), .z_loss = data<void>(z_loss), .lse = data<void>(lse),
+                               .length = classes, .x_stride = x.stride, .ignore_index = ignore_index,
+                               .lse_square_scale = lse_square_scale, .label_smoothing = label_smoothing,
+                               .softcap = softcap};
+  run(kernels().cross_entropy, dtype_of(input), arguments, rows, 4 * classes);
+  return {std::move(loss), std::move(z_loss), std::move(lse)};
+}
+
+Tensor cross_entropy_backward(const Tensor& given_grad, const Tensor& input, const Tensor& given_target,
+                              const OptionalTensor& given_weight, const Tensor& given_lse, int64_t ignore_index,
+                              double lse_square_scale, double label_smoothing, double softcap) {
+  const Check checked = check(input, "input").on_cpu().dtype(opwheel::floating).ndim(2);
+  const int64_t rows = checked.info().sizes[0], classes = checked.info().sizes[1];
+  check(given_grad, "grad").on_cpu().dtype(wide(dtype_of(input))).shape({rows});
+  check(given_lse, "lse").on_cpu().dtype(wide(dtype_of(input))).shape({rows});
+  const Tensor weight = optional_vector(given_weight, "weight", input, classes);
+  const Targets target(given_target, rows, classes, ignore_index);
+  const Rows x(input);
+  const Tensor grad = contiguous(given_grad), lse = contiguous(given_lse);
+  Tensor dx = new_empty(sizes_of(input), dtype_of(input), device_of(input));
+  const CrossEntropyBackward arguments{.grad = data<void>(grad), .x = x.data(), .weight = data_or_null(weight),
+                                       .lse = data<void>(lse), .target = target.data, .dx = data<void>(dx),
+                                       .length = classes, .x_stride = x.stride, .ignore_index = ignore_index,
+                                       .lse_square_scale = lse_square_scale, .label_smoothing = label_smoothing,
+                                       .softcap = softcap, .scale = 1, .grad_per_row = true};
+  run(kernels().cross_entropy_backward, dtype_of(input), arguments, rows, 4 * classes);
+  return dx;
+}
+
+std::array<Tensor, 2> quantize_rowwise(const Tensor& given) {
+  const int64_t n = check_rows(given, "x");
+  const Rows x(given);
+  opwheel::Sizes leading = sizes_of(given);
+  leading.pop_back();
+  Tensor q = new_empty(sizes_of(given), ScalarType::Char, device_of(given));
+  Tensor scale = new_empty(leading, ScalarType::Float, device_of(given));
+  run(kernels().quantize, dtype_of(given), Quantize{x.data(), data<void>(q), data<void>(scale), n, x.stride}, x.rows, n);
+  return {std::move(q), std::move(scale)};
+}
+
+Tensor dequantize_rowwise(const Tensor& given, const Tensor& given_scale, ScalarType dtype) {
+  const Check checked = check(given, "q").on_cpu().dtype(ScalarType::Char).at_least(1);
+  const int64_t n = checked.info().sizes[checked.info().ndim - 1];
+  if (!opwheel::floating.has(dtype)) fail("argument 'dtype' is no floating-point dtype");
+  check(given_scale, "scale").on_cpu().dtype(ScalarType::Float).ndim(checked.info().ndim - 1);
+  for (int64_t d = 0; d + 1 < checked.info().ndim; ++d) check(given_scale, "scale").size(d, checked.info().sizes[d]);
+  const Tensor q = contiguous(given), scale = contiguous(given_scale);
+  Tensor x = new_empty(sizes_of(given), dtype, device_of(given));
+  const int64_t rows = n == 0 ? 0 : checked.info().numel / n;
+  run(kernels().dequantize, dtype, Dequantize{data<void>(q), data<void>(scale), data<void>(x), n}, rows, n);
+  return x;
+}
+
+// Writes token i of key and value into slot_mapping[i] = block * block_size + offset of the caches; negative slots are
+// left out.
+void reshape_and_cache(const Tensor& key, const Tensor& value, Tensor& key_cache, Tensor& value_cache,
+                       const Tensor& given_slots) {
+  const Check keys = check(key, "key").on_cpu().dtype(opwheel::every_dtype).ndim(3);
+  const int64_t tokens = keys.info().sizes[0], heads = keys.info().sizes[1], length = keys.info().sizes[2];
+  check(value, "value").on_cpu().same_dtype(key, "key").shape({tokens, heads, -1});
+  const opwheel::TensorInfo values(value);
+  const Check cache = check(key_cache, "key_cache").on_cpu().same_dtype(key, "key").shape({-1, -1, heads, length});
+  const int64_t blocks = cache.info().sizes[0], block_size = cache.info().sizes[1];
+  check(value_cache, "value_cache").on_cpu().same_dtype(key, "key").shape({blocks, block_size, heads, values.sizes[2]});
+  check(given_slots, "slot_mapping").on_cpu().dtype(ScalarType::Long).shape({tokens});
+  const Tensor slots = contiguous(given_slots);
+  const int64_t* slot = data<int64_t>(slots);
+  for (int64_t i = 0; i < tokens; ++i) {
+    if (slot[i] >= blocks * block_size) {
+      fail("argument 'slot_mapping' has ", slot[i], ", but the caches have ", blocks * block_size, " slots");
+    }
+  }
+  const auto write = [&](const Tensor& given, Tensor& target, int64_t width) {
+    const Tensor from = contiguous(given);
+    const opwheel::TensorInfo to(target);
+    opwheel::dispatch<opwheel::every_dtype>(dtype_of(given), [&]<class T>() {
+      const T* source = data<T>(from);
+      T* start = data<T>(target);
+      opwheel::cpu::for_rows(tokens, heads * width, [&](int64_t i) {
+        if (slot[i] < 0) return;
+        T* place = start + slot[i] / block_size * to.strides[0] + slot[i] % block_size * to.strides[1];
+        for (int64_t h = 0; h < heads; ++h) {
+          for (int64_t k = 0; k < width; ++k) {
+            place[h * to.strides[2] + k * to.strides[3]] = source[(i * heads + h) * width + k];
+          }
+        }
+      });
+    });
+  };
+  write(key, key_cache, length);
+  write(value, value_cache, values.sizes[2]);
+}
+
 }  // namespace
 }  // namespace transformer_ops::cpu
 
@@ -229,4 +421,10 @@ OPWHEEL_KERNELS(transformer_ops, CPU, m) {
   implement<op::geglu_backward, cpu::geglu_backward>(m);
   implement<op::softmax, cpu::softmax>(m);
   implement<op::softmax_backward, cpu::softmax_backward>(m);
+  implement<op::rope, cpu::rope>(m);
+  implement<op::cross_entropy_rows, cpu::cross_entropy_rows>(m);
+  implement<op::cross_entropy_backward, cpu::cross_entropy_backward>(m);
+  implement<op::quantize_rowwise, cpu::quantize_rowwise>(m);
+  implement<op::dequantize_rowwise, cpu::dequantize_rowwise>(m);
+  implement<op::reshape_and_cache, cpu::reshape_and_cache>(m);
 }

@@ -1,7 +1,10 @@
 """The operators, a family a file: references, derivatives, samples, docstrings."""
 
 from .activations import GEGLU, GEGLU_BACKWARD, SWIGLU, SWIGLU_BACKWARD
+from .cache import RESHAPE_AND_CACHE
+from .cross_entropy import CROSS_ENTROPY_BACKWARD, CROSS_ENTROPY_ROWS
 from .layer_norm import LAYER_NORM, LAYER_NORM_BACKWARD
+from .quantize import DEQUANTIZE_ROWWISE, QUANTIZE_ROWWISE
 from .rms_norm import (
     FUSED_ADD_RMS_NORM,
     FUSED_ADD_RMS_NORM_,
@@ -9,6 +12,7 @@ from .rms_norm import (
     RMS_NORM,
     RMS_NORM_BACKWARD,
 )
+from .rope import ROPE
 from .softmax import SOFTMAX, SOFTMAX_BACKWARD
 
 OPERATORS = (
@@ -25,4 +29,10 @@ OPERATORS = (
     GEGLU_BACKWARD,
     SOFTMAX,
     SOFTMAX_BACKWARD,
+    ROPE,
+    CROSS_ENTROPY_ROWS,
+    CROSS_ENTROPY_BACKWARD,
+    QUANTIZE_ROWWISE,
+    DEQUANTIZE_ROWWISE,
+    RESHAPE_AND_CACHE,
 )

@@ -28,4 +28,18 @@
   KERNEL(geglu, "geglu(Tensor a, Tensor b, str approximate='tanh') -> Tensor")                                        \
   KERNEL(geglu_backward, "geglu_backward(Tensor grad, Tensor a, Tensor b, str approximate) -> (Tensor, Tensor)")      \
   KERNEL(softmax, "softmax(Tensor x) -> Tensor")                                                                      \
-  KERNEL(softmax_backward, "softmax_backward(Tensor grad, Tensor y) -> Tensor")
+  KERNEL(softmax_backward, "softmax_backward(Tensor grad, Tensor y) -> Tensor")   \
+  KERNEL(rope,                                                                                                        \
+         "rope(Tensor q, Tensor k, Tensor cos, Tensor sin, Tensor? position_ids=None, int unsqueeze_dim=1, "          \
+         "bool interleaved=False) -> (Tensor, Tensor)")                                                               \
+  KERNEL(cross_entropy_rows,                                                                                          \
+         "cross_entropy_rows(Tensor input, Tensor target, Tensor? weight, int ignore_index, float lse_square_scale, " \
+         "float label_smoothing, float softcap) -> (Tensor loss, Tensor z_loss, Tensor lse)")                         \
+  KERNEL(cross_entropy_backward,                                                                                      \
+         "cross_entropy_backward(Tensor grad, Tensor input, Tensor target, Tensor? weight, Tensor lse, "              \
+         "int ignore_index, float lse_square_scale, float label_smoothing, float softcap) -> Tensor")                 \
+  KERNEL(quantize_rowwise, "quantize_rowwise(Tensor x) -> (Tensor q, Tensor scale)")                                  \
+  KERNEL(dequantize_rowwise, "dequantize_rowwise(Tensor q, Tensor scale, *, ScalarType dtype=float) -> Tensor")       \
+  KERNEL(reshape_and_cache,                                                                                           \
+         "reshape_and_cache(Tensor key, Tensor value, Tensor(a!) key_cache, Tensor(b!) value_cache, "                 \
+         "Tensor slot_mapping) -> ()")

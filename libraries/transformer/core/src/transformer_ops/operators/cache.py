@@ -1,0 +1,59 @@
+"""Writing keys and values into a paged cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from opwheel import Operator
+from opwheel.dispatch import ErrorSample, Sample
+from torch import Tensor
+
+from .samples import randn
+
+
+def reshape_and_cache_reference(
+    key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slot_mapping: Tensor
+) -> None:
+    used = slot_mapping >= 0
+    slots = slot_mapping[used]
+    size = key_cache.shape[1]
+    blocks, offsets = slots // size, slots % size
+    key_cache[blocks, offsets] = key[used]
+    value_cache[blocks, offsets] = value[used]
+
+
+def _samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
+    key, value = (randn(3, 2, width, device=device, dtype=dtype) for width in (8, 4))
+    caches = [randn(4, 5, 2, width, device=device, dtype=dtype) for width in (8, 4)]
+    yield Sample(key, value, *caches, torch.tensor([7, -1, 19], device=device))
+
+
+def _errors(device: str) -> Iterator[ErrorSample]:
+    key, cache = torch.ones(1, 2, 8, device=device), torch.ones(4, 5, 2, 8, device=device)
+    for slots in ([20], [0, 1]):
+        yield ErrorSample(
+            Sample(key, key, cache, cache.clone(), torch.tensor(slots, device=device)), (RuntimeError, IndexError)
+        )
+
+
+RESHAPE_AND_CACHE = Operator(
+    "reshape_and_cache",
+    reference=reshape_and_cache_reference,
+    derivatives=None,
+    samples=_samples,
+    errors=_errors,
+    doc="""Write the keys and values of tokens into their slots of a paged cache, in place.
+
+    Args:
+        key: ``(tokens, heads, length)``, of any dtype that the cache has.
+        value: ``(tokens, heads, value_length)``.
+        key_cache: ``(blocks, block_size, heads, length)``, of the same dtype. Overwritten.
+        value_cache: ``(blocks, block_size, heads, value_length)``. Overwritten.
+        slot_mapping: int64 ``(tokens,)``: ``block * block_size + offset`` of each token, or negative: it is left out.
+            If two tokens have one slot, either may be what is there afterwards.
+
+    Raises:
+        RuntimeError: a shape or dtype does not fit, or a slot is not in the caches.
+    """,
+)
