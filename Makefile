@@ -184,7 +184,7 @@ endef
 
 # --no-build-isolation: an isolated build would download another torch, with its CUDA packages.
 $(VENV)/.framework $(SYCL)/.framework: %/.framework: $(FRAMEWORK_SOURCES) %/.dependencies
-	@echo "opwheel: the framework (Python and headers: seconds)"
+	@echo "opwheel: the framework (native Autograd for the installed torch: a minute)"
 	@$*/bin/python $(PIP_INSTALL) --no-build-isolation ./framework
 	$(call KEEP_HEADER_TIMES,framework/src/opwheel,opwheel)
 	@touch $@

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import muladd
 import torch
-from opwheel.aotinductor import c_shims
+from opwheel.aotinductor import c_shims, keep_kernels
 from opwheel.bench.machine import describe_machine
 from torch import Tensor, nn
 
@@ -40,7 +40,10 @@ def compiled(folder: Path, inputs: tuple[Tensor, ...]) -> dict[str, object]:
     for name in VARIANTS:
         path = folder / f"{name}.pt2"
         if not path.exists():
-            torch._inductor.aoti_compile_and_package(program, package_path=str(path), inductor_configs=configs[name])
+            with keep_kernels(muladd.library):
+                torch._inductor.aoti_compile_and_package(
+                    program, package_path=str(path), inductor_configs=configs[name]
+                )
         models[name] = torch._inductor.aoti_load_package(str(path))
         torch.testing.assert_close(models[name](*inputs), Model()(*inputs))
     return models

@@ -29,6 +29,7 @@ def test_learns_and_agrees_with_plain_torch():
     assert float(accuracy) >= 95
     (times,) = re.findall(r"^time per epoch .*muladd \d+\.\d ms, plain torch \d+\.\d ms$", result.stdout, re.MULTILINE)
     assert "not a benchmark" in times
+    assert re.search(r"^an epoch with muladd takes \d+ % (less|more) time", result.stdout, re.MULTILINE)
     assert "torch.compile" not in result.stdout
 
 

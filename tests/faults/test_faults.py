@@ -329,16 +329,9 @@ FAULTS = [
     Fault(
         "neither libraries nor register",
         "OPWHEEL-E022",
-        "exactly one",
+        "there is nothing to load",
         cause="InvalidBackendError",
         installed={"libraries": "[]"},
-    ),
-    Fault(
-        "libraries and register",
-        "OPWHEEL-E022",
-        "exactly one",
-        cause="InvalidBackendError",
-        installed={"libraries": "['/lib.so']", "register": "print"},
     ),
     Fault(
         "register is not callable",

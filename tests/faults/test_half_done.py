@@ -48,7 +48,7 @@ def launched():
 
     return ctypes.c_int.in_dll(ctypes.CDLL(str(HERE / "libkernels.so")), "launches").value
 """
-# Each call is made with x, which it may overwrite. The public functions take the fast path, the others do not.
+# Each call is made with x, which it may overwrite.
 CALLS = """
 import json, os, sys
 import muladd, muladd_half, torch

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import torch
-from opwheel.build.toolchain import SDK_INCLUDE, find_cxx, find_torch, target_version_macro
+from opwheel.build.toolchain import SDK_INCLUDE, find_cxx, find_torch, stable_abi_macros
 from opwheel.dispatch import register
 from opwheel.registry.policy import Policy
 
@@ -21,7 +21,7 @@ FLAGS = ["-std=c++20", "-O1", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra"
 
 def compile_args(*arguments: object, torch_target: str = "2.10") -> list[str]:
     """A call of the C++ compiler as opwheel.build makes it."""
-    flags = [*FLAGS, target_version_macro(torch_target), f"-I{SDK_INCLUDE}", "-isystem", str(find_torch().include)]
+    flags = [*FLAGS, *stable_abi_macros(torch_target), f"-I{SDK_INCLUDE}", "-isystem", str(find_torch().include)]
     return [*find_cxx(), *flags, *map(str, arguments)]
 
 

@@ -6,7 +6,7 @@ from opwheel.dispatch import Opaque, Operator, Rows, Sample, overloads_of, regis
 from torch.autograd import gradcheck, gradgradcheck
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .operators import NAMESPACE, functions, rms_norm_reference
+from tests.general.operators import NAMESPACE, functions, rms_norm_reference
 
 ops = getattr(torch.ops, NAMESPACE)
 

@@ -5,7 +5,7 @@ import torch
 from opwheel.dispatch import overloads_of
 from opwheel.testing import checks
 
-from .operators import NAMESPACE, OPERATORS
+from tests.general.operators import NAMESPACE, OPERATORS
 
 OVERLOADS = overloads_of(torch.library.Library(NAMESPACE, "FRAGMENT"))
 CPU = torch.device("cpu")

@@ -6,8 +6,8 @@ import pytest
 import torch
 from opwheel.testing import checks
 
-from . import cpp_library
-from .operators import OPERATORS
+from tests.general import cpp_library
+from tests.general.operators import OPERATORS
 
 NAMES = [operator.name for operator in OPERATORS if operator.name != "noisy"]
 CPU = torch.device("cpu")

@@ -7,7 +7,7 @@ import weakref
 import pytest
 import torch
 
-from . import cpp_library
+from tests.general import cpp_library
 
 X = torch.zeros(1)
 

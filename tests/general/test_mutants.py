@@ -8,7 +8,7 @@ from opwheel.dispatch import overloads_of, register_python
 from opwheel.dispatch.overload import as_tuple
 from opwheel.testing import checks
 
-from .operators import KERNELS, OPERATORS
+from tests.general.operators import KERNELS, OPERATORS
 
 CPU = torch.device("cpu")
 _names = (f"waves_mutants_{number}" for number in itertools.count())

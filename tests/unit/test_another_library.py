@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from opwheel.dispatch import Elementwise, Operator, register
+from opwheel.registry.policy import Policy
 
 NAMESPACE = "muladd_test_weights"
 
@@ -35,7 +36,7 @@ def ops():
         library.define(schemas[-1])
         library.impl(name, lambda x, y, w: (w * x + y).clone(), "CPU")
         declarations.append(declare(name, policy))
-    backends = SimpleNamespace(namespace=NAMESPACE, schemas=tuple(schemas))
+    backends = SimpleNamespace(namespace=NAMESPACE, schemas=tuple(schemas), policy=Policy())
     register(backends, declarations)
     yield getattr(torch.ops, NAMESPACE)
     library._destroy()

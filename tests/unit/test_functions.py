@@ -144,7 +144,7 @@ def test_they_are_one_graph(functions):
     ("schema", "words"),
     [
         ("f(Tensor lambda) -> Tensor", "cannot have the name 'lambda'"),
-        ("f(Tensor _keys) -> Tensor", "cannot have the name '_keys'"),
+        ("f(Tensor _op_f) -> Tensor", "cannot have the name '_op_f'"),
     ],
 )
 def test_names_that_python_does_not_have(schema, words):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import muladd
 import torch
-from opwheel.aotinductor import c_shims
+from opwheel.aotinductor import c_shims, keep_kernels
 from torch.export import Dim, export
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -37,9 +37,11 @@ def main() -> None:
     if options.c_shims:
         variants["digits_c_shims.pt2"] = {"aot_inductor.custom_ops_to_c_shims": c_shims(muladd.library, "cpu")}
     for name, config in variants.items():
-        package = torch._inductor.aoti_compile_and_package(
-            program, package_path=str(options.folder.resolve() / name), inductor_configs=config
-        )
+        # Without this the model would have the operators in its own loops, and need no muladd.
+        with keep_kernels(muladd.library):
+            package = torch._inductor.aoti_compile_and_package(
+                program, package_path=str(options.folder.resolve() / name), inductor_configs=config
+            )
         compiled = torch._inductor.aoti_load_package(package)
         with torch.no_grad():
             for n in (len(pixels), 7):

@@ -22,11 +22,6 @@ after_autograd_keys = torch._C._after_autograd_keyset
 after_version_bump_keys = torch._C._after_ADInplaceOrView_keyset
 functorch_is_active = torch._C._are_functorch_transforms_active
 any_requires_grad = torch._C._any_requires_grad
-is_any_autocast_enabled = torch._C._is_any_autocast_enabled
-dispatch_modes = torch._C._len_torch_dispatch_stack
-function_modes = torch._C._len_torch_function_stack
-tracing_state = torch._C._get_tracing_state
-is_profiling = torch._C._autograd._profiler_enabled
 has_storage = torch._C._has_storage  # tensors of torch.func have none
 address = torch._C._data_address  # type: ignore[attr-defined]  # 0 for fake tensors, for which data_ptr() raises
 is_alias = torch._C._is_alias_of  # type: ignore[attr-defined]  # whether two tensors have one storage
@@ -37,12 +32,15 @@ def forward_ad_is_active() -> bool:
     return bool(forward_ad._current_level >= 0)
 
 
-def keyset(*keys: str) -> Any:
-    """A set of dispatch keys."""
-    result = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, keys[0]))
-    for key in keys[1:]:
-        result = result.add(getattr(torch._C.DispatchKey, key))
-    return result
+def keyset(key: str) -> Any:
+    """A set of one dispatch key."""
+    return torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
+
+
+def operation(op: Any) -> Callable[..., Any]:
+    """An overload's call without the frame of Python around it."""
+    function: Callable[..., Any] = op._op
+    return function
 
 
 def redispatch(op: Any) -> Callable[..., Any]:

@@ -1,11 +1,14 @@
-"""Models compiled by AOTInductor: direct calls of a backend's C functions instead of calls through the dispatcher."""
+"""Models compiled by AOTInductor: calls of kernels, and of a backend's C functions instead of the dispatcher."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from .dispatch import inductor
 from .dispatch.opening import Library
 from .dispatch.overload import Overload
 from .registry import State
@@ -13,12 +16,27 @@ from .registry import State
 _C_TYPES = {"Tensor": "AtenTensorHandle", "float": "double"}
 
 
+@contextmanager
+def keep_kernels(library: Library) -> Iterator[None]:
+    """Compile models that call the library's kernels: inductor would write element-wise operators into its own loops.
+
+    It is for compiling alone, in one thread: ``with keep_kernels(waves.library): aoti_compile_and_package(...)``.
+    ``compile = "kernel"`` in the policy says the same for a whole process.
+
+    Args:
+        library: whose operators are kept.
+    """
+    with inductor.kept(library.overloads.values()):
+        yield
+
+
 def c_shims(library: Library, device_type: str) -> dict[Any, list[str]]:
     """The C declarations of a backend's kernels, by operator.
 
-    They are the value of the inductor option ``aot_inductor.custom_ops_to_c_shims``. A model compiled with it looks the
-    functions up when it is loaded, so that the library has to be open with its symbols visible to all: this call does
-    it for the Python process, ``opwheel::load`` (``opwheel/load.h``) for a C++ program.
+    They are the value of the inductor option ``aot_inductor.custom_ops_to_c_shims``, for operators that are kept
+    (:func:`keep_kernels`). A model compiled with it looks the functions up when it is loaded, so that the library has
+    to be open with its symbols visible to all: this call does it for the Python process, ``opwheel::load``
+    (``opwheel/load.h``) for a C++ program.
 
     Args:
         library: whose operators the model calls.

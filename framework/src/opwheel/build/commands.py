@@ -43,7 +43,9 @@ class BuildLibraries(build_ext):
 
                 write_stub(package, output.parent.parent)
         except ToolchainError as error:
-            raise SystemExit(f"opwheel.build: {error}") from None
+            if not ext.optional:
+                raise SystemExit(f"opwheel.build: {error}") from None
+            self.warn(f"opwheel.build: {error} Going on without {ext.name}.")
 
 
 class FreshBuildPy(build_py):

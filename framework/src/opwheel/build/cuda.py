@@ -14,11 +14,11 @@ from pathlib import Path
 
 from .device_code import DeviceCode, join, write_if_changed
 from .extensions import CudaLibrary
-from .toolchain import ToolchainError, find_cxx, find_torch, include_folders, prefix_maps, target_version_macro
+from .toolchain import ToolchainError, find_cxx, find_torch, include_folders, prefix_maps, stable_abi_macros
 
 # What the host compiler gets from CXX_FLAGS, in nvcc's words. Lambdas and relaxed constexpr stay off: the device code
 # is plain C++.
-NVCC_FLAGS = ["-std=c++20", "-O3", "-Xcompiler=-fPIC,-fvisibility=hidden,-Wall", "-DTORCH_STABLE_ONLY", "--threads=2"]
+NVCC_FLAGS = ["-std=c++20", "-O3", "-Xcompiler=-fPIC,-fvisibility=hidden,-Wall", "--threads=2"]
 
 # A PyTorch without CUDA has no libtorch_cuda.so to link with, and the wheel must not depend on which one was there. So
 # it is linked with an empty library of that name; the loader then uses the real one, and says so when there is none.
@@ -52,7 +52,7 @@ def device_code(library: CudaLibrary, build_dir: Path) -> DeviceCode:
         f"-Xcompiler={','.join(prefix_maps(Path.cwd(), torch, library))}",
         *code_flags(binary, ptx),
         f"-ccbin={compiler}",
-        target_version_macro(library.torch_target),
+        *stable_abi_macros(library.torch_target),
         *(f"-I{folder}" for folder in include_folders(library)),
         f"-isystem={torch.include}",
     ]

@@ -16,7 +16,7 @@ class CppLibrary(Extension):
         name: dotted path of the file inside the wheel, without its suffix: ``"waves_cpu.libwaves_cpu"``.
         sources: source files, relative to ``setup.py``.
         torch_target: oldest torch release whose stable ABI is used, ``"2.10"`` or later. Features of a later one do not
-            compile.
+            compile. None: PyTorch's C++ interface, which is that of the installed minor release alone.
         library: the operator library that a backend is for, an installed package: its headers are found as
             ``"<library>/operators.h"``.
         include_dirs: further folders of headers, relative to ``setup.py``.
@@ -32,7 +32,7 @@ class CppLibrary(Extension):
         name: str,
         sources: Sequence[str],
         *,
-        torch_target: str = "2.10",
+        torch_target: str | None = "2.10",
         library: str | None = None,
         include_dirs: Sequence[str] = (),
         exports: Sequence[str] = (),

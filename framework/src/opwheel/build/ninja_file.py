@@ -11,7 +11,7 @@ from pathlib import Path
 from . import cuda, sycl
 from .device_code import DeviceCode, escape, join, write_if_changed
 from .extensions import CppLibrary, CudaLibrary, SyclLibrary
-from .toolchain import ToolchainError, find_cxx, find_torch, include_folders, prefix_maps, target_version_macro
+from .toolchain import ToolchainError, find_cxx, find_torch, include_folders, prefix_maps, stable_abi_macros
 
 CXX_FLAGS = [
     "-std=c++20",
@@ -21,7 +21,6 @@ CXX_FLAGS = [
     "-fvisibility-inlines-hidden",
     "-Wall",
     "-Wextra",
-    "-DTORCH_STABLE_ONLY",  # a header outside of the stable ABI is a compile error
 ]
 # --as-needed keeps libraries out that are only named; --no-undefined finds a missing symbol now rather than on a user's
 # machine; -s leaves the symbol table out of the wheel.
@@ -71,7 +70,7 @@ def _build_file(library: CppLibrary, device: DeviceCode, output: Path) -> str:
     root = Path.cwd()
     compile_flags = [
         *CXX_FLAGS,
-        target_version_macro(library.torch_target),
+        *stable_abi_macros(library.torch_target),
         *(f"-I{folder}" for folder in include_folders(library)),
         f"-isystem{torch.include}",
         *prefix_maps(root, torch, library),

@@ -77,10 +77,15 @@ def find_cxx() -> list[str]:
     raise ToolchainError("no C++ compiler found. Install g++ >= 11 (Debian: apt-get install g++) or set CXX.")
 
 
-def target_version_macro(release: str) -> str:
-    """Write ``"2.10"`` as ``TORCH_TARGET_VERSION`` wants it: a byte each for major and minor at the top of 64 bits."""
+def stable_abi_macros(release: str | None) -> list[str]:
+    """What keeps a source to the stable ABI of a release such as ``"2.10"``: any other header is a compile error.
+
+    ``TORCH_TARGET_VERSION`` has a byte each for major and minor at the top of 64 bits.
+    """
+    if release is None:
+        return []
     major, minor = (int(part) for part in release.split("."))
-    return f"-DTORCH_TARGET_VERSION=0x{major:02x}{minor:02x}000000000000"
+    return ["-DTORCH_STABLE_ONLY", f"-DTORCH_TARGET_VERSION=0x{major:02x}{minor:02x}000000000000"]
 
 
 def prefix_maps(root: Path, torch: Torch, library: CppLibrary) -> list[str]:

@@ -37,7 +37,7 @@ def config(
     if includes:
         print(" ".join(include_flags))
     if cflags:
-        print(" ".join([*CXX_FLAGS, toolchain.target_version_macro("2.10"), *include_flags]))
+        print(" ".join([*CXX_FLAGS, *toolchain.stable_abi_macros("2.10"), *include_flags]))
     if libs:
         print(library.schema_library)
         for status in library.backends().values():

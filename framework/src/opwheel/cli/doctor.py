@@ -85,6 +85,7 @@ def _report(
         "opwheel": __version__,
         "abi": library.abi,
         "torch": torch.__version__,
+        "autograd": _autograd(library),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "digest": library.digest(),
@@ -101,6 +102,19 @@ def _report(
     }
 
 
+def _autograd(library: Library) -> dict[str, Any]:
+    """Where derivatives run: ``kind`` is native or python, with the reason, and so is each operator that differs."""
+    from ..dispatch.native import why_not
+    from ..dispatch.registration import native_autograd_of
+
+    reason = why_not()
+    return {
+        "kind": "python" if reason else "native",
+        "reason": reason,
+        "in_python": {} if reason else native_autograd_of(library).refused,
+    }
+
+
 def _print(report: dict[str, Any], statuses: list[BackendStatus]) -> None:
     # What plugins and files say is text, whatever brackets and colons it has.
     console = Console(markup=False, emoji=False, highlight=False)
@@ -111,6 +125,11 @@ def _print(report: dict[str, Any], statuses: list[BackendStatus]) -> None:
         f"torch {report['torch']}, Python {report['python']}, {report['platform']}"
     )
     console.print(huge_pages.describe(report["huge_pages"]["policy"]))
+    autograd = report["autograd"]
+    reason = f" ({printable(autograd['reason'])})" if autograd["reason"] else ""
+    console.print(f"autograd: {autograd['kind']}{reason}")
+    for operator, reason in autograd["in_python"].items():
+        console.print(f"  python for {operator}: {printable(reason)}")
     table = Table("backend", "state", "key", "distribution", "operators", "load", box=None, pad_edge=False)
     for status in statuses:
         table.add_row(

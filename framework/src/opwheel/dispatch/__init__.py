@@ -5,8 +5,9 @@ module                        dispatch key
 ============================  ==================================================================================
 :mod:`.autocast`              AutocastCPU, AutocastCUDA, AutocastXPU
 :mod:`.vmap`                  FuncTorchBatched (vmap)
-:mod:`.autograd`              Autograd
-:mod:`.adinplaceorview`       ADInplaceOrView (version counters of in-place and out variants)
+:mod:`.native`                Autograd, ADInplaceOrView, in C++ where there is a library for this PyTorch
+:mod:`.autograd`              Autograd, where it is in Python
+:mod:`.adinplaceorview`       ADInplaceOrView (counts modifications), where it is in Python
 :mod:`.rules.elementwise`     Functionalize (in-place and out variants under torch.compile)
 :mod:`.fake`                  Meta and FakeTensor
 :mod:`.fallback`              CompositeExplicitAutogradNonFunctional: no backend has a kernel;
@@ -15,8 +16,7 @@ module                        dispatch key
 ============================  ==================================================================================
 
 All of it follows from an :class:`Operator` declaration, its reference and its rule (:mod:`.rules`). So do the public
-functions (:mod:`.functions`), which go around all of these keys for calls that none of them would change
-(:mod:`.fast_path`). It begins in :mod:`.opening`.
+functions (:mod:`.functions`). It begins in :mod:`.opening`.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""The kernel at the Autograd key decides which derivative rules apply to a call.
+"""The kernel at the Autograd key decides which derivative rules apply to a call; :mod:`.native` has it in C++.
 
 1. Under a ``torch.func`` transform, or when an input carries a forward-mode tangent, the call decomposes into ATen
    operators, and ATen's own rules apply: reverse, forward, any order, any composition. So does an in-place call that
@@ -8,7 +8,7 @@
 3. Otherwise the backend's kernel runs and nothing is recorded.
 
 ``torch.library.register_autograd`` covers only the second: under the first it fails or, in forward mode, silently
-returns wrong tangents (docs/decisions/0003-autograd-key.md).
+returns wrong tangents (docs/decisions/0011-native-autograd.md).
 """
 
 from collections.abc import Callable, Sequence
@@ -76,13 +76,13 @@ def autograd_kernel(overload: Overload) -> Callable[..., Any]:
                 _check_is_differentiable(overload)
             if overload.mutates and not (overload.is_in_place or overload.is_out):
                 return _below_autograd(overload, keyset, args, kwargs)
-            return _decomposed(overload, values)
+            return decomposed(overload, values)
         if requires_grad:
             _check_is_recorded(overload)
             if overload.is_in_place and private.compiler_is_functionalizing():
                 # An autograd.Function's result that lies over an input is taken for a view that the function has made:
                 # the compiled program would return another tensor than the one that it overwrites.
-                return _decomposed(overload, values)
+                return decomposed(overload, values)
             plan = derivatives.plan(_needed(overload, values))
             kept = [values[i] for i in plan.tensors]
             if overload.is_in_place:
@@ -145,7 +145,8 @@ def _has_tangent(tensors: list[Tensor]) -> bool:
     return any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors)
 
 
-def _decomposed(overload: Overload, values: tuple[Any, ...]) -> Any:
+def decomposed(overload: Overload, values: tuple[Any, ...]) -> Any:
+    """The call in ATen operators, with the overwriting that an in-place variant does."""
     if overload.is_out:
         raise RuntimeError(
             f"{overload.name}: out= cannot be used under torch.func transforms or forward-mode differentiation; use "
@@ -241,8 +242,9 @@ def _autograd_function(overload: Overload, derivatives: Derivatives) -> type[tor
             if is_in_place:
                 result = tensors[0]
                 ctx.mark_dirty(result)
-            elif looks_at_results:
-                fixed = _without_gradient(overload, derivatives, as_tuple(result))
+            else:
+                _check_results_are_new(overload, tensors, as_tuple(result))
+                fixed = _without_gradient(overload, derivatives, as_tuple(result)) if looks_at_results else ()
                 if fixed:
                     ctx.mark_non_differentiable(*fixed)
             kept += [as_tuple(result)[i] for i in plan.results]
@@ -260,6 +262,17 @@ def _autograd_function(overload: Overload, derivatives: Derivatives) -> type[tor
     backward_once = torch.autograd.function.once_differentiable(backward) if overload.is_random else backward
     Derivative.backward = staticmethod(backward_once)  # type: ignore[method-assign,assignment]
     return Derivative
+
+
+def _check_results_are_new(overload: Overload, arguments: Sequence[Tensor], results: Sequence[Tensor]) -> None:
+    """Refuse a gradient for a tensor that is another one as well: it would be lost, or be that of the wrong tensor."""
+    for i, result in enumerate(results):
+        for others, whose in ((arguments, "an argument; it"), (results[:i], "another result; each")):
+            if any(private.has_storage(one) and private.is_alias(result, one) for one in others):
+                raise RuntimeError(
+                    f"{overload.name}: the kernel returned '{overload.result_names[i]}' in the memory of {whose} must "
+                    "be a new tensor"
+                )
 
 
 def _without_gradient(overload: Overload, derivatives: Derivatives, results: tuple[Tensor, ...]) -> list[Tensor]:

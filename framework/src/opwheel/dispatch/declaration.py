@@ -9,6 +9,7 @@ from .rules import Opaque, Rule
 if TYPE_CHECKING:
     from .samples import ErrorSample, Sample, Tolerance
 
+CompilePolicy = Literal["fuse", "kernel"]
 AutocastPolicy = Literal["promote", "lower_precision", "float32"]
 Derivative = str | Callable[..., Any]
 
@@ -33,6 +34,10 @@ class Operator(NamedTuple):
         not_differentiable: names of results without a gradient. Results that are no floating-point or complex tensors
             never have one.
         autocast: what ``torch.autocast`` does to floating-point arguments.
+        compile: what torch.compile's inductor makes of an :class:`Elementwise` operator: ``"fuse"`` writes its
+            reference into the same loop as its neighbours, ``"kernel"`` keeps it a call of the backend's kernel.
+            Operators with other rules are always kept, and so are all of them where ``[policy] compile`` or
+            ``<PREFIX>_COMPILE`` is ``"kernel"``.
         flops: floating-point operations for one element of one result, as ``torch.utils.flop_counter`` counts them, or
             a function of the schema's arguments that counts those of a call.
         tensor_variant: for an argument that is a number in the schema, the operator that takes a tensor in its place
@@ -57,6 +62,7 @@ class Operator(NamedTuple):
     derivatives: Mapping[str, Derivative] | None = MappingProxyType({})
     not_differentiable: tuple[str, ...] = ()
     autocast: AutocastPolicy = "promote"
+    compile: CompilePolicy = "fuse"
     flops: int | Callable[..., int] = 1
     tensor_variant: Mapping[str, str] = MappingProxyType({})
     samples: Callable[..., Iterable["Sample"]] | None = None

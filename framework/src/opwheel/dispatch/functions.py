@@ -9,25 +9,10 @@ Of the operator ``scale(Tensor x, float factor) -> Tensor`` with an out variant,
                 return mul(x, factor, out=out)
             factor = _number(factor, "scale: factor", "a number or a torch.Tensor")
         if out is not None:
-            _keys = _fast_path_keys(x, out, out)
-            if _keys is not None and not out.is_inference():
-                try:
-                    _kernels["scale.out"](_keys, x, factor, out=out)
-                except _RuntimeError as _error:
-                    _raise_unless_refused(_error)
-                else:
-                    _increment_version(out)
-                    return out
-            return _ops.scale.out(x, factor, out=out)
-        _keys = _fast_path_keys(x, x, x)
-        if _keys is not None:
-            try:
-                return _kernels["scale"](_keys, x, factor)
-            except _RuntimeError as _error:
-                _raise_unless_refused(_error)
-        return _ops.scale(x, factor)
+            return _op_scale_out(x, factor, out=out)
+        return _op_scale(x, factor)
 
-The ways past the dispatcher, those with ``_keys``, are those of :mod:`.fast_path`; each ends with the operator itself.
+What begins with ``_op_`` is PyTorch's own function that calls the operator (:mod:`.operations`).
 A call costs what it would if somebody had written this by hand.
 """
 
@@ -45,13 +30,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import increment_version
 
 from .. import _torch_private as private
 from .arguments import is_tensor, number
-from .fast_path import Kernels, fast_path_keys, raise_unless_refused
+from .operations import add_operations, name_in_source
 from .overload import Overload
-from .rules import Elementwise
 
 Functions = dict[str, Callable[..., Any]]
 
@@ -59,16 +42,10 @@ Functions = dict[str, Callable[..., Any]]
 _NAMES = {
     "_type": type,
     "_float": float,
-    "_Tensor": Tensor,
     "_torch": torch,
-    "_RuntimeError": RuntimeError,
-    "_fast_path_keys": fast_path_keys,
-    "_raise_unless_refused": raise_unless_refused,
-    "_increment_version": increment_version,
     "_is_tensor": is_tensor,
     "_number": number,
 }
-_RESERVED = {*_NAMES, "_keys", "_error", "_kernels", "_ops"}
 
 _namespaces: dict[str, SimpleNamespace] = {}
 
@@ -100,7 +77,8 @@ def make_functions(module: str, overloads: Mapping[str, Overload]) -> Functions:
     main = [overload for overload in overloads.values() if not overload.is_out]
     namespace = next(iter(overloads.values())).namespace
     source = "\n\n".join(_Source(overload, overloads).text() for overload in main)
-    scope = {**_NAMES, "_kernels": Kernels(namespace), "_ops": getattr(torch.ops, namespace)}
+    scope: dict[str, Any] = dict(_NAMES)
+    add_operations(scope, overloads.values())
     exec(compile(source, _remember(namespace, source), "exec"), scope)  # noqa: S102  # made above, of checked names
     functions = {overload.name: _described(scope[overload.name], overload, overloads, module) for overload in main}
     vars(functions_of(namespace)).update(functions)
@@ -119,22 +97,17 @@ class _Source:
         self.given = ", ".join(f"{a.name}={a.name}" if a.kwarg_only else a.name for a in overload.schema.arguments)
         self.variants = _tensor_variants(overload, overloads)
         for name in (self.name, *self.arguments):
-            if keyword.iskeyword(name) or name in _RESERVED:
+            if keyword.iskeyword(name) or name in _NAMES or name.startswith("_op_"):
                 raise ValueError(f"{overload.qualified_name}: a function in Python cannot have the name {name!r}")
         if self.out is not None and [a.name for a in self.out.schema.arguments] != [*self.arguments, "out"]:
             raise ValueError(f"{self.out.schema_text}: its arguments must be those of {self.name}, and out")
 
     def text(self) -> str:
         parts = [self._numbers()]
-        if self.overload.is_in_place:
-            parts.append(self._mutating_call(self.overload, self.arguments[0], f"{self.name}.default"))
-        else:
-            if self.out is not None:
-                parts += [
-                    "if out is not None:\n",
-                    textwrap.indent(self._mutating_call(self.out, "out", f"{self.name}.out"), "    "),
-                ]
-            parts.append(self._returning_call())
+        if self.out is not None:
+            given = ", ".join(filter(None, (self.given, "out=out")))
+            parts.append(f"if out is not None:\n    return {name_in_source(self.out)}({given})\n")
+        parts.append(f"return {name_in_source(self.overload)}({self.given})\n")
         return f"def {self.name}({self._parameters()}):\n" + textwrap.indent("".join(parts), "    ")
 
     def _parameters(self) -> str:
@@ -161,50 +134,6 @@ class _Source:
                 expected = "a number or a torch.Tensor" if variant else "a number"
                 lines.append(f'    {name} = _number({name}, "{self.name}: {name}", "{expected}")')
         return "".join(f"{line}\n" for line in lines)
-
-    def _returning_call(self) -> str:
-        way = self._keys(None) + (
-            "if _keys is not None:\n"
-            "    try:\n"
-            f'        return _kernels["{self.name}"](_keys, {self.given})\n'
-            "    except _RuntimeError as _error:\n"
-            "        _raise_unless_refused(_error)\n"
-        )
-        return f"{way if self._has_fast_path else ''}return _ops.{self.name}({self.given})\n"
-
-    def _mutating_call(self, overload: Overload, target: str, op: str) -> str:
-        given = self.given if target != "out" else ", ".join(filter(None, (self.given, "out=out")))
-        # An inference tensor has no version to count, and may not be overwritten everywhere.
-        way = self._keys(target) + (
-            f"if _keys is not None and not {target}.is_inference():\n"
-            "    try:\n"
-            f'        _kernels["{overload.name}"](_keys, {given})\n'
-            "    except _RuntimeError as _error:\n"
-            "        _raise_unless_refused(_error)\n"
-            "    else:\n"
-            f"        _increment_version({target})\n"
-            f"        return {target}\n"
-        )
-        return f"{way if self._has_fast_path else ''}return _ops.{op}({given})\n"
-
-    @property
-    def _has_fast_path(self) -> bool:
-        """What the fast path can look at: tensors, each an argument of its own, whose devices the kernel compares."""
-        kinds = [kind for kind in self.types.values() if "Tensor" in kind]
-        if isinstance(self.overload.rule, Elementwise):
-            return set(kinds) == {"Tensor"}
-        return kinds == ["Tensor"] and not self.overload.mutates
-
-    def _keys(self, target: str | None) -> str:
-        tensors = [name for name, kind in self.types.items() if kind == "Tensor"]
-        if target not in (None, *tensors):
-            tensors.append(target)
-        three = [*tensors, *tensors[-1:] * 2][:3]
-        lines = f"_keys = _fast_path_keys({', '.join(three)})\n"
-        if tensors[3:]:
-            others = " or ".join(f"_type({name}) is not _Tensor or {name}.requires_grad" for name in tensors[3:])
-            lines += f"if {others}:\n    _keys = None\n"
-        return lines
 
 
 def _parameter(argument: Any) -> str:

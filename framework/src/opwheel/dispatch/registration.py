@@ -8,15 +8,16 @@ import torch
 
 from .. import _torch_private as private
 from .._import_hooks import after_import
-from . import autocast, fake, fallback, flops, vmap
+from . import autocast, fake, fallback, flops, inductor, vmap
 from .adinplaceorview import adinplaceorview_kernel
 from .autograd import autograd_kernel
 from .declaration import Operator
 from .fallback import LibraryLike
+from .native import NativeAutograd
 from .overload import Overload
 
 # Registrations last as long as these objects. By namespace and schemas.
-_libraries: dict[tuple[str, tuple[str, ...]], torch.library.Library] = {}
+_libraries: dict[tuple[str, tuple[str, ...]], tuple[torch.library.Library, NativeAutograd]] = {}
 _overloads: dict[str, dict[str, Overload]] = {}  # by namespace and name
 
 
@@ -50,12 +51,19 @@ def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, O
     _overloads[library.namespace] = overloads
     attempt = library.namespace, library.schemas
     if attempt in _libraries:
-        private.destroy_library(_libraries.pop(attempt))
-    target = _libraries[attempt] = torch.library.Library(library.namespace, "IMPL")
+        earlier, earlier_native = _libraries.pop(attempt)
+        earlier_native.remove()
+        private.destroy_library(earlier)
+    target = torch.library.Library(library.namespace, "IMPL")
     private.keep_as_ours(target)
+    native = NativeAutograd(overloads)
+    _libraries[attempt] = target, native
     for overload in overloads.values():
         _register_overload(overload, target, library)
+        if overload.tensor_positions and overload.name not in native.operators:
+            _register_autograd(overload, target)
     flops.register(overloads.values())
+    inductor.register(library, overloads.values())
 
     @after_import("torch.distributed.tensor")  # which takes longer than all of this
     def _register_sharding() -> None:
@@ -74,6 +82,11 @@ def overloads_of(target: torch.library.Library) -> dict[str, Overload]:
     return _overloads[target.ns]
 
 
+def native_autograd_of(library: LibraryLike) -> NativeAutograd:
+    """Which operators of a library have native kernels at the Autograd key, and why others have not."""
+    return _libraries[library.namespace, library.schemas][1]
+
+
 def _register_overload(overload: Overload, target: torch.library.Library, library: LibraryLike) -> None:
     name = overload.name
     private.register_fake(target, overload.qualified_name, fake.fake_kernel(overload))
@@ -83,11 +96,9 @@ def _register_overload(overload: Overload, target: torch.library.Library, librar
 
         target.impl(name, backend_select.backend_select_kernel(overload), "BackendSelect")
         return
-    target.impl(name, autograd_kernel(overload), "Autograd", with_keyset=True)
     target.impl(name, vmap.batched_kernel(overload), "FuncTorchBatched")
     target.impl(name, fallback.nested_kernel(overload), "CompositeImplicitAutogradNestedTensor")
     if overload.mutates:
-        target.impl(name, adinplaceorview_kernel(overload), "ADInplaceOrView", with_keyset=True)
         functionalize = overload.rule.functionalize(overload)
         if functionalize is not None:
             target.impl(name, functionalize, "Functionalize")
@@ -95,3 +106,10 @@ def _register_overload(overload: Overload, target: torch.library.Library, librar
         # torch.autocast leaves operators that write alone.
         for device_type, key in autocast.KEYS.items():
             target.impl(name, autocast.autocast_kernel(overload, device_type), key)
+
+
+def _register_autograd(overload: Overload, target: torch.library.Library) -> None:
+    """The kernels in Python, where there are no native ones."""
+    target.impl(overload.name, autograd_kernel(overload), "Autograd", with_keyset=True)
+    if overload.mutates:
+        target.impl(overload.name, adinplaceorview_kernel(overload), "ADInplaceOrView", with_keyset=True)

@@ -20,6 +20,8 @@ from .status import Finding, describe_exception, describe_value
 
 FALLBACKS = ("error", "reference")
 HUGE_PAGES = ("advise", "never")
+COMPILE = ("fuse", "kernel")
+_CHOICES = {"fallback": FALLBACKS, "huge-pages": HUGE_PAGES, "compile": COMPILE}
 PROBE_TIMEOUT_S = 10.0
 MAX_PROBE_TIMEOUT_S = 86_400.0
 MAX_FILE = 2**20  # bytes
@@ -55,6 +57,7 @@ class Policy(NamedTuple):
     prefer: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     fallback: str = "error"
     huge_pages: str = "advise"  # for large new results on a CPU
+    compile: str = "fuse"
     allow: frozenset[str] | None = None
     autoload: bool = True
     strict: bool = False
@@ -198,7 +201,7 @@ class _Validator:
         backends = self.table(document.get("backends", {}), ("backends",))
         runtimes = self.table(document.get("runtimes", {}), ("runtimes",))
         policy = self.table(document.get("policy", {}), ("policy",))
-        self.only_keys(policy, ("disable", "prefer", "fallback", "huge-pages"), ("policy",))
+        self.only_keys(policy, ("disable", "prefer", *_CHOICES), ("policy",))
         return {
             "backends": {name: self.backend(name, table) for name, table in backends.items()},
             "runtimes": {name: self.runtime(name, table) for name, table in runtimes.items()},
@@ -229,7 +232,7 @@ class _Validator:
             return frozenset(self.names(value, where))
         if key == "prefer":
             return {k: tuple(self.names(v, (*where, k))) for k, v in self.table(value, where).items()}
-        choices = FALLBACKS if key == "fallback" else HUGE_PAGES
+        choices = _CHOICES[key]
         self.expect(value in choices, where, value, " or ".join(map(repr, choices)))
         return value
 
@@ -294,8 +297,9 @@ def _overlay_environment(
         autoload=read("AUTOLOAD", _parse_switch, policy.autoload),
         strict=read("STRICT", _parse_switch, policy.strict),
         trace=read("TRACE", _parse_switch, policy.trace),
-        fallback=read("FALLBACK", lambda text: _parse_choice(text, FALLBACKS), policy.fallback),
-        huge_pages=read("HUGE_PAGES", lambda text: _parse_choice(text, HUGE_PAGES), policy.huge_pages),
+        fallback=read("FALLBACK", _one_of(FALLBACKS), policy.fallback),
+        huge_pages=read("HUGE_PAGES", _one_of(HUGE_PAGES), policy.huge_pages),
+        compile=read("COMPILE", _one_of(COMPILE), policy.compile),
         probe_timeout_s=read("PROBE_TIMEOUT", _parse_seconds, policy.probe_timeout_s),
         lock=environment.get(f"{prefix}_LOCK"),
     )
@@ -311,10 +315,13 @@ def _parse_switch(text: str) -> bool:
     return text == "1"
 
 
-def _parse_choice(text: str, choices: tuple[str, ...]) -> str:
-    if text not in choices:
-        raise ValueError(f"expected {' or '.join(choices)}")
-    return text
+def _one_of(values: tuple[str, ...]) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in values:
+            raise ValueError(f"expected {' or '.join(values)}")
+        return text
+
+    return parse
 
 
 def _parse_seconds(text: str) -> float:

@@ -16,9 +16,14 @@ Sharding = tuple[list[Any], list[Any]]
 class Rule(ABC):
     """What is done with the calls of an operator, apart from computing them.
 
+    Attributes:
+        fuses: whether inductor does best with the reference in the place of a call.
+
     ``values`` are a call's arguments in the schema's order, defaults filled in. Each method but ``check`` is called
     with arguments that its overload's schema admits.
     """
+
+    fuses = False
 
     @abstractmethod
     def check(self, overload: Overload) -> None:

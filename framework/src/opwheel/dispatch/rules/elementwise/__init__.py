@@ -26,6 +26,8 @@ class Elementwise(Rule):
             still spread over processes (DTensor's Partial) may go in there and come out as one.
     """
 
+    fuses = True
+
     def __init__(self, linear: tuple[tuple[str, ...], ...] = ()) -> None:
         self.linear = linear
 

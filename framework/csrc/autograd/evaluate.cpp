@@ -1,0 +1,122 @@
+// Computes formulas.
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+
+#include "formula.h"
+
+namespace opwheel::autograd {
+
+namespace {
+
+using Kind = Expression::Kind;
+
+c10::IValue value_of(const Expression& expression, const Known& known);
+
+template <class T>
+T combined(Kind kind, const T& left, const T& right) {
+  switch (kind) {
+    case Kind::add:
+      return left + right;
+    case Kind::subtract:
+      return left - right;
+    case Kind::multiply:
+      return left * right;
+    default:
+      return left / right;
+  }
+}
+
+c10::SymFloat as_sym_float(const c10::IValue& value) {
+  return value.isInt() || value.isSymInt() ? c10::SymFloat(value.toSymInt()) : value.toSymFloat();
+}
+
+c10::IValue simplified(const c10::SymFloat& value) {
+  return value.is_symbolic() ? c10::IValue(value) : c10::IValue(value.as_float_unchecked());
+}
+
+// Tensors and numbers, as in Python: integers stay integers but in a division.
+c10::IValue arithmetic(Kind kind, const c10::IValue& left, const c10::IValue& right) {
+  if (left.isTensor() && right.isTensor()) return combined(kind, left.toTensor(), right.toTensor());
+  if (left.isTensor()) {
+    const at::Tensor& tensor = left.toTensor();
+    const at::Scalar number = right.toScalar();
+    switch (kind) {
+      case Kind::add:
+        return tensor + number;
+      case Kind::subtract:
+        return tensor - number;
+      case Kind::multiply:
+        return tensor * number;
+      default:
+        return tensor / number;
+    }
+  }
+  if (right.isTensor()) {
+    const at::Scalar number = left.toScalar();
+    const at::Tensor& tensor = right.toTensor();
+    switch (kind) {
+      case Kind::add:
+        return number + tensor;
+      case Kind::subtract:
+        return number - tensor;
+      case Kind::multiply:
+        return number * tensor;
+      default:
+        return number / tensor;
+    }
+  }
+  const bool are_integers = (left.isInt() || left.isSymInt()) && (right.isInt() || right.isSymInt());
+  if (are_integers && kind != Kind::divide) return combined(kind, left.toSymInt(), right.toSymInt());
+  return simplified(combined(kind, as_sym_float(left), as_sym_float(right)));
+}
+
+c10::IValue negated(const c10::IValue& value) {
+  if (value.isTensor()) return value.toTensor().neg();
+  return arithmetic(Kind::subtract, c10::IValue(int64_t{0}), value);
+}
+
+std::vector<c10::IValue> called(const Expression& call, const Known& known) {
+  std::vector<c10::IValue> stack;
+  stack.reserve(call.parts.size());
+  for (const Expression& part : call.parts) stack.push_back(value_of(part, known));
+  call.callee->callBoxed(&stack);
+  return stack;
+}
+
+c10::IValue value_of(const Expression& expression, const Known& known) {
+  switch (expression.kind) {
+    case Kind::gradient:
+      return known.gradients[expression.index];
+    case Kind::gradients: {
+      c10::List<at::Tensor> all;
+      for (const c10::IValue& gradient : known.gradients) all.push_back(gradient.toTensor());
+      return all;
+    }
+    case Kind::argument:
+      return known.arguments[expression.index];
+    case Kind::result:
+      return known.results[expression.index];
+    case Kind::constant:
+      return expression.constant;
+    case Kind::list: {
+      c10::List<at::Tensor> list;
+      for (const Expression& part : expression.parts) list.push_back(value_of(part, known).toTensor());
+      return list;
+    }
+    case Kind::call:
+      return called(expression, known)[0];
+    case Kind::negate:
+      return negated(value_of(expression.parts[0], known));
+    default:
+      return arithmetic(expression.kind, value_of(expression.parts[0], known), value_of(expression.parts[1], known));
+  }
+}
+
+}  // namespace
+
+std::vector<c10::IValue> evaluate(const Expression& expression, const Known& known) {
+  if (expression.kind == Kind::call) return called(expression, known);
+  return {value_of(expression, known)};
+}
+
+}  // namespace opwheel::autograd

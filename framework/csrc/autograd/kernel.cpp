@@ -1,0 +1,209 @@
+#include "kernel.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/core/stack.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+
+#include "in_place.h"
+#include "kernel_errors.h"
+#include "node.h"
+#include "reference.h"
+#include "tensors.h"
+
+namespace opwheel::autograd {
+
+namespace {
+
+// What the tensors of a call say about it.
+struct Look {
+  uint64_t needed = 0;  // a bit for each argument with a tensor that requires grad
+  bool has_tangent = false;
+  bool is_python = false;  // a subclass of Tensor: how its parts lie in memory cannot be seen here
+
+  void at(const at::Tensor& tensor, int argument) {
+    if (tensor.requires_grad()) needed |= uint64_t{1} << argument;
+    has_tangent |= tensor._fw_grad(/*level=*/0).defined();
+    is_python |= tensor.key_set().has(c10::DispatchKey::Python);
+  }
+};
+
+Look look(const Operator& op, const c10::IValue* arguments) {
+  Look result;
+  for (int i : op.tensors) {
+    const c10::IValue& value = arguments[i];
+    if (value.isTensor() && value.toTensor().defined()) {
+      result.at(value.toTensor(), i);
+    } else {
+      for_each_tensor(value, [&](const at::Tensor& tensor, int) { result.at(tensor, i); });
+    }
+  }
+  return result;
+}
+
+// Throws for what is neither functional nor in place, where a gradient would be recorded.
+void check_is_recorded(const Operator& op) {
+  TORCH_CHECK(!op.is_out, op.name,
+              ": functions with out= do not support automatic differentiation, but one of the arguments requires grad. "
+              "Leave out= away, or call it under torch.no_grad()");
+  if (op.written.empty() || op.is_in_place) return;
+  std::string names;
+  for (int i : op.written) names += (names.empty() ? "'" : ", '") + op.schema().arguments()[i].name() + "'";
+  TORCH_CHECK(
+      false, op.name, ": it writes into ", names,
+      ", which cannot be differentiated, but one of the arguments requires grad. Call it under torch.no_grad(), or "
+      "with .detach() of them");
+}
+
+// Throws if a result is an argument, a view of one, or another result: a gradient recorded for it would be lost, or be
+// that of the wrong tensor.
+void check_results_are_new(const Operator& op, const std::vector<at::Tensor>& arguments, const c10::IValue* results) {
+  for (int i = 0; i < op.result_count; ++i) {
+    const at::Tensor& result = results[i].toTensor();
+    if (!result.defined() || !result.has_storage()) continue;
+    const auto shares_memory = [&](const at::Tensor& other) {
+      return other.has_storage() && other.is_alias_of(result);
+    };
+    TORCH_CHECK(std::none_of(arguments.begin(), arguments.end(), shares_memory), op.name, ": the kernel returned '",
+                op.result_names[i], "' in the memory of an argument; it must be a new tensor");
+    TORCH_CHECK(std::none_of(results, results + i, [&](const auto& other) { return shares_memory(other.toTensor()); }),
+                op.name, ": the kernel returned '", op.result_names[i],
+                "' in the memory of another result; each must be a new tensor");
+  }
+}
+
+// Connects the node with the tensors among the arguments: the overwritten one first, for which the engine takes the
+// first gradient where it is a view (CopySlices).
+void connect(const Operator& op, Derivative& node, const c10::IValue* arguments) {
+  torch::autograd::edge_list edges;
+  edges.reserve(op.tensors.size());
+  for (int i : op.tensors) {
+    if (op.is_in_place && i == op.written[0]) node.set_target(edges.size());
+    for_each_tensor(arguments[i], [&](const at::Tensor& tensor, int index) {
+      const bool is_needed = tensor.requires_grad();
+      node.add_output({i, index, is_needed});
+      edges.push_back(is_needed ? torch::autograd::impl::gradient_edge(tensor) : torch::autograd::Edge());
+      if (op.is_in_place && i == op.written[0]) std::rotate(edges.begin(), edges.end() - 1, edges.end());
+    });
+  }
+  node.set_next_edges(std::move(edges));
+}
+
+}  // namespace
+
+void AutogradKernel::operator()(const c10::OperatorHandle&, c10::DispatchKeySet keys, std::vector<c10::IValue>* stack) {
+  const Look seen = look(op_, torch::jit::last(*stack, op_.argument_count).data());
+  const bool is_recorded = seen.needed && at::GradMode::is_enabled();
+  if (seen.has_tangent || transform_is_active()) {
+    transformed(keys, *stack, is_recorded || seen.has_tangent);
+  } else if (!is_recorded) {
+    below(keys, *stack);
+  } else if (op_.is_in_place && seen.is_python) {
+    call_reference(op_, *stack);
+  } else {
+    record(keys, *stack, seen.needed);
+  }
+}
+
+void AutogradKernel::transformed(c10::DispatchKeySet keys, std::vector<c10::IValue>& stack, bool is_recorded) {
+  const bool only_writes = !op_.written.empty() && !op_.is_in_place && !op_.is_out;
+  if (is_recorded) {
+    if (only_writes) check_is_recorded(op_);
+    TORCH_CHECK(op_.is_differentiable, op_.name, ": is not differentiable; call it with .detach() of its arguments");
+  }
+  if (only_writes) {
+    below(keys, stack);
+  } else {
+    call_reference(op_, stack);
+  }
+}
+
+void AutogradKernel::below(c10::DispatchKeySet keys, std::vector<c10::IValue>& stack) {
+  const at::AutoDispatchBelowAutograd guard;
+  with_errors(op_, stack, [&] { op_.handle.redispatchBoxed(keys & c10::after_autograd_keyset, &stack); });
+}
+
+void AutogradKernel::record(c10::DispatchKeySet keys, std::vector<c10::IValue>& stack, uint64_t needed) {
+  check_is_recorded(op_);
+  const Plan& plan = op_.plan(needed);
+  if (op_.is_in_place) {
+    record_in_place(keys, stack, plan);
+    return;
+  }
+  const auto node = make_node<Derivative>(op_, plan);
+  const auto arguments = torch::jit::last(stack, op_.argument_count);
+  connect(op_, *node, arguments.data());
+  for (int i : plan.arguments) node->keep_argument(arguments[i]);
+  std::vector<at::Tensor> tensors;
+  tensors.reserve(op_.tensors.size());
+  for (int i : op_.tensors)
+    for_each_tensor(arguments[i], [&](const at::Tensor& tensor, int) { tensors.push_back(tensor); });
+
+  {
+    const at::NoGradGuard guard;  // a kernel in Python may ask for x.numpy()
+    below(keys, stack);
+  }
+
+  const size_t first = stack.size() - op_.result_count;
+  check_results_are_new(op_, tensors, stack.data() + first);
+  for (int i = 0; i < op_.result_count; ++i) {
+    const at::Tensor& result = stack[first + i].toTensor();
+    if (op_.result_count > 1) node->keep_shape(result);
+    if (op_.without_gradient[i] || !torch::autograd::isDifferentiableType(result.scalar_type())) {
+      node->add_input_metadata(result);
+      continue;
+    }
+    const bool is_unused = std::find(op_.unused.begin(), op_.unused.end(), i) != op_.unused.end();
+    TORCH_CHECK(!is_unused, op_.name, ": no derivative uses the gradient of the result '", op_.result_names[i],
+                "'; name it in a formula (grads[", i, "]), or in not_differentiable");
+    torch::autograd::set_history(result, node);
+  }
+  for (int i : plan.results) node->keep_result(stack[first + i].toTensor());
+}
+
+void AutogradKernel::record_in_place(c10::DispatchKeySet keys, std::vector<c10::IValue>& stack, const Plan& plan) {
+  const auto arguments = torch::jit::last(stack, op_.argument_count);
+  const at::Tensor target = arguments[op_.written[0]].toTensor();
+  check_may_be_overwritten(op_, target);
+  const auto node = make_node<Derivative>(op_, plan);
+  connect(op_, *node, arguments.data());
+  for (int i : plan.arguments) {
+    // A formula needs tensors as they were. The copies are differentiable, for second derivatives.
+    node->keep_argument(with_tensors(arguments[i], [&](const at::Tensor& tensor) {
+      const at::Tensor kept = may_share_memory(target, tensor) ? tensor.clone() : tensor;
+      check_may_be_kept(op_, i, kept);
+      return kept;
+    }));
+  }
+
+  below(keys, stack);
+
+  const auto position = node->add_input_metadata(target);
+  torch::autograd::impl::rebase_history(target, {node, position});
+  if (!plan.results.empty()) node->keep_result(target);
+  torch::jit::drop(stack, 1);
+  stack.emplace_back(target);
+}
+
+void VersionKernel::operator()(const c10::OperatorHandle&, c10::DispatchKeySet keys, std::vector<c10::IValue>* stack) {
+  const auto arguments = torch::jit::last(*stack, op_.argument_count);
+  std::vector<at::Tensor> targets;
+  for (int i : op_.written) {
+    check_is_tensor(op_, arguments[i], i);
+    for_each_tensor(arguments[i], [&](const at::Tensor& tensor, int) { targets.push_back(tensor); });
+  }
+  for (const at::Tensor& target : targets) {
+    TORCH_CHECK(!target.is_inference() || c10::InferenceMode::is_enabled(), op_.name,
+                ": an inference tensor cannot be overwritten outside of torch.inference_mode(); clone");
+  }
+  {
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    op_.handle.redispatchBoxed(keys & c10::after_ADInplaceOrView_keyset, stack);
+  }
+  for (const at::Tensor& target : targets) torch::autograd::impl::bump_version(target);
+}
+
+}  // namespace opwheel::autograd

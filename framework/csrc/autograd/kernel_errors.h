@@ -1,0 +1,34 @@
+// What a kernel's exceptions become on their way to the caller.
+#pragma once
+
+#include <exception>
+#include <vector>
+
+#include "operator.h"
+
+namespace opwheel::autograd {
+
+// Throws c10::TypeError if a tensor is expected and None was given, which the dispatcher passes on.
+void check_is_tensor(const Operator& op, const c10::IValue& value, int argument);
+
+// Throws what says more than the error of a call, if there is such: c10::OutOfMemoryError for the code of
+// opwheel/error.h, which the stable ABI cannot throw.
+void raise_better(const std::exception& error);
+
+// Runs redispatch() and improves on what it throws.
+template <class Redispatch>
+void with_errors(const Operator& op, std::vector<c10::IValue>& stack, Redispatch redispatch) {
+  const c10::IValue* arguments = stack.data() + stack.size() - op.argument_count;
+  for (int i : op.tensors) {
+    if (!arguments[i].isTensor() || arguments[i].toTensor().defined()) continue;
+    check_is_tensor(op, arguments[i], i);
+  }
+  try {
+    redispatch();
+  } catch (const std::exception& error) {
+    raise_better(error);
+    throw;
+  }
+}
+
+}  // namespace opwheel::autograd

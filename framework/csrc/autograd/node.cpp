@@ -1,0 +1,245 @@
+#include "node.h"
+
+#include <torch/csrc/autograd/functions/basic_ops.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/dynamo/compiled_autograd.h>
+
+#include <algorithm>
+
+#include "formula.h"
+#include "reference.h"
+#include "tensors.h"
+
+namespace opwheel::autograd {
+
+using torch::autograd::variable_list;
+using torch::autograd::VariableInfo;
+
+namespace {
+
+// What was kept, and what is wanted: all that the gradients follow from.
+struct Backward {
+  const Operator& op;
+  const Plan& plan;
+  variable_list gradients;
+  variable_list saved;
+  std::vector<c10::IValue> others;
+  std::vector<int64_t> counts;
+  std::vector<VariableInfo> shapes;
+  std::vector<Output> outputs;
+  size_t target;
+};
+
+// How the schema has an argument: undefined tensors are None there.
+c10::IValue rebuilt(const c10::TypePtr& type, const at::Tensor* begin, int64_t count) {
+  const auto optional = [](const at::Tensor& tensor) { return tensor.defined() ? c10::IValue(tensor) : c10::IValue(); };
+  if (type->kind() == c10::TypeKind::TensorType) return *begin;
+  if (type->kind() == c10::TypeKind::OptionalType) return optional(*begin);
+  const c10::TypePtr element = type->containedType(0);
+  c10::impl::GenericList list(element);
+  for (int64_t i = 0; i < count; ++i) {
+    list.push_back(element->kind() == c10::TypeKind::TensorType ? c10::IValue(begin[i]) : optional(begin[i]));
+  }
+  return list;
+}
+
+Known rebuilt(const Backward& call) {
+  Known known;
+  known.arguments.resize(call.op.argument_count);
+  known.results.resize(call.op.result_count);
+  size_t saved = 0, other = 0;
+  for (size_t i = 0; i < call.plan.arguments.size(); ++i) {
+    const int position = call.plan.arguments[i];
+    const int64_t count = call.counts[i];
+    if (count < 0) {
+      known.arguments[position] = call.others[other++];
+    } else {
+      const auto& type = call.op.schema().arguments()[position].real_type();
+      known.arguments[position] = rebuilt(type, call.saved.data() + saved, count);
+      saved += count;
+    }
+  }
+  for (int i : call.plan.results) known.results[i] = call.saved[saved++];
+  return known;
+}
+
+// By argument, what the formulas give; those for arguments that are not needed are left out.
+std::vector<c10::IValue> values_of_formulas(const Backward& call, Known known) {
+  for (size_t i = 0; i < call.gradients.size(); ++i) {
+    at::OptionalDeviceGuard guard;
+    const bool is_zero = !call.gradients[i].defined() && !call.shapes.empty();
+    known.gradients.emplace_back(is_zero ? call.shapes[i].zeros(guard) : call.gradients[i]);
+  }
+  std::vector<bool> is_needed(call.op.argument_count);
+  for (const Output& output : call.outputs) is_needed[output.argument] = is_needed[output.argument] || output.is_needed;
+  std::vector<c10::IValue> by_argument(call.op.argument_count);
+  for (const Formula* formula : call.plan.formulas) {
+    const auto& targets = formula->targets;
+    if (std::none_of(targets.begin(), targets.end(), [&](int i) { return is_needed[i]; })) continue;
+    std::vector<c10::IValue> values = evaluate(formula->expression, known);
+    for (size_t i = 0; i < targets.size(); ++i) by_argument[targets[i]] = std::move(values[i]);
+  }
+  return by_argument;
+}
+
+variable_list gradients_of_tensors(const Backward& call) {
+  Known known = rebuilt(call);
+  if (call.plan.without_formula || (call.plan.is_inexact_again && at::GradMode::is_enabled())) {
+    std::vector<bool> needed;
+    for (const Output& output : call.outputs) needed.push_back(output.is_needed);
+    return gradients_through_reference(call.op, known.arguments, needed, call.gradients);
+  }
+  const std::vector<c10::IValue> by_argument = values_of_formulas(call, std::move(known));
+  variable_list result(call.outputs.size());
+  for (size_t i = 0; i < result.size(); ++i) {
+    const Output& output = call.outputs[i];
+    const c10::IValue& value = by_argument[output.argument];
+    if (!output.is_needed || value.isNone()) continue;
+    result[i] = value.isList() ? value.toTensorVector().at(output.index) : value.toTensor();
+  }
+  return result;
+}
+
+// What was drawn does not depend on the inputs, but formulas cannot say more than once how.
+variable_list refusing_to_be_differentiated(const Operator& op, variable_list gradients) {
+  auto error = make_node<torch::autograd::DelayedError>(
+      op.name + ": trying to differentiate twice an operator that draws random numbers",
+      static_cast<int64_t>(gradients.size()));
+  for (at::Tensor& gradient : gradients) {
+    if (gradient.defined()) gradient = gradient.detach().requires_grad_();
+  }
+  return (*error)(std::move(gradients));
+}
+
+variable_list backward(const Backward& call) {
+  TORCH_CHECK(
+      call.op.is_differentiable, call.op.name,
+      ": is not differentiable, but a gradient has arrived at its result; .detach() the result, or call it under "
+      "torch.no_grad()");
+  const bool none =
+      std::none_of(call.gradients.begin(), call.gradients.end(), [](const auto& g) { return g.defined(); });
+  if (none) return variable_list(call.outputs.size());
+  variable_list result;
+  if (call.op.is_random && at::GradMode::is_enabled()) {
+    const at::NoGradGuard guard;
+    result = gradients_of_tensors(call);
+  } else {
+    result = gradients_of_tensors(call);
+  }
+  if (call.op.is_random && at::GradMode::is_enabled())
+    result = refusing_to_be_differentiated(call.op, std::move(result));
+  std::rotate(result.begin(), result.begin() + call.target, result.begin() + call.target + (call.target ? 1 : 0));
+  return result;
+}
+
+}  // namespace
+
+std::string Derivative::name() const { return op_.name + "_derivative"; }
+
+void Derivative::keep_argument(const c10::IValue& value) {
+  const size_t before = saved_.size();
+  if (value.isTensor()) {
+    saved_.emplace_back(value.toTensor(), false);
+  } else if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorVector()) saved_.emplace_back(tensor, false);
+  } else if (value.isList() && value.type()->containedType(0)->kind() == c10::TypeKind::OptionalType) {
+    for (const c10::IValue& element : value.toListRef()) {
+      saved_.emplace_back(element.isTensor() ? element.toTensor() : at::Tensor(), false);
+    }
+  } else {
+    others_.push_back(value);
+    counts_.push_back(-1);
+    return;
+  }
+  counts_.push_back(static_cast<int64_t>(saved_.size() - before));
+}
+
+void Derivative::keep_result(const at::Tensor& result) {
+  // A result without a gradient has no history that could lead back to this node.
+  saved_.emplace_back(result, result.requires_grad(), op_.is_in_place && result.is_view());
+}
+
+void Derivative::release_variables() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (auto& saved : saved_) saved.reset_data();
+}
+
+variable_list Derivative::unpacked() {
+  variable_list tensors;
+  tensors.reserve(saved_.size());
+  for (auto& saved : saved_) tensors.push_back(saved.unpack(getptr()));
+  return tensors;
+}
+
+// The outputs, with what this backward pass needs of them.
+std::vector<Output> Derivative::wanted() const {
+  std::vector<Output> outputs = outputs_;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const size_t edge = i == target_ ? 0 : i < target_ ? i + 1 : i;
+    outputs[i].is_needed = outputs[i].is_needed && task_should_compute_output(edge);
+  }
+  return outputs;
+}
+
+variable_list Derivative::apply(variable_list&& gradients) {
+  variable_list saved;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    saved = unpacked();
+  }
+  return backward({op_, plan_, std::move(gradients), std::move(saved), others_, counts_, shapes_, wanted(), target_});
+}
+
+void Derivative::compiled_args(torch::autograd::CompiledNodeArgs& args) const {
+  args.collect(reinterpret_cast<uint64_t>(&plan_));  // which stands for the operator as well
+  args.collect(saved_, /*is_output=*/true);
+  args.collect(others_);
+  for (int64_t count : counts_) args.collect(count);
+  args.collect(shapes_);
+  for (const Output& output : outputs_) {
+    args.collect(static_cast<int64_t>(output.argument));
+    args.collect(output.is_needed);
+  }
+  args.collect(static_cast<uint64_t>(target_));
+}
+
+// Compiled autograd records a function of the gradients and of what was kept, and calls it with symbols first.
+variable_list Derivative::apply_with_saved(const variable_list& inputs, torch::autograd::SwapSavedVariables& saved) {
+  saved.before(saved_);
+  saved.before(others_);
+  saved.before(shapes_);
+
+  torch::dynamo::autograd::PackedArgs packed;
+  packed.pack(unpacked());
+  packed.pack(shapes_);
+  for (const c10::IValue& other : others_) packed.pack(other);
+  const std::vector<c10::IValue> arguments = packed.vec();
+  std::vector<c10::TypePtr> types;
+  for (const c10::IValue& argument : arguments) types.push_back(argument.type());
+
+  auto function = [&op = op_, &plan = plan_, counts = counts_, outputs = wanted(), target = target_](
+                      const variable_list& gradients, const std::vector<c10::IValue>& given) {
+    torch::dynamo::autograd::PackedArgs packed(given);
+    auto saved = packed.unpack<variable_list>();
+    auto shapes = packed.unpack<std::vector<VariableInfo>>();
+    std::vector<c10::IValue> others(given.begin() + 2, given.end());
+    return backward(
+        {op, plan, gradients, std::move(saved), std::move(others), counts, std::move(shapes), outputs, target});
+  };
+  const auto metadata =
+      torch::dynamo::autograd::IValuePacker<std::vector<std::optional<torch::autograd::InputMetadata>>>::pack(
+          torch::dynamo::autograd::get_input_metadata(next_edges()));
+  const auto& compiler = torch::dynamo::autograd::getPyCompilerInterface();
+  const bool is_traceable = !plan_.without_formula && !plan_.is_inexact_again && op_.is_differentiable;
+  const std::string name = compiler->bind_function(saved.get_py_compiler(), Derivative::name(), function, types,
+                                                   /*is_custom_function=*/true, is_traceable);
+  variable_list results =
+      compiler->call_function(saved.get_py_compiler(), "apply_functional", name, inputs, arguments, metadata);
+
+  saved.after(saved_);
+  saved.after(others_);
+  saved.after(shapes_);
+  return results;
+}
+
+}  // namespace opwheel::autograd

@@ -1,0 +1,61 @@
+// The node in the autograd graph: keeps what the formulas name, and computes them.
+#pragma once
+
+#include <torch/csrc/autograd/saved_variable.h>
+#include <torch/csrc/autograd/variable_info.h>
+
+#include <vector>
+
+#include "operator.h"
+#include "torch_node.h"
+
+namespace opwheel::autograd {
+
+// A tensor among the arguments, which gets a gradient.
+struct Output {
+  int argument;
+  int index;  // in the argument, if that is a list
+  bool is_needed;
+};
+
+// Where the engine delivers the gradients that arrive: the node's inputs are the operator's results, and its outputs
+// the tensors among the operator's arguments, the one that is overwritten first.
+class Derivative : public torch::autograd::Node {
+ public:
+  Derivative(const Operator& op, const Plan& plan) : op_(op), plan_(plan) {}
+
+  std::string name() const override;
+
+  // Before the operator runs: afterwards an argument may be another.
+  void keep_argument(const c10::IValue& value);
+  void keep_result(const at::Tensor& result);
+  // For each of several results, what a zero gradient of it is.
+  void keep_shape(const at::Tensor& result) { shapes_.emplace_back(result); }
+  // For each tensor among the arguments, in their order; the overwritten one is told by set_target, by its position
+  // among them.
+  void add_output(const Output& output) { outputs_.push_back(output); }
+  void set_target(size_t position) { target_ = position; }
+
+  void release_variables() override;
+  void compiled_args(torch::autograd::CompiledNodeArgs& args) const override;
+  torch::autograd::variable_list apply_with_saved(const torch::autograd::variable_list& inputs,
+                                                  torch::autograd::SwapSavedVariables& saved) override;
+
+ protected:
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override;
+
+ private:
+  torch::autograd::variable_list unpacked();
+  std::vector<Output> wanted() const;
+
+  const Operator& op_;
+  const Plan& plan_;
+  std::vector<torch::autograd::SavedVariable> saved_;  // tensors of arguments, then results
+  std::vector<c10::IValue> others_;                    // of the kept arguments those that are no tensors
+  std::vector<int64_t> counts_;                        // for each kept argument its tensors; -1: it is in others_
+  std::vector<torch::autograd::VariableInfo> shapes_;
+  std::vector<Output> outputs_;
+  size_t target_ = 0;
+};
+
+}  // namespace opwheel::autograd

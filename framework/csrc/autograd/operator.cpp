@@ -1,0 +1,93 @@
+#include "operator.h"
+
+#include <algorithm>
+
+namespace opwheel::autograd {
+
+namespace {
+
+bool has_tensors(const c10::Type& type) {
+  if (type.kind() == c10::TypeKind::TensorType) return true;
+  if (type.kind() != c10::TypeKind::OptionalType && type.kind() != c10::TypeKind::ListType) return false;
+  return has_tensors(*type.containedType(0));
+}
+
+void collect(const Expression& expression, std::vector<int>& arguments, std::vector<int>& results) {
+  const auto add = [](std::vector<int>& positions, int position) {
+    if (std::find(positions.begin(), positions.end(), position) == positions.end()) positions.push_back(position);
+  };
+  if (expression.kind == Expression::Kind::argument) add(arguments, expression.index);
+  if (expression.kind == Expression::Kind::result) add(results, expression.index);
+  for (const Expression& part : expression.parts) collect(part, arguments, results);
+}
+
+}  // namespace
+
+Operator::Operator(const c10::OperatorHandle& handle) : handle(handle) {
+  const auto& arguments = schema().arguments();
+  const auto& returns = schema().returns();
+  const std::string& qualified = schema().name();
+  name = qualified.substr(qualified.find("::") + 2);
+  if (!schema().overload_name().empty()) name += "." + schema().overload_name();
+  argument_count = static_cast<int>(arguments.size());
+  result_count = static_cast<int>(returns.size());
+  TORCH_CHECK_VALUE(argument_count <= 64, name, ": more than 64 arguments");
+  for (int i = 0; i < argument_count; ++i) {
+    if (has_tensors(*arguments[i].type())) tensors.push_back(i);
+    if (arguments[i].alias_info() && arguments[i].alias_info()->isWrite()) written.push_back(i);
+  }
+  for (int i = 0; i < result_count; ++i) {
+    const std::string& own = returns[i].name();
+    result_names.push_back(!own.empty() ? own : result_count == 1 ? "result" : "result" + std::to_string(i));
+  }
+  without_gradient.resize(result_count);
+  const bool hands_back =
+      !written.empty() && std::any_of(returns.begin(), returns.end(), [](const auto& r) { return r.alias_info(); });
+  is_out = hands_back && arguments[written[0]].kwarg_only();
+  is_in_place = hands_back && !is_out;
+}
+
+const Plan& Operator::plan(uint64_t needed) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::unique_ptr<const Plan>& known = plans_[needed];
+  if (!known) known = std::make_unique<const Plan>(make_plan(needed));
+  return *known;
+}
+
+Plan Operator::make_plan(uint64_t needed) const {
+  const auto bits = [](const Formula& formula) {
+    uint64_t result = 0;
+    for (int target : formula.targets) result |= uint64_t{1} << target;
+    return result;
+  };
+  uint64_t single = 0;
+  for (const Formula& formula : formulas) {
+    if (formula.targets.size() == 1) single |= bits(formula);
+  }
+  // A formula for several arguments is taken where all of them are needed, or have no formula of their own.
+  Plan plan;
+  uint64_t left = needed;
+  for (const Formula& formula : formulas) {
+    const uint64_t wanted = left & bits(formula);
+    if (wanted && (wanted == bits(formula) || (wanted & ~single))) {
+      plan.formulas.push_back(&formula);
+      left &= ~wanted;
+    }
+  }
+  for (const Formula* formula : plan.formulas) collect(formula->expression, plan.arguments, plan.results);
+  plan.without_formula = left != 0;
+  if (!is_random) {
+    for (int i : plan.results) plan.is_inexact_again |= without_gradient[i];
+  }
+  if (plan.without_formula) {
+    plan.formulas.clear();
+    plan.results.clear();
+  }
+  if (plan.without_formula || plan.is_inexact_again) {
+    plan.arguments.clear();
+    for (int i = 0; i < argument_count; ++i) plan.arguments.push_back(i);
+  }
+  return plan;
+}
+
+}  // namespace opwheel::autograd

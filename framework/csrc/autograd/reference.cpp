@@ -1,0 +1,60 @@
+#include "reference.h"
+
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "tensors.h"
+
+// ATen/functorch/DynamicLayer.h needs headers that PyTorch does not come with.
+namespace at::functorch {
+struct DynamicLayer;
+TORCH_API const std::vector<DynamicLayer>& getDynamicLayerStack();
+}  // namespace at::functorch
+
+namespace opwheel::autograd {
+
+using torch::autograd::variable_list;
+
+bool transform_is_active() { return !at::functorch::getDynamicLayerStack().empty(); }
+
+void call_reference(const Operator& op, std::vector<c10::IValue>& stack) {
+  TORCH_CHECK(
+      op.reference, op.name,
+      ": torch.func transforms, forward mode and gradients without a formula need the operator's reference, which "
+      "is in Python; import the operator's library there");
+  op.reference->callBoxed(&stack);
+}
+
+variable_list gradients_through_reference(const Operator& op, const std::vector<c10::IValue>& arguments,
+                                          const std::vector<bool>& needed, const variable_list& gradients) {
+  const bool again = at::GradMode::is_enabled();
+  const at::AutoGradMode recording(true);
+  variable_list inputs;
+  size_t position = 0;
+  // A view by which may be differentiated, and through which a second derivative reaches the argument.
+  const auto leaf = [&](const at::Tensor& tensor) {
+    if (!needed[position++]) return tensor.detach();
+    inputs.push_back(again ? tensor.view_as(tensor) : tensor.detach().requires_grad_());
+    return inputs.back();
+  };
+  std::vector<c10::IValue> stack = arguments;
+  for (int i : op.tensors) stack[i] = with_tensors(arguments[i], leaf);
+  call_reference(op, stack);
+
+  variable_list outputs, incoming;
+  for (int i = 0; i < op.result_count; ++i) {
+    const at::Tensor& result = stack[i].toTensor();
+    if (!gradients[i].defined() || !result.requires_grad()) continue;
+    outputs.push_back(result);
+    incoming.push_back(gradients[i]);
+  }
+  variable_list found(inputs.size());
+  if (!outputs.empty()) found = torch::autograd::grad(outputs, inputs, incoming, again, again, /*allow_unused=*/true);
+  variable_list all(needed.size());
+  for (size_t i = 0, next = 0; i < needed.size(); ++i) {
+    if (needed[i]) all[i] = found[next++];
+  }
+  return all;
+}
+
+}  // namespace opwheel::autograd

@@ -1,0 +1,64 @@
+// The C functions that others call: Python with ctypes, programs without Python after dlopen.
+#include <torch/library.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernel.h"
+
+namespace opwheel::autograd {
+
+namespace {
+
+// What is described in one text, separated by empty lines, for as long as it lives.
+std::unique_ptr<std::vector<torch::Library>> register_all(const std::string& texts) {
+  auto libraries = std::make_unique<std::vector<torch::Library>>();
+  for (size_t begin = 0; begin < texts.size();) {
+    const size_t end = std::min(texts.find("\n\n", begin), texts.size());
+    // Nodes in graphs that are still alive refer to it: it is never deleted.
+    const Operator& op = *parse_operator(texts.substr(begin, end - begin)).release();
+    begin = std::min(end + 2, texts.size());
+
+    const std::string& qualified = op.schema().name();
+    const std::string space = qualified.substr(0, qualified.find("::"));
+    const auto add = [&](c10::DispatchKey key, torch::CppFunction&& kernel) {
+      libraries->emplace_back(torch::Library::IMPL, space, key, __FILE__, __LINE__)
+          .impl(op.name.c_str(), std::move(kernel));
+    };
+    if (op.tensors.empty()) continue;
+    add(c10::DispatchKey::Autograd, torch::CppFunction::makeFromBoxedFunctor(std::make_unique<AutogradKernel>(op)));
+    if (!op.written.empty()) {
+      add(c10::DispatchKey::ADInplaceOrView,
+          torch::CppFunction::makeFromBoxedFunctor(std::make_unique<VersionKernel>(op)));
+    }
+  }
+  return libraries;
+}
+
+}  // namespace
+
+}  // namespace opwheel::autograd
+
+extern "C" {
+
+// Registers derivatives (operator.h has the notation; an empty line between two operators).
+//
+// Returns a handle for opwheel_autograd_remove. Null: nothing was registered, and message, of size bytes, says why.
+__attribute__((visibility("default"))) void* opwheel_autograd_register(const char* texts, char* message, size_t size) {
+  try {
+    return opwheel::autograd::register_all(texts).release();
+  } catch (const c10::Error& error) {
+    snprintf(message, size, "%s", error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    snprintf(message, size, "%s", error.what());
+  }
+  return nullptr;
+}
+
+__attribute__((visibility("default"))) void opwheel_autograd_remove(void* handle) {
+  delete static_cast<std::vector<torch::Library>*>(handle);
+}
+}
