@@ -33,6 +33,10 @@ class Operator(NamedTuple):
             Inputs without a formula are differentiated through the reference. None: the operator is not differentiable.
         not_differentiable: names of results without a gradient. Results that are no floating-point or complex tensors
             never have one.
+        training: the operator that is called in place of this one where a gradient is recorded: it has the same
+            arguments, this one's results first, and others that its ``derivatives`` keep. So a call without gradients
+            does not pay for what only they need, such as gradients that are computed along the way. An operator with
+            one declares no ``derivatives`` of its own.
         autocast: what ``torch.autocast`` does to floating-point arguments.
         compile: what torch.compile's inductor makes of an :class:`Elementwise` operator: ``"fuse"`` writes its
             reference into the same loop as its neighbours, ``"kernel"`` keeps it a call of the backend's kernel.
@@ -61,6 +65,7 @@ class Operator(NamedTuple):
     rule: Rule = Opaque()
     derivatives: Mapping[str, Derivative] | None = MappingProxyType({})
     not_differentiable: tuple[str, ...] = ()
+    training: str = ""
     autocast: AutocastPolicy = "promote"
     compile: CompilePolicy = "fuse"
     flops: int | Callable[..., int] = 1
