@@ -67,15 +67,16 @@ void cross_entropy_backward(const CrossEntropyBackward& a, int64_t begin, int64_
       if (softcap > 0) result *= 1 - (capped_value / softcap) * (capped_value / softcap);
       return result;
     };
+    // The target's own, not as a difference of what has been rounded; read first, because dx may be where x is.
+    const Vector<C> own_logit = Vector<C>{} + static_cast<C>(widen(x[target]));
+    const C own_weight = w == nullptr ? C(1) : static_cast<C>(widen(w[target]));
+    const C own_cap = capped(own_logit, softcap)[0];
+    const C slope = softcap > 0 ? C(1) - (own_cap / softcap) * (own_cap / softcap) : C(1);
+    const C own = gradient(own_logit, Vector<C>{} + own_weight)[0] - g * chosen * slope;
     for_vectors<C>(n, [&](auto at) {
       const auto weight = w == nullptr ? Vector<C>{} + C(1) : get(w, at);
       put(d, at, gradient(get(x, at), weight));
     });
-    // The target's own, not as a difference of what has been rounded.
-    const Vector<C> one = gradient(Vector<C>{} + static_cast<C>(widen(x[target])),
-                                   Vector<C>{} + (w == nullptr ? C(1) : static_cast<C>(widen(w[target]))));
-    const C capped_chosen = capped(Vector<C>{} + static_cast<C>(widen(x[target])), softcap)[0];
-    C own = one[0] - g * chosen * (softcap > 0 ? C(1) - (capped_chosen / softcap) * (capped_chosen / softcap) : C(1));
     d[target] = narrow<T>(own);
   }
 }

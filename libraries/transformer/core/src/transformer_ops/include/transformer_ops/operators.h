@@ -42,4 +42,12 @@
   KERNEL(dequantize_rowwise, "dequantize_rowwise(Tensor q, Tensor scale, *, ScalarType dtype=float) -> Tensor")       \
   KERNEL(reshape_and_cache,                                                                                           \
          "reshape_and_cache(Tensor key, Tensor value, Tensor(a!) key_cache, Tensor(b!) value_cache, "                 \
-         "Tensor slot_mapping) -> ()")
+         "Tensor slot_mapping) -> ()")     \
+  KERNEL(fused_linear_cross_entropy,                                                                                  \
+         "fused_linear_cross_entropy(Tensor input, Tensor weight, Tensor target, Tensor? bias=None, "                 \
+         "int ignore_index=-100, float lse_square_scale=0., float label_smoothing=0., str reduction='mean', "         \
+         "float softcap=0.) -> Tensor")                                                                               \
+  KERNEL(fused_linear_cross_entropy_training,                                                                         \
+         "fused_linear_cross_entropy_training(Tensor input, Tensor weight, Tensor target, Tensor? bias=None, "        \
+         "int ignore_index=-100, float lse_square_scale=0., float label_smoothing=0., str reduction='mean', "         \
+         "float softcap=0.) -> (Tensor loss, Tensor d_input, Tensor d_weight, Tensor d_bias)")
