@@ -3,6 +3,7 @@
 import opwheel
 
 from ._version import __version__
+from .losses import cross_entropy
 from .operators import OPERATORS
 
 library = opwheel.open_library(__name__, OPERATORS, distribution="transformer-ops-core", version=__version__)
@@ -14,6 +15,7 @@ globals().update(library.functions)
 __all__ = [
     "__version__",
     "backends",
+    "cross_entropy",
     "decompositions",
     "get_include",
     "library",

@@ -14,11 +14,11 @@ from torch.nn import functional
 from .samples import SHAPES, randn, wide
 
 
-def swiglu_reference(a: Tensor, b: Tensor) -> Tensor:
+def _swiglu(a: Tensor, b: Tensor) -> Tensor:
     return functional.silu(wide(a)).to(a.dtype) * b
 
 
-def swiglu_backward_reference(grad: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+def _swiglu_backward(grad: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     grad_, a_, b_ = wide(grad), wide(a), wide(b)
     s = torch.sigmoid(a_)
     return (grad_ * b_ * s * (1 + a_ * (1 - s))).to(a.dtype), (grad_ * a_ * s).to(a.dtype)
@@ -29,12 +29,12 @@ def _check_approximate(approximate: str) -> None:
         raise ValueError(f"approximate is {approximate!r}, expected 'tanh' or 'none'")
 
 
-def geglu_reference(a: Tensor, b: Tensor, approximate: str = "tanh") -> Tensor:
+def _geglu(a: Tensor, b: Tensor, approximate: str = "tanh") -> Tensor:
     _check_approximate(approximate)
     return functional.gelu(wide(a), approximate=approximate).to(a.dtype) * b
 
 
-def geglu_backward_reference(grad: Tensor, a: Tensor, b: Tensor, approximate: str) -> tuple[Tensor, Tensor]:
+def _geglu_backward(grad: Tensor, a: Tensor, b: Tensor, approximate: str) -> tuple[Tensor, Tensor]:
     grad_, a_, b_ = wide(grad), wide(a), wide(b)
     if approximate == "tanh":
         factor, cubic = (2 / torch.pi) ** 0.5, 0.044715
@@ -77,7 +77,7 @@ _RESULT = """
 
 SWIGLU = Operator(
     "swiglu",
-    reference=swiglu_reference,
+    reference=_swiglu,
     rule=Rows(a=1, b=1),
     derivatives={"a, b": "swiglu_backward(grad, a, b)"},
     samples=_samples,
@@ -90,13 +90,13 @@ SWIGLU = Operator(
 )
 SWIGLU_BACKWARD = Operator(
     "swiglu_backward",
-    reference=swiglu_backward_reference,
+    reference=_swiglu_backward,
     rule=Rows(grad=1, a=1, b=1),
     samples=partial(_samples, inputs=3),
 )
 GEGLU = Operator(
     "geglu",
-    reference=geglu_reference,
+    reference=_geglu,
     rule=Rows(a=1, b=1),
     derivatives={"a, b": "geglu_backward(grad, a, b, approximate)"},
     samples=partial(_samples, options=("tanh", "none")),
@@ -111,7 +111,7 @@ GEGLU = Operator(
 )
 GEGLU_BACKWARD = Operator(
     "geglu_backward",
-    reference=geglu_backward_reference,
+    reference=_geglu_backward,
     rule=Rows(grad=1, a=1, b=1),
     samples=partial(_samples, inputs=3, options=("tanh", "none")),
 )

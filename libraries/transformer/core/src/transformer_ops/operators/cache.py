@@ -12,7 +12,7 @@ from torch import Tensor
 from .samples import randn
 
 
-def reshape_and_cache_reference(
+def _reshape_and_cache(
     key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slot_mapping: Tensor
 ) -> None:
     used = slot_mapping >= 0
@@ -39,7 +39,7 @@ def _errors(device: str) -> Iterator[ErrorSample]:
 
 RESHAPE_AND_CACHE = Operator(
     "reshape_and_cache",
-    reference=reshape_and_cache_reference,
+    reference=_reshape_and_cache,
     derivatives=None,
     samples=_samples,
     errors=_errors,

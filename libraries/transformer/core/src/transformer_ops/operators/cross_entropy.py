@@ -26,6 +26,7 @@ def cross_entropy_rows_reference(
     label_smoothing: float,
     softcap: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
+    """The loss of each row, the part of it that ``lse_square_scale`` adds, and log(sum(exp)) of its logits."""
     counted = target != ignore_index
     index = torch.where(counted, target, 0)
     logits = _capped(wide(input), softcap)
@@ -39,7 +40,7 @@ def cross_entropy_rows_reference(
     return loss, z_loss, lse
 
 
-def cross_entropy_backward_reference(
+def _cross_entropy_backward(
     grad: Tensor,
     input: Tensor,
     target: Tensor,
@@ -113,5 +114,5 @@ CROSS_ENTROPY_ROWS = Operator(
     errors=_errors,
 )
 CROSS_ENTROPY_BACKWARD = Operator(
-    "cross_entropy_backward", reference=cross_entropy_backward_reference, samples=_backward_samples
+    "cross_entropy_backward", reference=_cross_entropy_backward, samples=_backward_samples
 )

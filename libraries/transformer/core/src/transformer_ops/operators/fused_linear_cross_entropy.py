@@ -14,7 +14,7 @@ from .cross_entropy import cross_entropy_rows_reference
 from .samples import randn, wide
 
 
-def fused_linear_cross_entropy_reference(
+def _fused_linear_cross_entropy(
     input: Tensor,
     weight: Tensor,
     target: Tensor,
@@ -34,7 +34,7 @@ def fused_linear_cross_entropy_reference(
     return loss.sum() / ((target != ignore_index).sum() if reduction == "mean" else 1)
 
 
-def fused_linear_cross_entropy_training_reference(
+def _fused_linear_cross_entropy_training(
     input: Tensor,
     weight: Tensor,
     target: Tensor,
@@ -46,7 +46,7 @@ def fused_linear_cross_entropy_training_reference(
     softcap: float = 0.0,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     options = (ignore_index, lse_square_scale, label_smoothing, reduction, softcap)
-    loss = fused_linear_cross_entropy_reference(input, weight, target, bias, *options)
+    loss = _fused_linear_cross_entropy(input, weight, target, bias, *options)
     counted = (target != ignore_index).unsqueeze(-1)
     index = torch.where(counted, target.unsqueeze(-1), 0)
     classes = weight.shape[0]
@@ -80,13 +80,13 @@ def _errors(device: str) -> Iterator[ErrorSample]:
 
 FUSED_LINEAR_CROSS_ENTROPY = Operator(
     "fused_linear_cross_entropy",
-    reference=fused_linear_cross_entropy_reference,
+    reference=_fused_linear_cross_entropy,
     training="fused_linear_cross_entropy_training",
     samples=_samples,
     errors=_errors,
     doc="""Cross entropy of ``input @ weight.T + bias``, without all of these logits in memory.
 
-    A few rows of logits are computed at a time. Where a gradient is recorded, the gradients of ``input``, ``weight`` and
+    A few rows of logits are computed at a time. Where a gradient is recorded, those of ``input``, ``weight`` and
     ``bias`` are computed with them, and only scaled in the backward pass.
 
     Args:
@@ -109,7 +109,7 @@ FUSED_LINEAR_CROSS_ENTROPY = Operator(
 )
 FUSED_LINEAR_CROSS_ENTROPY_TRAINING = Operator(
     "fused_linear_cross_entropy_training",
-    reference=fused_linear_cross_entropy_training_reference,
+    reference=_fused_linear_cross_entropy_training,
     derivatives={"input": "grad * d_input", "weight": "grad * d_weight", "bias": "grad * d_bias"},
     not_differentiable=("d_input", "d_weight", "d_bias"),
     samples=_samples,

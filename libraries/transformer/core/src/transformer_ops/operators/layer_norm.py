@@ -13,9 +13,7 @@ from torch import Tensor
 from .samples import SHAPES, randn, wide
 
 
-def layer_norm_reference(
-    x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
-) -> Tensor:
+def _layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
     values = wide(x)
     centred = values - values.mean(-1, keepdim=True)
     values = centred * torch.rsqrt(centred.pow(2).mean(-1, keepdim=True) + eps)
@@ -26,9 +24,7 @@ def layer_norm_reference(
     return values.to(x.dtype)
 
 
-def layer_norm_backward_reference(
-    grad: Tensor, x: Tensor, weight: Tensor | None, eps: float
-) -> tuple[Tensor, Tensor, Tensor]:
+def _layer_norm_backward(grad: Tensor, x: Tensor, weight: Tensor | None, eps: float) -> tuple[Tensor, Tensor, Tensor]:
     gradients, values = wide(grad), wide(x)
     centred = values - values.mean(-1, keepdim=True)
     r = torch.rsqrt(centred.pow(2).mean(-1, keepdim=True) + eps)
@@ -65,7 +61,7 @@ def _errors(device: str) -> Iterator[ErrorSample]:
 
 LAYER_NORM = Operator(
     "layer_norm",
-    reference=layer_norm_reference,
+    reference=_layer_norm,
     rule=Rows(x=1),
     derivatives={"x, weight, bias": "layer_norm_backward(grad, x, weight, eps)"},
     samples=_samples,
@@ -88,6 +84,4 @@ LAYER_NORM = Operator(
         RuntimeError: a shape or dtype does not fit.
     """,
 )
-LAYER_NORM_BACKWARD = Operator(
-    "layer_norm_backward", reference=layer_norm_backward_reference, samples=_backward_samples
-)
+LAYER_NORM_BACKWARD = Operator("layer_norm_backward", reference=_layer_norm_backward, samples=_backward_samples)

@@ -12,13 +12,13 @@ from torch import Tensor
 from .samples import SHAPES, randn
 
 
-def quantize_rowwise_reference(x: Tensor) -> tuple[Tensor, Tensor]:
+def _quantize_rowwise(x: Tensor) -> tuple[Tensor, Tensor]:
     values = x.float()
     scale = values.abs().amax(-1) / 127
     return (values / scale.clamp_min(1e-12).unsqueeze(-1)).round().to(torch.int8), scale
 
 
-def dequantize_rowwise_reference(q: Tensor, scale: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+def _dequantize_rowwise(q: Tensor, scale: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     return (q.to(scale.dtype) * scale.unsqueeze(-1)).to(dtype)
 
 
@@ -41,7 +41,7 @@ def _errors(device: str) -> Iterator[ErrorSample]:
 
 QUANTIZE_ROWWISE = Operator(
     "quantize_rowwise",
-    reference=quantize_rowwise_reference,
+    reference=_quantize_rowwise,
     rule=Rows(x=1),
     derivatives=None,
     samples=_samples,
@@ -52,8 +52,8 @@ QUANTIZE_ROWWISE = Operator(
         x: tensor of at least one dimension; float16, bfloat16, float32 or float64.
 
     Returns:
-        ``(q, scale)``: int8 of the shape of ``x``, from -127 to 127, and float32 of that shape without the last dimension.
-        The scale is 0 where a row is. Not differentiable.
+        ``(q, scale)``: int8 of the shape of ``x``, from -127 to 127, and float32 of that shape without the last
+        dimension. The scale is 0 where a row is. Not differentiable.
 
     Raises:
         RuntimeError: ``x`` is 0-d, or of another dtype.
@@ -61,7 +61,7 @@ QUANTIZE_ROWWISE = Operator(
 )
 DEQUANTIZE_ROWWISE = Operator(
     "dequantize_rowwise",
-    reference=dequantize_rowwise_reference,
+    reference=_dequantize_rowwise,
     rule=Rows(q=1, scale=0),
     samples=_dequantize_samples,
     errors=_errors,

@@ -15,7 +15,7 @@ from .samples import SHAPES, randn, wide
 MODES = ("llama", "gemma", "none")
 
 
-def rms_norm_reference(
+def _rms_norm(
     x: Tensor, weight: Tensor | None = None, eps: float = 1e-6, offset: float = 0.0, casting_mode: str = "llama"
 ) -> Tensor:
     _check_mode(casting_mode)
@@ -33,7 +33,7 @@ def _check_mode(casting_mode: str) -> None:
         raise ValueError(f"casting_mode is {casting_mode!r}, expected one of {', '.join(map(repr, MODES))}")
 
 
-def rms_norm_backward_reference(
+def _rms_norm_backward(
     grad: Tensor, x: Tensor, weight: Tensor | None, eps: float, offset: float, casting_mode: str
 ) -> tuple[Tensor, Tensor]:
     d_x, d_weight = _backward(grad, x, weight, eps, offset, casting_mode)
@@ -58,7 +58,7 @@ def _backward(
     return d_x, (gradients * normalised).reshape(-1, x.shape[-1]).sum(0).to(weight.dtype)
 
 
-def fused_add_rms_norm_reference(
+def _fused_add_rms_norm(
     x: Tensor,
     residual: Tensor,
     weight: Tensor | None = None,
@@ -67,10 +67,10 @@ def fused_add_rms_norm_reference(
     casting_mode: str = "llama",
 ) -> tuple[Tensor, Tensor]:
     total = x + residual
-    return rms_norm_reference(total, weight, eps, offset, casting_mode), total
+    return _rms_norm(total, weight, eps, offset, casting_mode), total
 
 
-def fused_add_rms_norm_in_place_reference(
+def _fused_add_rms_norm_in_place(
     x: Tensor,
     residual: Tensor,
     weight: Tensor | None = None,
@@ -78,12 +78,12 @@ def fused_add_rms_norm_in_place_reference(
     offset: float = 0.0,
     casting_mode: str = "llama",
 ) -> None:
-    normalised, total = fused_add_rms_norm_reference(x, residual, weight, eps, offset, casting_mode)
+    normalised, total = _fused_add_rms_norm(x, residual, weight, eps, offset, casting_mode)
     x.copy_(normalised)
     residual.copy_(total)
 
 
-def fused_add_rms_norm_backward_reference(
+def _fused_add_rms_norm_backward(
     grad_y: Tensor,
     grad_sum: Tensor,
     sum: Tensor,
@@ -104,7 +104,7 @@ def _fused_add_gradients(
     offset: float,
     casting_mode: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """x and residual enter as their sum, so that their gradients are equal."""
+    """Both inputs enter as their sum, so that their gradients are equal."""
     grad_y, grad_sum = (torch.zeros_like(sum) if grad is None else grad for grad in grads)
     d_sum, d_weight = torch.ops.transformer_ops.fused_add_rms_norm_backward(
         grad_y, grad_sum, sum, weight, eps, offset, casting_mode
@@ -112,9 +112,7 @@ def _fused_add_gradients(
     return d_sum, d_sum, d_weight
 
 
-def _rms_norm_samples(
-    device: str, dtype: torch.dtype, requires_grad: bool, *, inputs: int = 1
-) -> Iterator[Sample]:
+def _rms_norm_samples(device: str, dtype: torch.dtype, requires_grad: bool, *, inputs: int = 1) -> Iterator[Sample]:
     make = partial(randn, device=device, dtype=dtype, requires_grad=requires_grad)
     for shape in SHAPES:
         yield Sample(*(make(*shape) for _ in range(inputs)), make(shape[-1]))
@@ -148,7 +146,7 @@ _SHARED = """
 
 RMS_NORM = Operator(
     "rms_norm",
-    reference=rms_norm_reference,
+    reference=_rms_norm,
     rule=Rows(x=1),
     derivatives={"x, weight": "rms_norm_backward(grad, x, weight, eps, offset, casting_mode)"},
     samples=_rms_norm_samples,
@@ -167,13 +165,11 @@ RMS_NORM = Operator(
         RuntimeError: a shape or dtype does not fit, or ``casting_mode`` is none of these.
     """,
 )
-RMS_NORM_BACKWARD = Operator(
-    "rms_norm_backward", reference=rms_norm_backward_reference, samples=_backward_samples
-)
+RMS_NORM_BACKWARD = Operator("rms_norm_backward", reference=_rms_norm_backward, samples=_backward_samples)
 
 FUSED_ADD_RMS_NORM = Operator(
     "fused_add_rms_norm",
-    reference=fused_add_rms_norm_reference,
+    reference=_fused_add_rms_norm,
     rule=Rows(x=1, residual=1),
     derivatives={"x, residual, weight": _fused_add_gradients},
     samples=partial(_rms_norm_samples, inputs=2),
@@ -192,7 +188,7 @@ FUSED_ADD_RMS_NORM = Operator(
 )
 FUSED_ADD_RMS_NORM_ = Operator(
     "fused_add_rms_norm_",
-    reference=fused_add_rms_norm_in_place_reference,
+    reference=_fused_add_rms_norm_in_place,
     samples=partial(_rms_norm_samples, inputs=2),
     derivatives=None,
     doc=f"""In place: ``residual`` becomes the sum, ``x`` the normalised sum. Without gradients.
@@ -207,6 +203,6 @@ FUSED_ADD_RMS_NORM_ = Operator(
 )
 FUSED_ADD_RMS_NORM_BACKWARD = Operator(
     "fused_add_rms_norm_backward",
-    reference=fused_add_rms_norm_backward_reference,
+    reference=_fused_add_rms_norm_backward,
     samples=partial(_backward_samples, inputs=3),
 )

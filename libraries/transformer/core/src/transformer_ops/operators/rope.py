@@ -13,7 +13,7 @@ from torch import Tensor
 from .samples import randn, wide
 
 
-def rope_reference(
+def _rope(
     q: Tensor,
     k: Tensor,
     cos: Tensor,
@@ -61,7 +61,7 @@ def _errors(device: str) -> Iterator[ErrorSample]:
 
 ROPE = Operator(
     "rope",
-    reference=rope_reference,
+    reference=_rope,
     derivatives={"q, k": "rope(grads[0], grads[1], cos, -sin, position_ids, unsqueeze_dim, interleaved)"},
     samples=_samples,
     errors=_errors,
@@ -73,8 +73,8 @@ ROPE = Operator(
     Args:
         q: queries, ``(batch, heads, positions, length)``; float16, bfloat16, float32 or float64. ``length`` is even.
         k: keys, of the same dtype, batch, positions and length; the number of heads may differ.
-        cos: ``(batch or 1, positions, length)`` or ``(positions, length)``, of the dtype of ``q``. Of each row the first
-            half is used; it may have just that.
+        cos: ``(batch or 1, positions, length)`` or ``(positions, length)``, of the dtype of ``q``. Of each row the
+            first half is used; it may have just that.
         sin: of the shape and dtype of ``cos``.
         position_ids: None, or int64 ``(batch or 1, positions)``: the rows of ``cos`` and ``sin`` to take, which then
             have any number of positions and no batches.

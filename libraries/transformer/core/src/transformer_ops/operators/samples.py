@@ -15,4 +15,5 @@ def wide(tensor: Tensor) -> Tensor:
 
 
 def randn(*shape: int, device: str, dtype: torch.dtype, requires_grad: bool = False) -> Tensor:
+    """Normal numbers, for a leaf of the graph."""
     return torch.randn(*shape, device=device, dtype=dtype, requires_grad=requires_grad)

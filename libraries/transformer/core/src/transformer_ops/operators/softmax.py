@@ -13,11 +13,11 @@ from torch import Tensor
 from .samples import SHAPES, randn, wide
 
 
-def softmax_reference(x: Tensor) -> Tensor:
+def _softmax(x: Tensor) -> Tensor:
     return torch.softmax(wide(x), -1).to(x.dtype)
 
 
-def softmax_backward_reference(grad: Tensor, y: Tensor) -> Tensor:
+def _softmax_backward(grad: Tensor, y: Tensor) -> Tensor:
     gradients, values = wide(grad), wide(y)
     return (values * (gradients - (gradients * values).sum(-1, keepdim=True))).to(y.dtype)
 
@@ -30,7 +30,7 @@ def _samples(device: str, dtype: torch.dtype, requires_grad: bool, *, inputs: in
 
 SOFTMAX = Operator(
     "softmax",
-    reference=softmax_reference,
+    reference=_softmax,
     rule=Rows(x=1),
     derivatives={"x": "softmax_backward(grad, result)"},
     samples=_samples,
@@ -48,7 +48,7 @@ SOFTMAX = Operator(
 )
 SOFTMAX_BACKWARD = Operator(
     "softmax_backward",
-    reference=softmax_backward_reference,
+    reference=_softmax_backward,
     rule=Rows(grad=1, y=1),
     samples=partial(_samples, inputs=2),
 )
