@@ -12,7 +12,22 @@ backends, require, load = library.backends, library.require, library.load
 decompositions, get_include = library.decompositions, library.get_include
 globals().update(library.functions)
 
+from .modules import (  # noqa: E402  # they call the operators
+    GEGLU,
+    CrossEntropyLoss,
+    FusedLinearCrossEntropyLoss,
+    LayerNorm,
+    RMSNorm,
+    SwiGLU,
+)
+
 __all__ = [
+    "GEGLU",
+    "CrossEntropyLoss",
+    "FusedLinearCrossEntropyLoss",
+    "LayerNorm",
+    "RMSNorm",
+    "SwiGLU",
     "__version__",
     "backends",
     "cross_entropy",
