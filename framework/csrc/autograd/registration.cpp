@@ -1,9 +1,12 @@
 // The C functions that others call: Python with ctypes, programs without Python after dlopen.
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+#include <torch/headeronly/version.h>
 #include <torch/library.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -13,13 +16,27 @@ namespace opwheel::autograd {
 
 namespace {
 
+// Throws if PyTorch is of another minor release than the one that this was built for: its classes are others.
+void check_release() {
+  const auto minor = [](uint64_t version) {
+    return std::to_string(version >> 56) + "." + std::to_string(version >> 48 & 0xff);
+  };
+  const std::string here = minor(aoti_torch_abi_version()), wanted = minor(TORCH_ABI_VERSION);
+  if (here != wanted) {
+    throw std::invalid_argument("this Autograd library is for PyTorch " + wanted + ", and in this process is " + here);
+  }
+}
+
 // What is described in one text, separated by empty lines, for as long as it lives.
 std::unique_ptr<std::vector<torch::Library>> register_all(const std::string& texts) {
   auto libraries = std::make_unique<std::vector<torch::Library>>();
   for (size_t begin = 0; begin < texts.size();) {
     const size_t end = std::min(texts.find("\n\n", begin), texts.size());
-    // Nodes in graphs that are still alive refer to it: it is never deleted.
-    const Operator& op = *parse_operator(texts.substr(begin, end - begin)).release();
+    std::unique_ptr<Operator> parsed = parse_operator(texts.substr(begin, end - begin));
+    if (parsed->handle.hasKernelForDispatchKey(c10::DispatchKey::Autograd)) {
+      throw std::invalid_argument(parsed->name + ": it has a kernel for derivatives already");
+    }
+    const Operator& op = *parsed.release();  // nodes in graphs that are still alive refer to it: it is never deleted
     begin = std::min(end + 2, texts.size());
 
     const std::string& qualified = op.schema().name();
@@ -49,6 +66,7 @@ extern "C" {
 // Returns a handle for opwheel_autograd_remove. Null: nothing was registered, and message, of size bytes, says why.
 __attribute__((visibility("default"))) void* opwheel_autograd_register(const char* texts, char* message, size_t size) {
   try {
+    opwheel::autograd::check_release();
     return opwheel::autograd::register_all(texts).release();
   } catch (const c10::Error& error) {
     snprintf(message, size, "%s", error.what_without_backtrace());
