@@ -1,5 +1,6 @@
 """Which kernels are at the Autograd key, and that both kinds give the same."""
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -22,6 +23,14 @@ def test_every_operator_of_the_library_is_native(name):
     lines = [line for line in registrations(f"muladd::{name}").splitlines() if line.startswith("Autograd[alias]")]
     assert len(lines) == 1
     assert "registration.cpp" in lines[0]
+
+
+def test_the_schema_library_has_the_derivatives():
+    """The build put them there, for programs without Python."""
+    schemas = ctypes.CDLL(str(muladd.library.schema_library))
+    schemas.muladd_derivatives.restype = ctypes.c_char_p
+    assert schemas.muladd_derivatives().decode() == muladd.library.derivatives()
+    assert "operator muladd::fma\nderivative a = mul(grad, b)\n" in muladd.library.derivatives()
 
 
 def run(code, **environment):
