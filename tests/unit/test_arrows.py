@@ -21,10 +21,11 @@ ARROWS = {
     "": DISPATCH,
     "build": {"build"},  # runs where torch need not be importable
     "aotinductor": DISPATCH,
+    "audit": {"_torch_private", "audit"},  # of libraries that know nothing of opwheel
     "testing": {*DISPATCH, "testing"},
     "bench": {*DISPATCH, "bench", "build"},  # the limit of the machine is compiled
     "scaffold": {*DISPATCH, "scaffold"},
-    "cli": {*DISPATCH, "cli", "testing", "bench", "scaffold", "build"},
+    "cli": {*DISPATCH, "cli", "audit", "testing", "bench", "scaffold", "build"},
     "scripts": {"cli"},
     "__main__": {"cli"},
 }

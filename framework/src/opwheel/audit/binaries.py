@@ -1,0 +1,139 @@
+"""What binds a shared library to PyTorch, Python, CUDA and the C library: read from its ELF tables alone."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+_UNSTABLE = re.compile(r"_ZN?[KV]*(2at|3c10|5torch)|_ZT[ISV]N?(2at|3c10|5torch)")
+_STABLE = re.compile(r"(aoti_torch_|torch_)\w+")
+_PYTHON = re.compile(r"_?Py[A-Z_]\w*")
+_DYNAMIC, _DYNSYM, _VERNEED = 6, 11, 0x6FFFFFFE
+_NEEDED = 1
+
+
+class Binary(NamedTuple):
+    """What a shared library needs.
+
+    Args:
+        path: of the file.
+        needed: the libraries that the loader must find.
+        stable: how many symbols of PyTorch's stable C interface it uses.
+        unstable: symbols of PyTorch's C++ interface, which changes with each release.
+        python: symbols of CPython.
+        glibc: the newest version of the C library that it asks for, such as ``"2.17"``; empty for none.
+        cuda: major version of the CUDA runtime that it is linked to; empty for none.
+        tag: CPython version and platform in its file's name, such as ``"cpython-311"``; empty for none.
+    """
+
+    path: str
+    needed: list[str]
+    stable: int
+    unstable: list[str]
+    python: list[str]
+    glibc: str
+    cuda: str
+    tag: str
+
+    @property
+    def summary(self) -> str:
+        """In one line."""
+        parts = [
+            f"unstable symbols of torch: {len(self.unstable)}" if self.unstable else "stable ABI of torch alone",
+            "libpython" if any("python3" in name for name in self.needed) else "",
+            f"symbols of CPython: {len(self.python)}" if self.python else "",
+            f"built for {self.tag}" if self.tag else "",
+            f"glibc >= {self.glibc}" if self.glibc else "",
+            f"CUDA {self.cuda}" if self.cuda else "",
+        ]
+        return ", ".join(part for part in parts if part)
+
+
+def read(path: Path) -> Binary:
+    """Read a shared library's tables.
+
+    Raises:
+        ValueError: it is no 64-bit little-endian ELF file.
+    """
+    content = path.read_bytes()
+    if not content.startswith(b"\x7fELF\x02\x01"):
+        raise ValueError(f"{path} is no 64-bit little-endian ELF file")
+    sections = list(_sections(content))
+    needed = [name for kind, name in _dynamic(content, sections) if kind == _NEEDED]
+    undefined = [name for name, section in _symbols(content, sections) if section == 0 and name]
+    versions = [tuple(map(int, v.removeprefix("GLIBC_").split("."))) for v in _versions(content, sections)]
+    cuda = [found[1] for name in needed if (found := re.match(r"libcudart[-.\w]*?\.so\.(\d+)", name))]
+    tag = re.search(r"cpython-\d+|abi3", path.name)
+    return Binary(
+        path=str(path),
+        needed=needed,
+        stable=sum(bool(_STABLE.fullmatch(name)) for name in undefined),
+        unstable=[name for name in undefined if _UNSTABLE.match(name)],
+        python=[name for name in undefined if _PYTHON.fullmatch(name)],
+        glibc=".".join(map(str, max(versions))) if versions else "",
+        cuda=cuda[0] if cuda else "",
+        tag=tag[0] if tag else "",
+    )
+
+
+class _Section(NamedTuple):
+    kind: int
+    offset: int
+    size: int
+    link: int
+
+
+def _sections(content: bytes) -> Iterator[_Section]:
+    (table,) = struct.unpack_from("<Q", content, 40)
+    size, count = struct.unpack_from("<HH", content, 58)
+    for i in range(count):
+        _, kind, _, _, offset, length, link = struct.unpack_from("<IIQQQQI", content, table + i * size)
+        yield _Section(kind, offset, length, link)
+
+
+def _string(content: bytes, strings: _Section, at: int) -> str:
+    start = strings.offset + at
+    return content[start : content.index(b"\0", start)].decode()
+
+
+def _dynamic(content: bytes, sections: list[_Section]) -> Iterator[tuple[int, str]]:
+    for section in sections:
+        if section.kind == _DYNAMIC:
+            for at in range(section.offset, section.offset + section.size, 16):
+                kind, value = struct.unpack_from("<qQ", content, at)
+                if kind == _NEEDED:
+                    yield kind, _string(content, sections[section.link], value)
+
+
+def _symbols(content: bytes, sections: list[_Section]) -> Iterator[tuple[str, int]]:
+    for section in sections:
+        if section.kind == _DYNSYM:
+            for at in range(section.offset, section.offset + section.size, 24):
+                name, _, _, where = struct.unpack_from("<IBBH", content, at)
+                yield _string(content, sections[section.link], name), where
+
+
+def _versions(content: bytes, sections: list[_Section]) -> Iterator[str]:
+    """The versions of the C library that symbols ask for."""
+    for section in sections:
+        if section.kind != _VERNEED:
+            continue
+        at, more = section.offset, True
+        while more:
+            _, count, _, first, following = struct.unpack_from("<HHIII", content, at)
+            one = at + first
+            for _ in range(count):
+                _, _, _, name, next_one = struct.unpack_from("<IHHII", content, one)
+                text = _string(content, sections[section.link], name)
+                if re.fullmatch(r"GLIBC_\d+(\.\d+)+", text):
+                    yield text
+                one += next_one
+            at, more = at + following, following != 0
+
+
+def of_package(file: str) -> list[Path]:
+    """The shared libraries in the folder of a package, given the file of its ``__init__``."""
+    return sorted(Path(file).parent.rglob("*.so"))

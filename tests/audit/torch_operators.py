@@ -1,0 +1,44 @@
+"""Calls of 60 of PyTorch's own operators, drawn by a fixed seed: on them an audit finds nothing."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import torch
+from opwheel.audit import calls
+from opwheel.audit.recording import Recorder
+
+SEED = 21
+COUNT = 60
+
+
+def drawn() -> list[Any]:
+    """Every OpInfo that ATen has an operator of the same name for and that takes float32, in an order drawn once."""
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    known = {info.aten_name: info for info in op_db if torch.float32 in info.dtypes and not info.variant_test_name}
+    names = sorted(name for name in known if hasattr(torch.ops.aten, name))
+    return [known[name] for name in random.Random(SEED).sample(names, len(names))]
+
+
+def record(path: Path) -> list[str]:
+    """Write a call of each of the first 60 operators to a file: what ATen is called with by a first sample.
+
+    Those that are nothing but calls of other operators, which a dispatch mode does not see, are passed over.
+
+    Returns:
+        The operators, ``"aten::name.overload"``.
+    """
+    found: list[calls.Call] = []
+    for info in drawn():
+        sample = next(iter(info.sample_inputs("cpu", torch.float32)))
+        with Recorder({"aten"}) as recorder:
+            info.op(sample.input, *sample.args, **sample.kwargs)
+        own = f"aten::{info.aten_name}"
+        found += [one for one in recorder.calls if one.operator.partition(".")[0] == own][:1]
+        if len(found) == COUNT:
+            break
+    calls.save(found, path)
+    return [one.operator for one in found]
