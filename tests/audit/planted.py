@@ -274,8 +274,8 @@ def samples(operator: str) -> list[Any]:
         "square_scale": (numbers(3, 4), (numbers(3, 4),)),
         "add_into": (numbers(3, 4), (numbers(3, 4),)),
         "clip": (numbers(3, 4), (0.25,)),
-        "dot": (numbers(4, 4), (numbers(4, 4),)),
+        "dot": (numbers(3, 3), (numbers(3, 3),)),
         "mix": (numbers(3, 4), (numbers(3, 4), 0.5)),
     }
-    first, rest = arguments.get(name, (numbers(3, 4), ()))
+    first, rest = arguments.get(name, (numbers(2, 3, 4), ()))
     return [SampleInput(first, args=rest)]

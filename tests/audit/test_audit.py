@@ -4,16 +4,20 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 import torch
-from opwheel.audit import binaries, calls, measurements, report, run
+from opwheel.audit import binaries, calls, limits, measurements, report, run, samples, worker
 from opwheel.audit.outcomes import Cell, Outcome, Result
 from opwheel.audit.recording import Recorder
 
+from . import planted, torch_operators
+
 ROOT = Path(__file__).parents[2]
+DANGEROUS = ("crashes_on_empty", "ends_the_process", "hangs", "writes_out_of_bounds")  # for the tests' own process
 NEEDED = 22  # of the planted defects
 
 
@@ -27,11 +31,42 @@ def test_the_names_of_checks():
     assert tuple(measurements.CHECKS) == run.CHECKS
 
 
-@pytest.fixture(scope="module")
-def planted(tmp_path_factory):
-    """The audit of all libraries, by its command; the operators, and what JSON and JUnit say."""
-    from . import planted
+def judged(operator):
+    """The checks of an operator's calls, in this process, that find something."""
+    return [
+        (check, message)
+        for call in samples.given(f"{planted.__name__}:samples", [operator])
+        for check in measurements.CHECKS
+        for outcome, message in [worker.judge(call, check)]
+        if outcome is Outcome.WRONG
+    ]
 
+
+@pytest.mark.parametrize("name", [name for name, one in planted.WRONG.items() if one.name not in DANGEROUS])
+def test_each_defect_is_found(name):
+    assert judged(name)
+
+
+@pytest.mark.parametrize("name", planted.RIGHT)
+def test_its_right_twin_is_right(name):
+    assert judged(name) == []
+
+
+@pytest.mark.parametrize("code", ["import time; time.sleep(60)", "while True: pass"])
+def test_a_process_that_does_not_end(code):
+    process = subprocess.Popen([sys.executable, "-c", code])
+    assert limits.wait(process, lambda: 0.5, lambda: None) == "no end after 0.5 seconds"
+    assert process.returncode < 0
+
+
+def test_a_process_that_makes_progress():
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1)"])
+    assert limits.wait(process, lambda: 0.5, time.monotonic) == ""
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory):
+    """The audit of all libraries, by its command: what JSON says, the folder of its files, and the process."""
     folder = tmp_path_factory.mktemp("audit")
     only = [option for name in (*planted.RIGHT, *planted.WRONG) for option in ("--only", name)]
     done = opwheel_audit(
@@ -39,7 +74,7 @@ def planted(tmp_path_factory):
         *("--json", folder / "a.json", "--junit", folder / "a.xml"),
     )
     assert done.returncode == 1, done.stderr
-    return planted, json.loads((folder / "a.json").read_text()), folder, done
+    return json.loads((folder / "a.json").read_text()), folder, done
 
 
 def findings(content):
@@ -48,23 +83,23 @@ def findings(content):
 
 
 @pytest.mark.slow
-def test_planted_defects_are_found(planted):
-    module, content, _, _ = planted
+def test_planted_defects_are_found(audited):
+    content, _, _ = audited
     found = {row["operator"] for row in findings(content)}
-    missed = [name for name in module.WRONG if name not in found]
-    assert len(module.WRONG) >= 24
-    assert len(module.WRONG) - len(missed) >= NEEDED, missed
+    missed = [name for name in planted.WRONG if name not in found]
+    assert len(planted.WRONG) >= 24
+    assert len(planted.WRONG) - len(missed) >= NEEDED, missed
 
 
 @pytest.mark.slow
-def test_nothing_is_found_in_the_right_twins(planted):
-    module, content, _, _ = planted
-    assert [row for row in findings(content) if row["operator"] in module.RIGHT] == []
+def test_nothing_is_found_in_the_right_twins(audited):
+    content, _, _ = audited
+    assert [row for row in findings(content) if row["operator"] in planted.RIGHT] == []
 
 
 @pytest.mark.slow
-def test_every_finding_has_a_reproduction_without_opwheel(planted):
-    _, content, _, done = planted
+def test_every_finding_has_a_reproduction_without_opwheel(audited):
+    content, _, done = audited
     for row in findings(content):
         assert row["reproduction"]
         assert "opwheel" not in row["reproduction"]
@@ -72,8 +107,8 @@ def test_every_finding_has_a_reproduction_without_opwheel(planted):
 
 
 @pytest.mark.slow
-def test_a_baseline_and_junit(planted, tmp_path):
-    _, content, folder, _ = planted
+def test_a_baseline_and_junit(audited):
+    content, folder, _ = audited
     assert report.known_findings(folder / "a.json") == {
         f"{row['operator']} {row['check']} {row['outcome']}" for row in findings(content)
     }
@@ -186,8 +221,6 @@ def test_the_worst_of_several_calls_is_shown():
 
 @pytest.mark.slow
 def test_nothing_is_found_in_operators_of_pytorch(tmp_path):
-    from . import torch_operators
-
     names = torch_operators.record(tmp_path / "calls")
     assert len(set(names)) == torch_operators.COUNT
     only = [option for name in names for option in ("--only", name)]

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from .limits import wait
 from .outcomes import Cell, Outcome, Result
 
-_START = 600.0  # seconds until a worker has imported PyTorch and the library, on a busy machine
+_START = 120.0  # seconds until a worker has imported PyTorch and the library
 
 
 class WorkerError(Exception):
@@ -46,9 +45,7 @@ class Workers:
         Raises:
             WorkerError: the library cannot be loaded.
         """
-        rows, how = self._run(
-            {"do": "prepare", "samples": samples, "recorded": recorded, "only": list(only)}, lambda _: _START
-        )
+        rows, how = self._run({"do": "prepare", "samples": samples, "recorded": recorded, "only": list(only)})
         if not rows:
             raise WorkerError(f"the library cannot be loaded: {how}")
         if "error" in rows[-1]:
@@ -58,7 +55,7 @@ class Workers:
     def scripts(self, findings: list[Result]) -> list[list[str]]:
         """For each finding the texts of its reproduction, the shortest first."""
         asked = [[f.cell.call, f.cell.check, f.message] for f in findings]
-        rows, _ = self._run({"do": "scripts", "findings": asked}, lambda _: _START)
+        rows, _ = self._run({"do": "scripts", "findings": asked})
         return [row["scripts"] for row in rows]
 
     def check(self, cells: list[Cell]) -> Iterator[Result]:
@@ -84,17 +81,17 @@ class Workers:
     def _batch(self, batch: list[tuple[int, Cell]]) -> Iterator[Result]:
         cells = dict(batch)
         asked = [[i, cell.call, cell.check] for i, cell in batch]
-        rows, how = self._run({"do": "check", "cells": asked}, lambda rows: self.seconds if rows else _START)
+        rows, how = self._run({"do": "check", "cells": asked}, self.seconds)
         for row in rows:
             if "end" in row:
                 yield Result(cells.pop(row["end"]), Outcome(row["outcome"]), row["message"])
         if not rows:
             raise WorkerError(f"a worker cannot load the library: {how}")
         if "begin" in rows[-1]:
-            yield Result(cells[rows[-1]["begin"]], Outcome.CRASHES, how)
+            yield Result(cells[rows[-1]["begin"]], Outcome.CRASHES, how or "the process ended with status 0")
 
-    def _run(self, task: dict[str, Any], limit: Callable[[list[Any]], float]) -> tuple[list[dict[str, Any]], str]:
-        """Run a worker until it ends or is silent for too long; give its answers, and how it ended."""
+    def _run(self, task: dict[str, Any], seconds: float = _START) -> tuple[list[dict[str, Any]], str]:
+        """Run a worker; give its answers, and how it ended. ``seconds`` is its limit from one answer to the next."""
         with tempfile.TemporaryDirectory() as folder:
             answers, task_file, errors = (Path(folder) / name for name in ("answers", "task", "errors"))
             answers.touch()
@@ -102,28 +99,14 @@ class Workers:
             with errors.open("w") as stream:
                 command = [sys.executable, "-m", "opwheel.audit.worker", str(task_file)]
                 process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream)
-                how = _wait(process, answers, limit)
+                how = wait(
+                    process,
+                    lambda: seconds if answers.stat().st_size else _START,
+                    lambda: answers.stat().st_size,
+                )
             rows = [json.loads(line) for line in answers.read_text().splitlines()]
             last = errors.read_text(errors="replace").strip().splitlines()[-1:]
-        return rows, ": ".join([how, *last])
-
-
-def _wait(process: subprocess.Popen[bytes], answers: Path, limit: Callable[[list[Any]], float]) -> str:
-    size, since = -1, time.monotonic()
-    while True:
-        try:
-            code = process.wait(0.05)
-        except subprocess.TimeoutExpired:
-            now = answers.stat().st_size
-            if now != size:
-                size, since = now, time.monotonic()
-            seconds = limit([size] if size else [])
-            if time.monotonic() - since > seconds:
-                process.kill()
-                process.wait()
-                return f"no answer for {seconds:g} seconds"
-        else:
-            return f"killed by {signal.Signals(-code).name}" if code < 0 else f"the process ended with status {code}"
+        return rows, ": ".join(filter(None, [how, *last]))
 
 
 def _batch(left: list[tuple[int, Cell]]) -> list[tuple[int, Cell]]:

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from .cells import Workers
+from .limits import wait
 from .outcomes import FINDINGS, Outcome, Result
 
 
@@ -41,20 +42,16 @@ def shows(text: str, outcome: Outcome, seconds: float) -> bool:
     That is by the check's assertion, or for a crash by a signal, a silent exit or no end at all.
     """
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "reproduction.py"
-        path.write_text(text)
-        try:
-            search = os.pathsep.join([str(Path.cwd()), *filter(None, [os.environ.get("PYTHONPATH")])])
-            done = subprocess.run(
-                [sys.executable, str(path)],
-                env={**os.environ, "PYTHONPATH": search},  # the library may lie in the current folder
-                capture_output=True,
-                text=True,
-                timeout=seconds,
-                check=False,
+        script, errors = Path(folder) / "reproduction.py", Path(folder) / "errors"
+        script.write_text(text)
+        search = os.pathsep.join([str(Path.cwd()), *filter(None, [os.environ.get("PYTHONPATH")])])
+        environment = {**os.environ, "PYTHONPATH": search}  # the library may lie in the current folder
+        with errors.open("w") as stream:
+            process = subprocess.Popen(
+                [sys.executable, str(script)], env=environment, stdout=subprocess.DEVNULL, stderr=stream
             )
-        except subprocess.TimeoutExpired:
-            return outcome is Outcome.CRASHES
+            wait(process, lambda: seconds, lambda: None)
+        printed = errors.read_text(errors="replace")
     if outcome is Outcome.CRASHES:
-        return done.returncode != 0 and "Traceback" not in done.stderr
-    return done.returncode == 1 and "AssertionError" in done.stderr
+        return process.returncode != 0 and "Traceback" not in printed
+    return process.returncode == 1 and "AssertionError" in printed

@@ -287,7 +287,7 @@ def wide(op: Any, args: Any, kwargs: Any) -> tuple[Callable[..., list[Tensor]], 
     try:
         results = [r for r in function(*inputs) if r.requires_grad]
     except (RuntimeError, NotImplementedError) as error:
-        raise NotTried(f"the operator takes no float64: {error}") from error
+        raise NotTried(f"the operator refuses float64 tensors that require grad: {error}") from error
     if not results:
         raise NotTried("the results do not require grad")
     ones = [torch.ones_like(r) for r in results]
