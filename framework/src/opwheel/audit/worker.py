@@ -126,7 +126,8 @@ def _nudged(call: Call) -> Any:
     def nudge(value: Any) -> Any:
         if isinstance(value, Tensor) and value.layout is torch.strided and value.is_floating_point():
             noise = torch.rand(value.shape, generator=generator, dtype=torch.float64)
-            return (value.double() * (1 + 0.01 * noise)).to(value.dtype)
+            noise = measurements.symmetric_like(value.detach(), noise)
+            return (value.detach().double() * (1 + 0.01 * noise)).to(value.dtype)
         return value.detach().clone() if isinstance(value, Tensor) else value
 
     return pytree.tree_map(nudge, (call.args, call.kwargs))
