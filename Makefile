@@ -117,7 +117,7 @@ quick-rest:
 	$(BIN)/python -m pytest -q -m "not slow and not wheels" $(addprefix --ignore tests/,deploy docs faults release wheels)
 
 bench: $(VENV)/.installed
-	$(BIN)/muladd bench --json benchmarks/results/cpu.json --plot benchmarks/results/cpu.png
+	$(BIN)/muladd bench --label "commit $$(git describe --always --dirty --abbrev=12)" --json benchmarks/results/cpu.json --plot benchmarks/results/cpu.png
 
 instructions: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.instructions --update

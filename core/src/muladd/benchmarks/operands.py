@@ -39,6 +39,8 @@ def _layout(case: Case, random: Callable[..., Tensor]) -> tuple[Tensor, Tensor, 
         return random(case.elements + 1)[1:], random(case.elements + 3)[3:], _NUMBER
     if case.layout == "transposed":
         return random(rows, columns), random(columns, rows).t(), _NUMBER
+    if case.layout == "both transposed":
+        return random(columns, rows).t(), random(columns, rows).t(), _NUMBER
     if case.layout == "sliced":
         return random(rows, columns + 16)[:, 8:-8], random(rows, columns + 16)[:, 8:-8], _NUMBER
     if case.layout == "stepped":
