@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from muladd import library
 from opwheel.cli import make_app
 from typer.testing import CliRunner
 
@@ -34,6 +35,13 @@ def test_explain():
     assert "libmuladd_cpu.so" in result.stdout
     assert "digest" in result.stdout
     assert "muladd_backward" in muladd("explain").stdout
+
+
+def test_explain_says_the_same_of_several_operators_once():
+    answers = [line for line in muladd("explain").stdout.splitlines() if line.startswith("xpu: ")]
+    assert answers == [f"xpu: {', '.join(library.operators)}"]
+    assert "muladd::OPERATOR has no kernel for xpu" in muladd("explain").stdout
+    assert "muladd::mul has no kernel for xpu" in muladd("explain", "mul", "xpu").stdout
 
 
 @pytest.mark.parametrize("arguments", [("explain", "nothing"), ("config",), ("doctor", "--unknown")], ids=" ".join)
