@@ -16,6 +16,7 @@ NOT_RUN = [
     ("CONTRIBUTING.md", "the Makefile and tests/wheels do it"),
     ("README.md", "they contain this test"),
     ("docs/benchmarks.md", "takes half an hour; tests/toolchain/test_bench.py runs small cases"),
+    ("docs/benchmarks.md", "the results are measured rarely"),
     ("docs/benchmarks.md", "half a minute, and needs valgrind"),
     ("docs/cuda.md", "make test builds the wheel in this way"),
     ("docs/cuda.md", "needs a GPU"),
