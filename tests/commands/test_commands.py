@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from muladd import library
-from opwheel.cli import make_app
+from opwheel.cli import make_app, suggest
 from typer.testing import CliRunner
 
 
@@ -27,6 +28,41 @@ def test_doctor_json():
     assert report["backends"]["cpu"]["state"] == "loaded"
     versions = {"library", "distribution", "version", "abi", "opwheel", "torch", "python", "platform"}
     assert set(report) >= versions | {"digest", "runtimes", "not_installed", "findings"}
+
+
+def machine(root, monkeypatch, *, nvidia=False, gpu=None):
+    """A machine's files, as doctor looks at them."""
+    monkeypatch.setattr(suggest, "ROOT", root)
+    if nvidia:
+        driver = root / "proc/driver/nvidia"
+        driver.mkdir(parents=True)
+        (driver / "version").write_text("NVRM version: 580.65.06")
+    if gpu:
+        vendor, name = gpu
+        card = root / "sys/class/drm/card0/device"
+        card.mkdir(parents=True)
+        (card / "vendor").write_text(f"{vendor}\n")
+        (card / "driver").symlink_to(root / "sys/bus/pci/drivers" / name)
+
+
+@pytest.mark.parametrize(
+    ("found", "wheels"),
+    [
+        ({}, "muladd-core muladd-cpu"),
+        ({"nvidia": True}, "muladd-core muladd-cpu muladd-cuda"),
+        ({"gpu": ("0x8086", "xe")}, "muladd-core muladd-cpu muladd-sycl"),
+        ({"gpu": ("0x8086", "vfio-pci")}, "muladd-core muladd-cpu"),
+        ({"gpu": ("0x1002", "amdgpu")}, "muladd-core muladd-cpu"),
+    ],
+    ids=["cpu", "nvidia", "intel", "intel for a virtual machine", "amd"],
+)
+def test_doctor_suggests_one_command(found, wheels, tmp_path, monkeypatch):
+    machine(tmp_path, monkeypatch, **found)
+    result = muladd("doctor", "--suggest")
+    assert result.exit_code == 0
+    assert result.stdout == f"pip install {wheels}\n"
+    without = ("nvidia" in found and torch.version.cuda is None) or ("muladd-sycl" in wheels)
+    assert ("install PyTorch's build for" in result.stderr) == without
 
 
 def test_explain():

@@ -17,6 +17,7 @@ from ..registry import BackendStatus, Finding, LockError, State
 from ..registry.printable import printable
 from ..registry.set_aside import set_aside
 from . import deep
+from .suggest import suggest
 
 if TYPE_CHECKING:
     from .. import Library
@@ -39,8 +40,15 @@ def doctor(
     try_all: Annotated[
         bool, typer.Option("--deep", help="Open every backend's libraries in a process of its own first.")
     ] = False,
+    install: Annotated[
+        bool,
+        typer.Option("--suggest", help="Print the command that installs what fits this machine, and nothing else."),
+    ] = False,
 ) -> None:
     """Show every backend: its state, the reason, the fix."""
+    if install:
+        suggest(context.obj.open(load_backends=False, check_lock=False))
+        raise typer.Exit
     # With --deep, what ends a process must not end this one. A lock that does not fit is reported, not obeyed.
     library: Library = context.obj.open(load_backends=not try_all, check_lock=False)
     statuses = deep.statuses(library) if try_all else library.backends()
