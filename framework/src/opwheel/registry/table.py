@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator
 
 from .printable import printable
@@ -33,4 +32,6 @@ class Backends(dict[str, BackendStatus]):
 
 
 def _html_row(tag: str, cells: tuple[str, ...]) -> str:
-    return f"<tr>{''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"
+    from html import escape  # not at the top: it takes a millisecond, and every import of a library would pay
+
+    return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
