@@ -121,6 +121,23 @@ def test_what_is_refused(tmp_path, options, words):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("header", ["#pragma once\n", None], ids=["without the list", "missing"])
+def test_a_library_without_a_list_for_cpp_is_refused(tmp_path, monkeypatch, header):
+    """Such as one whose operators are registered in Python alone: nothing could be built from its headers."""
+    includes = tmp_path / "include"
+    (includes / "muladd").mkdir(parents=True)
+    if header is not None:
+        (includes / "muladd/operators.h").write_text(header)
+    monkeypatch.setattr(type(muladd_package.library), "get_include", lambda self: str(includes))
+    for language in ("cpp", "cuda", "sycl"):
+        with pytest.raises(
+            scaffold.ScaffoldError, match=r"operators.h has no list MULADD_OPERATORS.* use --language python"
+        ):
+            scaffold.new_backend(muladd_package.library, "acme", language=language, output=tmp_path / "project")
+    assert not (tmp_path / "project").exists()
+    assert scaffold.new_backend(muladd_package.library, "acme", language="python", output=tmp_path / "project")
+
+
 def test_wrong_usage(muladd, tmp_path):
     result = muladd("new-backend", "cpu")
     assert result.returncode == 2
