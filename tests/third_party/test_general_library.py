@@ -170,3 +170,25 @@ def test_a_backend_passes_the_kit_as_it_is_written(waves, tmp_path, language):
     assert f"{language}x: by their reference, with no kernel of their own: dequantize, mixture" in doctor
     assert "its kernel is the operator's reference" in command(waves, "explain", "solve", "cpu", **variables)
     waves.passes_the_kit(f"{language}x", LIBRARY, KIT, **variables)
+
+
+def test_kernels_in_numpy_take_the_references_place(waves, tmp_path):
+    """Discovered, explained, benched and through the kit, as the kernels in C++ are."""
+    project = written(waves, tmp_path, "python", install=False)
+    (kernels,) = project.rglob("kernels.py")
+    begin, found, end = kernels.read_text().partition("FUNCTIONS: dict[str, Callable[..., Any]] = {")
+    assert found
+    named = 'FUNCTIONS = {schema.partition("(")[0]: kernel for schema, kernel in KERNELS.items()}\n'
+    end = end.partition("}\n")[2]
+    kernels.write_text(f"{begin}from {LIBRARY}.operators import KERNELS\n\n{named}{end}")
+    waves.install(project)
+    variables = {"WAVES_CPP_BACKENDS": "pythonx"}
+    status = waves.status("pythonx", LIBRARY, **variables)
+    assert (status["state"], status["by_reference"], len(status["operators"])) == ("loaded", [], OPERATORS)
+    answer = command(waves, "explain", "rms_norm", "cpu", **variables)
+    assert "pythonx (waves-cpp-pythonx 0.1.0) at CPU, from Python" in answer
+    assert "reference" not in answer
+    file = tmp_path / "results.json"
+    command(waves, "bench", "--quick", "--skip", "reference, compiled", "--json", str(file), **variables)
+    assert json.loads(file.read_text())["findings"] == []
+    waves.passes_the_kit("pythonx", LIBRARY, KIT, **variables)
