@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 import torch
-from opwheel.audit import binaries, calls, limits, measurements, report, run, samples, worker
+from opwheel.audit import binaries, calls, checks, limits, report, run, samples, worker
 from opwheel.audit.outcomes import Cell, Outcome, Result
 from opwheel.audit.recording import Recorder
 
@@ -28,7 +28,7 @@ def opwheel_audit(*options, **kwargs):
 
 def test_the_names_of_checks():
     """What the command line knows without PyTorch is what there is."""
-    assert tuple(measurements.CHECKS) == run.CHECKS
+    assert tuple(checks.CHECKS) == run.CHECKS
 
 
 def judged(operator):
@@ -36,7 +36,7 @@ def judged(operator):
     return [
         (check, message)
         for call in samples.given(f"{planted.__name__}:samples", [operator])
-        for check in measurements.CHECKS
+        for check in checks.CHECKS
         for outcome, message in [worker.judge(call, check)]
         if outcome is Outcome.WRONG
     ]

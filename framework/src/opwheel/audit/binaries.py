@@ -134,6 +134,12 @@ def _versions(content: bytes, sections: list[_Section]) -> Iterator[str]:
             at, more = at + following, following != 0
 
 
+def symbols(path: Path) -> dict[str, bool]:
+    """A shared library's dynamic symbols, and whether it defines each; the others it needs."""
+    content = path.read_bytes()
+    return {name: section != 0 for name, section in _symbols(content, list(_sections(content))) if name}
+
+
 def of_package(file: str) -> list[Path]:
     """The shared libraries in the folder of a package, given the file of its ``__init__``."""
     return sorted(Path(file).parent.rglob("*.so"))

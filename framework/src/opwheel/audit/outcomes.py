@@ -25,7 +25,7 @@ class Cell(NamedTuple):
     Args:
         operator: ``"namespace::name.overload"``.
         call: which of the audit's calls.
-        check: a name in ``measurements.CHECKS``.
+        check: a name in ``checks.CHECKS``.
         origin: of the call.
     """
 

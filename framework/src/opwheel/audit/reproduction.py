@@ -9,14 +9,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import measurements
+from . import checks
 from .calls import Call
 from .target import Target
 
 _LITERAL = 64  # elements of a tensor that is written out
 _IMPORTS = """\
-import threading
+import concurrent.futures
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,11 +32,11 @@ def script(target: Target, call: Call, check: str, message: str, *, exact: bool)
     Args:
         target: the library.
         call: the call.
-        check: its name in ``measurements.CHECKS``.
+        check: its name in ``checks.CHECKS``.
         message: what was found.
         exact: with the call's values; otherwise large tensors hold random numbers of a fixed seed.
     """
-    function = measurements.CHECKS[check]
+    function = checks.CHECKS[check]
     namespace, _, rest = call.operator.partition("::")
     name, _, kind = rest.partition(".")
     return "\n".join(
@@ -58,9 +60,9 @@ def script(target: Target, call: Call, check: str, message: str, *, exact: bool)
 
 
 def _sources(name: str) -> list[str]:
-    """The check's source, after that of everything in its module that it uses."""
-    module = ast.parse(inspect.getsource(measurements))
-    definitions = {n.name: n for n in module.body if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
+    """The check's source, after that of everything in its package that it uses."""
+    bodies = [ast.parse(inspect.getsource(module)).body for module in checks.MODULES]
+    definitions = {n.name: n for body in bodies for n in body if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
     needed: set[str] = set()
 
     def add(one: str) -> None:

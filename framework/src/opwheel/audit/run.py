@@ -12,11 +12,11 @@ from .confirmation import confirm
 from .outcomes import Cell, Result
 from .report import Audit
 
-# The names in measurements.CHECKS, which imports PyTorch; a test compares them. "call" is the first.
+# The names in checks.CHECKS, which imports PyTorch; a test compares them. "call" is the first.
 CHECKS = (
     *("call", "fake", "writes", "aliases", "strides", "expanded", "offset", "empty", "repeatable", "threads"),
     *("uninitialized", "gradients", "second derivatives", "forward mode", "torch.func.jvp", "torch.func.grad"),
-    *("vmap", "autocast", "compile"),
+    *("vmap", "autocast", "compile", "export"),
 )
 
 

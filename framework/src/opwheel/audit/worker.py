@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from . import binaries, calls, listing, measurements, reproduction, samples
+from . import binaries, calls, checks, listing, reproduction, samples
 from .calls import Call
 from .outcomes import Outcome
 from .target import Target, TargetError
 
 _OTHER_STEP = 2e-5
-_OWN_FILES = (measurements.__file__, torch.testing._comparison.__file__)
+_OWN_FILES = (*(module.__file__ for module in checks.MODULES), torch.testing._comparison.__file__)
 
 
 def main(task_file: str) -> None:
@@ -94,7 +94,7 @@ def judge(call: Call, check: str) -> tuple[Outcome, str]:
     Returns:
         The outcome, and what is wrong, was raised, or kept it from being tried.
     """
-    function = measurements.CHECKS[check]
+    function = checks.CHECKS[check]
     torch.manual_seed(0)
     first = _once(lambda: function(call.op, *calls.fresh((call.args, call.kwargs))))
     if first[0] is not Outcome.WRONG:
@@ -109,7 +109,7 @@ def judge(call: Call, check: str) -> tuple[Outcome, str]:
 def _once(measure: Any) -> tuple[Outcome, str]:
     try:
         measure()
-    except measurements.NotTried as reason:
+    except checks.common.NotTried as reason:
         return Outcome.NOT_TRIED, str(reason)
     except AssertionError as error:
         own = traceback.extract_tb(error.__traceback__)[-1].filename in _OWN_FILES
@@ -126,7 +126,7 @@ def _nudged(call: Call) -> Any:
     def nudge(value: Any) -> Any:
         if isinstance(value, Tensor) and value.layout is torch.strided and value.is_floating_point():
             noise = torch.rand(value.shape, generator=generator, dtype=torch.float64)
-            noise = measurements.symmetric_like(value.detach(), noise)
+            noise = checks.slopes.symmetric_like(value.detach(), noise)
             return (value.detach().double() * (1 + 0.01 * noise)).to(value.dtype)
         return value.detach().clone() if isinstance(value, Tensor) else value
 
