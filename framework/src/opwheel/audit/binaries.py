@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from . import releases
+
 _UNSTABLE = re.compile(r"_ZN?[KV]*(2at|3c10|5torch)|_ZT[ISV]N?(2at|3c10|5torch)")
 _STABLE = re.compile(r"(aoti_torch_|torch_)\w+")
 _PYTHON = re.compile(r"_?Py[A-Z_]\w*")
@@ -21,8 +23,10 @@ class Binary(NamedTuple):
     Args:
         path: of the file.
         needed: the libraries that the loader must find.
-        stable: how many symbols of PyTorch's stable C interface it uses.
+        stable: symbols of PyTorch's stable C interface.
         unstable: symbols of PyTorch's C++ interface, which changes with each release.
+        torch: lowest release that it can load in, such as ``"2.10"``; empty where unstable symbols tie it to one, or
+            where it needs stable symbols that the installed PyTorch does not have.
         python: symbols of CPython.
         glibc: the newest version of the C library that it asks for, such as ``"2.17"``; empty for none.
         cuda: major version of the CUDA runtime that it is linked to; empty for none.
@@ -31,8 +35,9 @@ class Binary(NamedTuple):
 
     path: str
     needed: list[str]
-    stable: int
+    stable: list[str]
     unstable: list[str]
+    torch: str
     python: list[str]
     glibc: str
     cuda: str
@@ -41,8 +46,10 @@ class Binary(NamedTuple):
     @property
     def summary(self) -> str:
         """In one line."""
+        least = f"torch >= {self.torch}" if self.torch else "with symbols that the installed torch does not have"
         parts = [
-            f"unstable symbols of torch: {len(self.unstable)}" if self.unstable else "stable ABI of torch alone",
+            f"unstable symbols of torch: {len(self.unstable)}, bound to one release" if self.unstable else "",
+            f"stable ABI of torch alone, {least}" if self.stable and not self.unstable else "",
             "libpython" if any("python3" in name for name in self.needed) else "",
             f"symbols of CPython: {len(self.python)}" if self.python else "",
             f"built for {self.tag}" if self.tag else "",
@@ -63,15 +70,18 @@ def read(path: Path) -> Binary:
         raise ValueError(f"{path} is no 64-bit little-endian ELF file")
     sections = list(_sections(content))
     needed = [name for kind, name in _dynamic(content, sections) if kind == _NEEDED]
-    undefined = [name for name, section in _symbols(content, sections) if section == 0 and name]
+    undefined = [name for name, is_defined in symbols(path).items() if not is_defined]
+    stable = [name for name in undefined if _STABLE.fullmatch(name)]
+    unstable = [name for name in undefined if _UNSTABLE.match(name)]
     versions = [tuple(map(int, v.removeprefix("GLIBC_").split("."))) for v in _versions(content, sections)]
     cuda = [found[1] for name in needed if (found := re.match(r"libcudart[-.\w]*?\.so\.(\d+)", name))]
     tag = re.search(r"cpython-\d+|abi3", path.name)
     return Binary(
         path=str(path),
         needed=needed,
-        stable=sum(bool(_STABLE.fullmatch(name)) for name in undefined),
-        unstable=[name for name in undefined if _UNSTABLE.match(name)],
+        stable=stable,
+        unstable=unstable,
+        torch="" if unstable else releases.lowest(stable),
         python=[name for name in undefined if _PYTHON.fullmatch(name)],
         glibc=".".join(map(str, max(versions))) if versions else "",
         cuda=cuda[0] if cuda else "",

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..printable import printable
 from .limits import wait
 from .outcomes import Cell, Outcome, Result
 
@@ -73,7 +74,8 @@ class Workers:
             done = list(self._batch(batch))
             for result in done:
                 if result.cell.check == "call" and result.outcome is not Outcome.RIGHT:
-                    broken[result.cell.call] = f"the plain call {result.outcome.value}: {result.message}"
+                    how = "" if result.outcome is Outcome.NOT_TRIED else f"the plain call {result.outcome.value}: "
+                    broken[result.cell.call] = how + result.message
             finished = {result.cell for result in done}
             left = [(i, cell) for i, cell in left if cell not in finished]
             yield from done
@@ -84,11 +86,11 @@ class Workers:
         rows, how = self._run({"do": "check", "cells": asked}, self.seconds)
         for row in rows:
             if "end" in row:
-                yield Result(cells.pop(row["end"]), Outcome(row["outcome"]), row["message"])
+                yield Result(cells.pop(row["end"]), Outcome(row["outcome"]), printable(row["message"]))
         if not rows:
             raise WorkerError(f"a worker cannot load the library: {how}")
         if "begin" in rows[-1]:
-            yield Result(cells[rows[-1]["begin"]], Outcome.CRASHES, how or "the process ended with status 0")
+            yield Result(cells[rows[-1]["begin"]], Outcome.CRASHES, printable(how) or "the process ended with status 0")
 
     def _run(self, task: dict[str, Any], seconds: float = _START) -> tuple[list[dict[str, Any]], str]:
         """Run a worker; give its answers, and how it ended. ``seconds`` is its limit from one answer to the next."""

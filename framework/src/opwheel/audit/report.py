@@ -1,4 +1,4 @@
-"""The audit in words, as JSON and as JUnit XML; and what a baseline already knows."""
+"""The audit in words, as JSON, JUnit XML and HTML; and what a baseline already knows."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree as Xml  # written, never read
+
+from jinja2 import Environment, PackageLoader
 
 from .outcomes import FINDINGS, Outcome, Result
 
@@ -40,20 +42,23 @@ class Audit(NamedTuple):
 
     @property
     def untested(self) -> list[str]:
-        """Operators that there was no call for."""
-        tested = {result.cell.operator for result in self.results}
+        """Operators of which no call was tried."""
+        tested = {result.cell.operator for result in self.results if result.outcome is not Outcome.NOT_TRIED}
         return [o["operator"] for o in self.operators if o["operator"] not in tested]
 
 
 def rows(audit: Audit) -> Iterator[tuple[str, str, str, str]]:
-    """Operator, check, outcome and message, once for each check of each operator: the worst of its calls."""
+    """Operator, checks, outcome, message: the worst of each check's calls, and checks that say the same in one row."""
     order = [Outcome.CRASHES, Outcome.WRONG, Outcome.RAISES, Outcome.RIGHT, Outcome.NOT_TRIED]
-    groups: dict[tuple[str, str], list[Result]] = defaultdict(list)
+    worst: dict[tuple[str, str], Result] = {}
     for result in audit.results:
-        groups[result.cell.operator, result.cell.check].append(result)
-    for (operator, check), group in groups.items():
-        worst = min(group, key=lambda r: order.index(r.outcome))
-        yield operator, check, worst.outcome.value, worst.message.strip().partition("\n")[0]
+        key = result.cell.operator, result.cell.check
+        worst[key] = min(worst.get(key, result), result, key=lambda r: order.index(r.outcome))
+    groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for (operator, check), result in worst.items():
+        groups[operator, result.outcome.value, result.message.strip().partition("\n")[0]].append(check)
+    for (operator, outcome, message), checks in groups.items():
+        yield operator, ", ".join(checks), outcome, message
 
 
 def counts(audit: Audit) -> dict[str, int]:
@@ -92,6 +97,14 @@ def save_junit(audit: Audit, path: Path) -> None:
             Xml.SubElement(case, "skipped", message=f"{result.outcome.value}: {result.message}")
     suite.set("failures", str(sum(result.outcome in FINDINGS for result in audit.results)))
     Xml.ElementTree(suite).write(path, encoding="utf-8", xml_declaration=True)
+
+
+def save_html(audit: Audit, known: set[str], path: Path) -> None:
+    """Write a page for a browser: findings with their reproductions, checks, operators, shared libraries."""
+    environment = Environment(loader=PackageLoader("opwheel", "audit"), autoescape=True, trim_blocks=True)
+    shown = [row for row in rows(audit) if row[2] != Outcome.RIGHT.value]
+    page = environment.get_template("report.html.jinja")
+    path.write_text(page.render(audit=audit, known=known, rows=shown, counts=counts(audit)))
 
 
 def known_findings(path: Path) -> set[str]:

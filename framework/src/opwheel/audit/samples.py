@@ -9,6 +9,7 @@ import torch
 
 from .calls import Call, overload
 
+GENERATED = "generated from the schema"  # the origin of a call
 _MOST_PER_OPERATOR = 8
 
 
@@ -64,4 +65,4 @@ def generated(operator: str) -> list[Call]:
             kwargs[argument.name] = value
         else:
             args.append(value)
-    return [Call(operator, tuple(args), kwargs, "generated from the schema")] if args else []
+    return [Call(operator, tuple(args), kwargs, GENERATED)] if args else []

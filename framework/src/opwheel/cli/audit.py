@@ -38,6 +38,7 @@ def audit(
     ] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write everything here.")] = None,
     junit_file: Annotated[Path | None, typer.Option("--junit", help="Write JUnit XML here.")] = None,
+    html_file: Annotated[Path | None, typer.Option("--html", help="Write a page for a browser here.")] = None,
     timeout: Annotated[float, typer.Option(help="Seconds for each check of each call.", min=1)] = 60.0,
 ) -> None:
     """Look for silently wrong operators in any library.
@@ -74,6 +75,8 @@ def audit(
         json_file.write_text(json.dumps(report.as_json(found), indent=1) + "\n")
     if junit_file is not None:
         report.save_junit(found, junit_file)
+    if html_file is not None:
+        report.save_html(found, known, html_file)
     raise typer.Exit(1 if {finding.key for finding in found.findings} - known else 0)
 
 
@@ -115,10 +118,10 @@ def _show(found: Audit, known: set[str]) -> None:
         console = Console(width=_PIPE_WIDTH)
     for binary in found.binaries:
         console.print(Text(f"{Path(binary['path']).name}: {binary['summary']}"))
-    table = Table("operator", "check", "outcome", "why")
-    for operator, check, outcome, message in report.rows(found):
+    table = Table("operator", "checks", "outcome", "why")
+    for operator, checks, outcome, message in report.rows(found):
         if outcome != Outcome.RIGHT.value:
-            table.add_row(*map(Text, (operator, check, outcome, message[:200])))
+            table.add_row(*map(Text, (operator, checks, outcome, message[:200])))
     console.print(table)
     for finding in found.findings:
         label = "known: " if finding.key in known else ""

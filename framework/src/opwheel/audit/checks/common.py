@@ -70,3 +70,11 @@ def close(got: Any, want: Any, what: str, tolerance: float = 0.0) -> None:
             equal_nan=True,
             msg=lambda text: f"{what}: result {i}: {text}",  # noqa: B023  # called at once
         )
+
+
+def every_second(x: Tensor) -> Tensor:
+    return torch.stack([x, torch.full_like(x, 1)], -1)[..., 0]
+
+
+def transposed(x: Tensor) -> Tensor:
+    return x.mT.contiguous().mT if x.dim() > 1 else every_second(x)

@@ -9,15 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .common import NotTried, by_name, close, require_values, tensors_of, with_tensors, written
-
-
-def every_second(x: Tensor) -> Tensor:
-    return torch.stack([x, torch.full_like(x, 1)], -1)[..., 0]
-
-
-def transposed(x: Tensor) -> Tensor:
-    return x.mT.contiguous().mT if x.dim() > 1 else every_second(x)
+from .common import (
+    NotTried,
+    by_name,
+    close,
+    every_second,
+    require_values,
+    tensors_of,
+    transposed,
+    with_tensors,
+    written,
+)
 
 
 def compare_layouts(op: Any, args: Any, kwargs: Any, layout: Callable[[Tensor], Tensor]) -> None:

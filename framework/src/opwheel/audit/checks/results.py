@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from .common import NotTried, by_name, close, copies, tensors_of, with_tensors, written
+from .common import NotTried, by_name, close, copies, tensors_of, transposed, with_tensors, written
 
 
 def call(op: Any, args: Any, kwargs: Any, step: float = 0.0) -> None:
@@ -15,8 +15,8 @@ def call(op: Any, args: Any, kwargs: Any, step: float = 0.0) -> None:
     op(*copies(args), **copies(kwargs))
 
 
-def fake(op: Any, args: Any, kwargs: Any, step: float = 0.0) -> None:
-    """The fake kernel's results have the shape, dtype, strides and device of the real ones."""
+def compare_fake(op: Any, args: Any, kwargs: Any, what: str) -> None:
+    """Shape, dtype, strides and device of a fake call's results are those of the real call's."""
     real = tensors_of(op(*copies(args), **copies(kwargs)))
     with torch._subclasses.FakeTensorMode() as mode:
         given = with_tensors((args, kwargs), mode.from_tensor)
@@ -29,19 +29,30 @@ def fake(op: Any, args: Any, kwargs: Any, step: float = 0.0) -> None:
             torch._subclasses.fake_tensor.DataDependentOutputException,
         ):
             raise NotTried("the results' shape depends on values") from None
-    assert len(real) == len(guessed), f"fake: {len(guessed)} results, the kernel gives {len(real)}"
+    assert len(real) == len(guessed), f"{what}: {len(guessed)} results, the kernel gives {len(real)}"
     for i, (one, true) in enumerate(zip(guessed, real, strict=True)):
-        assert one.dtype == true.dtype, f"fake: result {i} is {one.dtype}, the kernel's is {true.dtype}"
-        assert one.device == true.device, f"fake: result {i} is on {one.device}, the kernel's on {true.device}"
+        assert one.dtype == true.dtype, f"{what}: result {i} is {one.dtype}, the kernel's is {true.dtype}"
+        assert one.device == true.device, f"{what}: result {i} is on {one.device}, the kernel's on {true.device}"
         sizes, true_sizes = tuple(one.shape), tuple(true.shape)
         if any(not isinstance(size, int) for size in sizes):
             continue  # the shape depends on values
-        assert sizes == true_sizes, f"fake: result {i} has shape {sizes}, the kernel's {true_sizes}"
+        assert sizes == true_sizes, f"{what}: result {i} has shape {sizes}, the kernel's {true_sizes}"
         if true.layout is not torch.strided or not true.numel():
             continue
         strides = [s for s, n in zip(one.stride(), sizes, strict=True) if n > 1]
         true_strides = [s for s, n in zip(true.stride(), sizes, strict=True) if n > 1]
-        assert strides == true_strides, f"fake: result {i} has strides {one.stride()}, the kernel's {true.stride()}"
+        assert strides == true_strides, f"{what}: result {i} has strides {one.stride()}, the kernel's {true.stride()}"
+
+
+def fake(op: Any, args: Any, kwargs: Any, step: float = 0.0) -> None:
+    """The fake kernel's results are like the real ones but for values, for transposed arguments too."""
+    compare_fake(op, args, kwargs, "fake")
+    given = with_tensors((args, kwargs), lambda x: transposed(x) if x.layout is torch.strided and x.dim() > 1 else x)
+    try:
+        op(*copies(given[0]), **copies(given[1]))
+    except RuntimeError:
+        return  # what the operator refuses needs no fake kernel
+    compare_fake(op, *given, "fake, of transposed arguments")
 
 
 def writes(op: Any, args: Any, kwargs: Any, step: float = 0.0) -> None:

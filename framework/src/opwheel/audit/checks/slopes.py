@@ -65,9 +65,9 @@ def random_like(tensors: list[Tensor], seed: int) -> list[Tensor]:
 
 
 def symmetric_like(x: Tensor, change: Tensor) -> Tensor:
-    """The change, symmetric where x is: operators on symmetric matrices read one half of them."""
+    """The change, symmetric where x is but for rounding: operators on symmetric matrices read one half of them."""
     is_square = x.dim() > 1 and x.shape[-1] == x.shape[-2] > 1
-    return (change + change.mT) / 2 if is_square and torch.equal(x, x.mT) else change
+    return (change + change.mT) / 2 if is_square and torch.allclose(x, x.mT) else change
 
 
 def directions(inputs: list[Tensor]) -> list[Tensor]:
