@@ -60,7 +60,7 @@ def test_what_is_explained_is_so():
     tangent = torch.func.jvp(lambda a: torch.triangular_solve(b, a).solution, (a,), (below,))[1]
     assert not torch.equal(tangent, torch.zeros(2, 1))
     norm = torch.ops.aten._batch_norm_with_update.default
-    given = [torch.ones(2, 3, 4).mT, None, None, torch.zeros(4), torch.ones(4), 0.1, 1e-5]
+    given = [torch.ones(2, 3, 4).mT, *(torch.ones(4) for _ in range(4)), 0.1, 1e-5]
     with torch._subclasses.FakeTensorMode() as mode:
         guessed = norm(*(mode.from_tensor(x) if isinstance(x, torch.Tensor) else x for x in given))[0]
     assert guessed.stride() != norm(*given)[0].stride()

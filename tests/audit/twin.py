@@ -182,7 +182,7 @@ def reverse(x):
 
 
 implement("reverse", reverse)
-torch.library.register_fake(f"{NAMESPACE}::reverse", lambda x: x.new_empty(x.shape), lib=library)
+torch.library.register_fake(f"{NAMESPACE}::reverse", lambda x: torch.empty_like(x), lib=library)
 
 
 # --- dot: of two vectors, with a rule for vmap ---
