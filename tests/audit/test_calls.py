@@ -5,7 +5,7 @@ import sys
 
 import pytest
 import torch
-from opwheel.audit import calls, samples
+from opwheel.audit import calls, recording, samples
 from opwheel.audit.recording import Recorder
 
 from . import planted
@@ -30,6 +30,15 @@ def test_recorded_calls(tmp_path):
     assert "recorded 1 calls" in done.stderr
     (call,) = calls.load(file)
     assert (call.operator, call.args[0].tolist(), call.args[1]) == ("planted::clip", [1.0, 2.0], 1.5)
+
+
+def test_a_recording_keeps_the_environment_s_own_sitecustomize(tmp_path, monkeypatch):
+    (tmp_path / "sitecustomize.py").write_text("import builtins\nbuiltins.own = 1\n")
+    command = [sys.executable, "-c", "import torch; torch.ones(own).neg()"]
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    status, count = recording.run(command, {"aten"}, tmp_path / "f")
+    assert (status, count) == (0, len(calls.load(tmp_path / "f")))
+    assert "aten::neg" in {call.operator for call in calls.load(tmp_path / "f")}
 
 
 def test_recorder_keeps_what_was_before_the_call():

@@ -10,8 +10,11 @@ from xml.etree import ElementTree
 import jsonschema
 import pytest
 import torch
-from opwheel.audit import binaries, checks, releases, report, run
+import typer
+from opwheel.audit import binaries, calls, checks, releases, report, reproduction, run
 from opwheel.audit.outcomes import Cell, Outcome, Result
+from opwheel.audit.target import Target
+from opwheel.cli.audit import audit
 
 from .command import ROOT, opwheel_audit
 
@@ -81,11 +84,24 @@ def test_the_reproduction_needs_pytorch_and_the_library_alone(written, tmp_path)
     assert "AssertionError: fake: result 0 is torch.float32, the kernel's is torch.int64" in done.stderr
 
 
+@pytest.mark.parametrize("check", checks.CHECKS)
+def test_the_reproduction_of_each_check_has_all_that_it_uses(check):
+    call = calls.Call("aten::mul.Tensor", (torch.rand(2, 3), torch.rand(3)), {})
+    text = reproduction.script(Target("torch"), call, check, "a message", exact=True)
+    exec(compile(text, check, "exec"), {"__name__": "script"})  # it raises where something is wrong
+
+
 def test_a_baseline(written):
     assert report.known_findings(written / "a.json") == {"planted_fake_dtype::positive fake silently wrong"}
     done = opwheel_audit(*OPTIONS, "--baseline", written / "a.json")
     assert done.returncode == 0, done.stderr
     assert "known: planted_fake_dtype::positive: fake" in done.stdout
+
+
+def test_another_system_is_refused(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(typer.BadParameter, match="needs Linux"):
+        audit("torch")
 
 
 def test_the_worst_of_several_calls_is_shown():

@@ -21,7 +21,20 @@ from .calls import Call
 _VARIABLE = "OPWHEEL_AUDIT_RECORD"  # namespaces and the folder to write to
 _MOST_ELEMENTS = 20_000
 _MOST_PER_OPERATOR = 8
-_START = "from opwheel.audit import recording\n\nrecording.start()\n"
+# Python imports this module as it starts; then it imports the one that would have been imported without it.
+_START = """\
+import importlib.util
+import sys
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+from opwheel.audit import recording
+
+recording.start()
+others = [folder for folder in sys.path if Path(folder) != Path(__file__).parent]
+if found := PathFinder.find_spec("sitecustomize", others):
+    found.loader.exec_module(importlib.util.module_from_spec(found))
+"""
 
 
 class Recorder(TorchDispatchMode):
@@ -88,7 +101,7 @@ def run(command: list[str], namespaces: set[str], path: Path) -> tuple[int, int]
     with tempfile.TemporaryDirectory() as folder:
         hook = Path(folder) / "hook"
         hook.mkdir()
-        (hook / "sitecustomize.py").write_text(_START)  # Python imports it as it starts
+        (hook / "sitecustomize.py").write_text(_START)
         search = os.pathsep.join([str(hook), *filter(None, [os.environ.get("PYTHONPATH")])])
         environment = {**os.environ, "PYTHONPATH": search, _VARIABLE: f"{','.join(sorted(namespaces))} {folder}"}
         status = subprocess.run(command, env=environment, check=False).returncode

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from typing import Any
 
 import torch
@@ -14,16 +15,14 @@ from .calls import Call
 from .target import Target
 
 _LITERAL = 64  # elements of a tensor that is written out
-_IMPORTS = """\
-import concurrent.futures
-import warnings
-from collections.abc import Callable
-from typing import Any
-
-import torch
-from torch import Tensor
-from torch.utils import _pytree as pytree
-"""
+_IMPORTS = {  # what checks import, by the name that they use
+    "concurrent": "import concurrent.futures",
+    "warnings": "import warnings",
+    "Callable": "from collections.abc import Callable",
+    "Any": "from typing import Any",
+    "Tensor": "from torch import Tensor",
+    "pytree": "from torch.utils import _pytree as pytree",
+}
 
 
 def script(target: Target, call: Call, check: str, message: str, *, exact: bool) -> str:
@@ -39,16 +38,21 @@ def script(target: Target, call: Call, check: str, message: str, *, exact: bool)
     function = checks.CHECKS[check]
     namespace, _, rest = call.operator.partition("::")
     name, _, kind = rest.partition(".")
+    sources = "\n\n\n".join(_sources(function.__name__))
     return "\n".join(
         [
             f"# {call.operator}: {check}",
             *(f"# {line}" for line in message.splitlines()[:6]),
             "from __future__ import annotations",
             "",
-            _IMPORTS,
+            *(line for name, line in _IMPORTS.items() if re.search(rf"\b{name}\b", sources)),
+            "import torch",
             *target.statements(),
             "",
-            *(f"{text}\n\n" for text in _sources(function.__name__)),
+            "",
+            sources,
+            "",
+            "",
             "torch.manual_seed(0)",
             f"op = torch.ops.{namespace}.{name}.{kind or 'default'}",
             f"args = {_text(call.args, exact)}",
@@ -68,8 +72,10 @@ def _sources(name: str) -> list[str]:
     def add(one: str) -> None:
         if one in definitions and one not in needed:
             needed.add(one)
-            for node in ast.walk(definitions[one]):
-                if isinstance(node, ast.Name):
+            names = [node for node in ast.walk(definitions[one]) if isinstance(node, ast.Name)]
+            own = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+            for node in names:
+                if node.id not in own:
                     add(node.id)
 
     add(name)

@@ -49,6 +49,8 @@ def audit(
     from ..audit import report, run
     from ..audit.cells import WorkerError
 
+    if sys.platform != "linux":
+        raise typer.BadParameter(f"audit needs Linux, its process tables and its libraries; this is {sys.platform}")
     unknown = [check for check in checks or [] if check not in run.CHECKS]
     if unknown:
         raise typer.BadParameter(f"no check {unknown[0]!r}; checks are: {', '.join(run.CHECKS)}", param_hint="--check")
@@ -116,8 +118,12 @@ def _show(found: Audit, known: set[str]) -> None:
     console = Console()
     if not console.is_terminal:
         console = Console(width=_PIPE_WIDTH)
+    for listed in found.operators:
+        console.print(Text(listed["schema"]), soft_wrap=True)
+        for key, place in listed["kernels"].items():
+            console.print(Text(f"    {key}: {place}"), soft_wrap=True)
     for binary in found.binaries:
-        console.print(Text(f"{Path(binary['path']).name}: {binary['summary']}"))
+        console.print(Text(f"{Path(binary['path']).name}: {binary['summary']}"), soft_wrap=True)
     table = Table("operator", "checks", "outcome", "why")
     for operator, checks, outcome, message in report.rows(found):
         if outcome != Outcome.RIGHT.value:
@@ -126,7 +132,7 @@ def _show(found: Audit, known: set[str]) -> None:
     for finding in found.findings:
         label = "known: " if finding.key in known else ""
         console.print(Text(f"\n{label}{finding.cell.operator}: {finding.cell.check}: {finding.outcome.value}"))
-        console.print(Text(finding.reproduction))
+        console.print(Text(finding.reproduction), soft_wrap=True)
     if found.untested:
         console.print(Text(f"no calls of: {', '.join(found.untested)}"))
     counts = report.counts(found)

@@ -47,12 +47,14 @@ def compare_fake(op: Any, args: Any, kwargs: Any, what: str) -> None:
 def fake(op: Any, args: Any, kwargs: Any, step: float = 0.0) -> None:
     """The fake kernel's results are like the real ones but for values, for transposed arguments too."""
     compare_fake(op, args, kwargs, "fake")
-    given = with_tensors((args, kwargs), lambda x: transposed(x) if x.layout is torch.strided and x.dim() > 1 else x)
+    args, kwargs = with_tensors(
+        (args, kwargs), lambda x: transposed(x) if x.layout is torch.strided and x.dim() > 1 else x
+    )
     try:
-        op(*copies(given[0]), **copies(given[1]))
+        op(*copies(args), **copies(kwargs))
     except RuntimeError:
         return  # what the operator refuses needs no fake kernel
-    compare_fake(op, *given, "fake, of transposed arguments")
+    compare_fake(op, args, kwargs, "fake, of transposed arguments")
 
 
 def writes(op: Any, args: Any, kwargs: Any, step: float = 0.0) -> None:
