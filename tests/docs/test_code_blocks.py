@@ -15,6 +15,7 @@ WITH_CODE = [page for page in PAGES if any(not block.not_run for block in blocks
 NOT_RUN = [
     ("CONTRIBUTING.md", "the Makefile and tests/wheels do it"),
     ("README.md", "they contain this test"),
+    ("docs/audit.md", "tests/audit/test_torchvision.py does it"),
     ("docs/benchmarks.md", "takes half an hour; tests/toolchain/test_bench.py runs small cases"),
     ("docs/benchmarks.md", "half a minute, and needs valgrind"),
     ("docs/cuda.md", "make test builds the wheel in this way"),
