@@ -133,6 +133,16 @@ def test_the_lowest_torch_of_a_library_on_the_stable_abi():
     assert releases.lowest(["aoti_torch_no_such_function"]) == ""
 
 
+def test_a_shared_library_is_listed():
+    """Schemas, where each kernel was registered, and what binds the library, of a file alone."""
+    library = Path(str(resources.files("muladd"))) / "libmuladd_schema.so"
+    done = opwheel_audit(library, "--check", "call", "--only", "muladd::scale")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("muladd::scale(Tensor ")
+    assert f"{library.name}: stable ABI of torch alone, torch >= 2.10" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
