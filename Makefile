@@ -10,7 +10,7 @@
 #   make unit    tests without processes, compilers and network, in seconds
 #   make quick   the test suite without its slow parts, in minutes
 #   make nightly what takes longer: the whole kit on every template, plugin and simulated device, all mutants, 20,000 fuzzed
-#                calls, other torches; its result goes into benchmarks/results/nightly.json, which is committed
+#                calls, other torches, whole audits; its result goes into benchmarks/results/nightly.json, which is committed
 #   make fuzz    20,000 calls drawn at random and 200 compiled ones, of which make test takes a part
 #   make docs    the documentation site, docs/_build/html/index.html
 #   make bench   measure the CPU backend beside its alternatives, for about half an hour, into benchmarks/results
@@ -26,6 +26,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TORCH := torch==2.13.0
 EXECUTORCH := executorch==1.5.1
+TORCHVISION := torchvision==0.28.0
 # The SYCL runtime takes 1.7 GB, so that backend is in an environment of its own, which only its tests make.
 SYCL := .venv-sycl
 BACKENDS := $(filter-out sycl,$(shell sed -n '/^\[backends/,/^directory/s|^directory = "backends/\(.*\)"|\1|p' plugins.toml))
@@ -178,6 +179,12 @@ $(VENV)/.tools: pyproject.toml $(VENV)/.dependencies
 	$(INSTALL) --group cuda --group test --group plugins --group lint
 	@touch $@
 
+# A library to audit, in a folder of its own: it is built for CUDA, and where PyTorch is not every import of it raises.
+$(VENV)/audit: pyproject.toml $(VENV)/.dependencies
+	@rm -rf $@
+	$(INSTALL) --no-deps --target $@ $(TORCHVISION)
+	@touch $@
+
 $(SYCL)/.dependencies: pyproject.toml framework/pyproject.toml | tools
 	$(ENVIRONMENT)
 	$(SYCL)/bin/python $(PIP_INSTALL) --group build --group test --group sycl
@@ -233,7 +240,7 @@ $(VENV)/.docs: pyproject.toml $(VENV)/.installed
 $(VENV)/.demo: $(VENV)/.core $(VENV)/.backend-cpu
 	@touch $@
 
-$(VENV)/.installed: $(VENV)/.tools $(VENV)/.core $(BACKENDS:%=$(VENV)/.backend-%)
+$(VENV)/.installed: $(VENV)/.tools $(VENV)/audit $(VENV)/.core $(BACKENDS:%=$(VENV)/.backend-%)
 	@touch $@
 
 $(SYCL)/.installed: $(call sources_of,backends/sycl) $(SDK_SOURCES) $(SYCL)/.core $(wildcard tests/simulated_xpu/*)

@@ -16,6 +16,7 @@ NOT_RUN = [
     ("CONTRIBUTING.md", "they contain this test"),
     ("CONTRIBUTING.md", "the Makefile and tests/wheels do it"),
     ("README.md", "they contain this test"),
+    ("docs/audit.md", "tests/audit/test_torchvision.py does it"),
     ("docs/benchmarks.md", "takes half an hour; tests/toolchain/test_bench.py runs small cases"),
     ("docs/benchmarks.md", "the results are measured rarely"),
     ("docs/benchmarks.md", "half a minute, and needs valgrind"),

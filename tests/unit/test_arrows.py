@@ -15,16 +15,17 @@ REGISTRY = {*BASE, "registry"}
 DISPATCH = {*REGISTRY, "dispatch", ""}  # "": the package itself, whose names are those of registry and dispatch
 # Part of opwheel -> the parts that it may import.
 ARROWS = {
-    **{part: set() for part in BASE},
+    **{part: set() for part in (*BASE, "printable")},
     "registry": REGISTRY,
     "dispatch": DISPATCH,
     "": DISPATCH,
     "build": {"build"},  # runs where torch need not be importable
     "aotinductor": DISPATCH,
+    "audit": {"_torch_private", "audit", "printable"},  # of libraries that know nothing of opwheel
     "testing": {*DISPATCH, "testing"},
     "bench": {*DISPATCH, "bench", "build"},  # the limit of the machine is compiled
     "scaffold": {*DISPATCH, "scaffold"},
-    "cli": {*DISPATCH, "cli", "testing", "bench", "scaffold", "build"},
+    "cli": {*DISPATCH, "cli", "audit", "testing", "bench", "scaffold", "build", "printable"},
     "scripts": {"cli"},
     "__main__": {"cli"},
 }

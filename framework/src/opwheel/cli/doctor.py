@@ -13,8 +13,8 @@ from rich.text import Text
 
 from .. import _huge_pages as huge_pages
 from .._version import __version__
+from ..printable import printable
 from ..registry import BackendStatus, Finding, LockError, State
-from ..registry.printable import printable
 from ..registry.set_aside import set_aside
 from . import deep
 from .suggest import suggest

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .. import Library
     from ..registry import Choice
 
-from ..registry.printable import printable
+from ..printable import printable
 
 _ANY = "OPERATOR"
 
