@@ -1,8 +1,8 @@
 """What is in a wheel, and what its library needs: `python -m release.audit WHEEL ...`.
 
 The promise of a backend's wheel is that one file serves every CPython and every torch from the targeted release on:
-only the stable ABI, no Python, nothing exported, old systems. opwheel's has native Autograd libraries, each for one
-minor release of torch.
+only the stable ABI, no Python, nothing exported, old systems. opwheel's native Autograd libraries are the exception:
+they use libtorch's C++ interface, and there is one for each minor release of torch.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ _SOURCES = re.compile(
     r"opwheel/(build/sycl_front_end|bench/triad)\.cpp|opwheel/scaffold/templates/.+|muladd_executorch/sdk/.+"
 )
 _UNSTABLE = re.compile(r"_ZN?K?(2at|3c10|5torch|N2at|N3c10|N5torch)")
-# The libraries for one minor release of PyTorch each, which use its C++ interface.
-_AUTOGRAD = re.compile(r"libopwheel_autograd_\d+_\d+\.so$")
+_CPP = re.compile(r"_Z(T[ISV])?(N[KR]*)?K?(2at|3c10|5torch|6caffe2|N2at|N3c10|N5torch)")  # of libtorch in C++
 # What other wheels have, which each library's own wheel requires.
 _RUNTIMES = {
     "muladd_sycl": re.compile(r"_Z(TI)?N?K?N?K?4sycl3_V1"),
@@ -37,12 +36,13 @@ class Limits(NamedTuple):
     size: int = 300_000
     glibc: tuple[int, int] = (2, 17)  # manylinux2014's
     needs_torch: bool = True
+    for_each_torch: bool = False  # libraries, which use what is not stable
 
 
 # The CUDA wheel has the same kernels for eight architectures, the SYCL wheel an image for each dtype; the runtimes
 # inside the one and beside the other need a newer glibc.
 LIMITS = {
-    "opwheel": Limits(2_000_000, (2, 34)),
+    "opwheel": Limits(2_000_000, (2, 34), for_each_torch=True),
     "muladd_cuda": Limits(3_000_000, (2, 34)),
     "muladd_sycl": Limits(400_000, (2, 34)),
     "muladd_executorch": Limits(1_000_000, (2, 34), needs_torch=False),
@@ -67,7 +67,7 @@ def wheel_problems(wheel: Path) -> Iterator[str]:
     for suffix in ("LICENSE", "py.typed", ".so"):
         if not any(name.endswith(suffix) for name in names):
             yield f"it has no {suffix}"
-    if sum(name.endswith(".so") and not _AUTOGRAD.search(name) for name in names) > 1:
+    if sum(name.endswith(".so") for name in names) > 1 and not limits.for_each_torch:
         yield "it has more than one library"
     for name in names:
         is_kit = name.startswith(("opwheel/testing/", "opwheel_pytest", "opwheel/scaffold/"))
@@ -99,11 +99,10 @@ def _symbol_problems(library: Path) -> Iterator[str]:
         base = name.partition("@")[0]
         # What is not PyTorch's C interface has a version (the C and the C++ library) or is a runtime's.
         is_runtime = any(name in library.name and symbol.match(base) for name, symbol in _RUNTIMES.items())
+        is_runtime |= limits_of(library.name).for_each_torch and bool(_CPP.match(base))
         if base.startswith("Py"):
             yield f"it needs Python: {base}"
-        elif _AUTOGRAD.search(library.name):
-            continue
-        elif _UNSTABLE.match(base):
+        elif _UNSTABLE.match(base) and not is_runtime:
             yield f"it uses an unstable symbol of PyTorch: {base}"
         elif not (base.startswith(("aoti_torch_", "torch_")) or "@" in name or kind in "wv" or is_runtime):
             yield f"it needs {base} of an unknown library"

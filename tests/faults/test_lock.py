@@ -154,7 +154,8 @@ def test_another_winner_fails_before_a_backend_is_opened(
     path = lock()
     report = run(site.root, before=WATCH, MULADD_LOCK=str(path), FICKLE=answer)
     check_fails(report, "OPWHEEL-E071", "at PrivateUse1 beta wins add, ", "locked is acme")
-    assert report["out"]["opened"] == ["libmuladd_schema.so"]
+    opened = [name for name in report["out"]["opened"] if not name.startswith("libopwheel_autograd")]
+    assert opened == ["libmuladd_schema.so"]
 
 
 MOODY = """
@@ -272,7 +273,8 @@ def check_doctor(report: dict[str, Any], code: str, *parts: str) -> None:
     assert {finding["code"] for finding in findings} == {code}
     assert "cpu" in json.loads(document["text"])["backends"]
     assert json.loads(document["text"])["ok"] is False
-    assert text["text"].splitlines()[1].split() == ["backend", "state", "key", "distribution", "operators", "load"]
+    heading = ["backend", "state", "key", "distribution", "operators", "load"]
+    assert heading in [line.split() for line in text["text"].splitlines()]
     for part in parts:
         assert part in text["text"]
         assert any(part in finding["message"] + finding["fix"] for finding in findings)

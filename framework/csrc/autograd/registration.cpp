@@ -1,4 +1,5 @@
 // The C functions that others call: Python with ctypes, programs without Python after dlopen.
+#include <dlfcn.h>
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 #include <torch/headeronly/version.h>
 #include <torch/library.h>
@@ -27,6 +28,16 @@ void check_release() {
   }
 }
 
+// The file of this library: what PyTorch's dispatcher says of where a kernel was registered. The registry of plugins
+// goes by it, which must know opwheel's own kernels from those of others.
+const char* own_file() {
+  static const std::string path = [] {
+    Dl_info info{};
+    return std::string(dladdr(reinterpret_cast<void*>(&own_file), &info) != 0 ? info.dli_fname : __FILE__);
+  }();
+  return path.c_str();
+}
+
 // What is described in one text, separated by empty lines, for as long as it lives.
 std::unique_ptr<std::vector<torch::Library>> register_all(const std::string& texts) {
   auto libraries = std::make_unique<std::vector<torch::Library>>();
@@ -42,7 +53,7 @@ std::unique_ptr<std::vector<torch::Library>> register_all(const std::string& tex
     const std::string& qualified = op.schema().name();
     const std::string space = qualified.substr(0, qualified.find("::"));
     const auto add = [&](c10::DispatchKey key, torch::CppFunction&& kernel) {
-      libraries->emplace_back(torch::Library::IMPL, space, key, __FILE__, __LINE__)
+      libraries->emplace_back(torch::Library::IMPL, space, key, own_file(), __LINE__)
           .impl(op.name.c_str(), std::move(kernel));
     };
     if (op.tensors.empty()) continue;

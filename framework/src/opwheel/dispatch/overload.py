@@ -35,7 +35,7 @@ class Overload:
         self.operator = operator
         self.namespace = namespace
         self.schema_text = schema_text
-        self._siblings = siblings or {}
+        self._siblings = {} if siblings is None else siblings  # filled while it is made
 
     def __repr__(self) -> str:
         return f"Overload({self.qualified_name})"
