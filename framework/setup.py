@@ -39,7 +39,14 @@ def library(version: str, folder: Path | None = None) -> CppLibrary:
     """The library for one minor release; what was asked for by name has to be built."""
     name = native_library(version).removesuffix(".so")
     sources, exports = ["csrc/autograd/library.cpp"], ["opwheel_autograd_*"]
-    built = CppLibrary(f"opwheel.native.{name}", sources, torch_target=None, torch_folder=folder, exports=exports)
+    built = CppLibrary(
+        f"opwheel.native.{name}",
+        sources,
+        torch_target=None,
+        torch_folder=folder,
+        exports=exports,
+        compile_args=["-DNDEBUG"],  # as PyTorch itself: its headers trace every call otherwise
+    )
     built.optional = folder is None
     return built
 
