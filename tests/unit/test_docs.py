@@ -12,6 +12,11 @@ def test_error_codes_are_current():
     assert (DOCS / "error-codes.md").read_text() == page
 
 
+def test_the_table_of_calls_is_that_of_the_results():
+    page = runpy.run_path(str(DOCS / "calls.py"))["page"]()
+    assert (DOCS / "benchmarks.md").read_text() == page, "run: python docs/calls.py"
+
+
 def test_every_error_code_is_used():
     from opwheel.registry import ERROR_CODES, errors
 

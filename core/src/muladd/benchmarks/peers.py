@@ -15,7 +15,8 @@ from .cases import IN_PLACE, NEW, OUT, SCALE_SHIFT
 
 def _forms(new: str, **others: str) -> dict[Form, str]:
     given = {Form[name.upper()]: statement for name, statement in others.items()}
-    return {Form.NEW: new, Form.NO_GRAD: new, Form.BACKWARD: f"torch.autograd.grad({new}, (a, b), grad)"} | given
+    backward = f"torch.autograd.grad({new}, (a, b), grad)"
+    return {Form.NEW: new, Form.NO_GRAD: new, Form.FORWARD: new, Form.BACKWARD: backward} | given
 
 
 def _addcmul_setup(case: Case, operands: Operands) -> Names:  # noqa: ARG001  # an interface
@@ -39,6 +40,10 @@ def _custom_setup(case: Case, operands: Operands) -> Names:
     return {"custom": expressions.custom_operator(case.form, tensor_c=isinstance(operands.inputs["c"], Tensor))}
 
 
+def _ones(case: Case, operands: Operands) -> Names:  # noqa: ARG001  # an interface
+    return {"b": torch.ones_like(operands.out)}  # by which a stays what it is, however often it is multiplied
+
+
 def _triad_setup(case: Case, operands: Operands) -> Names:
     a, b, c = operands.inputs.values()
     return {"triad": triad.prepare(a, b, c, a if case.form is Form.IN_PLACE else operands.out)}
@@ -50,7 +55,7 @@ MULADD = Peer(
 )
 _OVERHEAD_ONLY = frozenset({OVERHEAD})
 OTHERS = (
-    Peer("torch.ops", _forms("torch.ops.muladd.muladd(a, b, c)"), groups=_OVERHEAD_ONLY),
+    Peer("torch.ops", _forms("torch.ops.muladd.muladd.default(a, b, c)"), groups=_OVERHEAD_ONLY),
     Peer("eager", _forms("a * b + c", out="torch.mul(a, b, out=out).add_(c)", in_place="a.mul_(b).add_(c)")),
     Peer(
         "addcmul",
@@ -58,6 +63,14 @@ OTHERS = (
             "torch.addcmul(c, a, b)", out="torch.addcmul(c, a, b, out=out)", in_place="torch.addcmul(c, a, b, out=a)"
         ),
         setup=_addcmul_setup,
+    ),
+    Peer(
+        "mul_",
+        {Form.IN_PLACE: "a.mul_(b)"},
+        setup=_ones,
+        computes=lambda a, b, c: a,  # noqa: ARG005  # by position
+        inputs_read=2,
+        groups=_OVERHEAD_ONLY,
     ),
     Peer(
         "compile",

@@ -21,7 +21,7 @@ def save(results: Results, suite: Suite, path: Path) -> None:
     # Not at the top: matplotlib is an optional dependency. No pyplot: it keeps global state and may open a window.
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(13, 5), layout="constrained")
+    figure = Figure(figsize=(13, 8), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
     left.set_prop_cycle(color=_PEERS)
     _bandwidth(_longest_curve(results), suite, left)
@@ -62,7 +62,7 @@ def _overhead(results: Results, axes: Axes) -> None:
     """Microseconds for a call on few elements, a bar for each peer and form."""
     rows = [row for row in results.rows if row.group == OVERHEAD]
     names = list(dict.fromkeys(name for row in rows for name in row.peers))
-    labels = {Form.NO_GRAD.value: "no_grad", Form.NEW.value: "no input needs a gradient"}
+    labels = {Form.NEW.value: "no input needs a gradient", Form.FORWARD.value: "forward, inputs need gradients"}
     height = _BAR_HEIGHT / max(len(rows), 1)
     for number, row in enumerate(rows):
         present = [position for position, name in enumerate(names) if name in row.peers]
@@ -77,7 +77,7 @@ def _overhead(results: Results, axes: Axes) -> None:
             ],
             label=labels.get(row.form, row.form),
         )
-        axes.bar_label(bars, fmt="%.1f", padding=4, fontsize=7)
+        axes.bar_label(bars, fmt="%.1f", padding=4, fontsize=6)
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
     axes.margins(x=0.12)
