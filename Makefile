@@ -19,7 +19,8 @@
 #                2.10 to 2.15 from the headers of each, of which it downloads 4 GB the first time
 #   make test-third-party   the whole kit on every template and example plugin, about ten minutes
 #   make test-release   the wheels in fresh environments of several Pythons, and built twice (15 minutes)
-#   make test-torch     the wheels on PyTorch 2.10 to 2.15; downloads 12 GB (a quarter of an hour)
+#   make test-torch     the wheels of `make wheels TORCHES=all` on PyTorch 2.10 to 2.15, with native Autograd and with that
+#                in Python; downloads 12 GB (a quarter of an hour)
 
 PYTHON ?= python3
 JOBS ?= 2
@@ -142,7 +143,7 @@ test-release: $(VENV)/.installed $(VENV)/.release
 	$(BIN)/python -m pytest tests/release --ignore tests/release/test_torches.py
 
 test-torch: $(VENV)/.installed $(VENV)/.release
-	@test -d dist || $(MAKE) --no-print-directory wheels
+	@test -d dist || $(MAKE) --no-print-directory wheels TORCHES=all
 	$(BIN)/python -m pytest tests/release/test_torches.py
 
 clean:
