@@ -15,10 +15,12 @@
 #   make docs    the documentation site, docs/_build/html/index.html
 #   make bench   measure the CPU backend beside its alternatives, for about half an hour, into benchmarks/results
 #   make instructions   count instructions (needs valgrind) and make them the record that the tests compare with
-#   make wheels  every wheel that can be built here, into dist/, with checks
+#   make wheels  every wheel that can be built here, into dist/, with checks; TORCHES=all: native Autograd for PyTorch
+#                2.10 to 2.15 from the headers of each, of which it downloads 4 GB the first time
 #   make test-third-party   the whole kit on every template and example plugin, about ten minutes
 #   make test-release   the wheels in fresh environments of several Pythons, and built twice (15 minutes)
-#   make test-torch     the wheels on PyTorch 2.10 to 2.15; downloads 12 GB (a quarter of an hour)
+#   make test-torch     the wheels of `make wheels TORCHES=all` on PyTorch 2.10 to 2.15, with native Autograd and with that
+#                in Python; downloads 12 GB (a quarter of an hour)
 
 PYTHON ?= python3
 JOBS ?= 2
@@ -137,7 +139,7 @@ lint: $(VENV)/.installed
 	$(BIN)/clang-format --dry-run --Werror $(shell find framework core backends benchmarks examples tests -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' | grep -vE '^(framework|core|backends/[a-z]+)/build/')
 
 wheels: $(VENV)/.installed $(VENV)/.release
-	$(BIN)/python -m release.build --out dist --python $(SYCL)/bin/python
+	$(BIN)/python -m release.build --out dist --python $(SYCL)/bin/python $(addprefix --torch ,$(TORCHES))
 	$(BIN)/python -m twine check --strict dist/*
 	$(BIN)/python -m check_wheel_contents dist/*.whl
 	$(BIN)/python -m release.audit dist/*.whl
@@ -148,7 +150,7 @@ test-release: $(VENV)/.installed $(VENV)/.release
 	$(BIN)/python -m pytest tests/release --ignore tests/release/test_torches.py
 
 test-torch: $(VENV)/.installed $(VENV)/.release
-	@test -d dist || $(MAKE) --no-print-directory wheels
+	@test -d dist || $(MAKE) --no-print-directory wheels TORCHES=all
 	$(BIN)/python -m pytest tests/release/test_torches.py
 
 clean:

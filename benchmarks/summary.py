@@ -2,8 +2,8 @@
 
     python -m benchmarks.summary
 
-draws benchmarks/results/summary.png and writes the table into docs/benchmarks.md. Rows that are slower than PyTorch are
-there as well.
+draws benchmarks/results/summary.png and writes the tables into docs/benchmarks.md. What is slower than PyTorch is there
+as well.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from opwheel.bench.results import Measurement, Results, Row, load
+from opwheel.bench.suite import OVERHEAD
 from opwheel.bench.tables import format_time
 
 ROOT = Path(__file__).parent
 RESULTS = ROOT / "results/cpu.json"
 PICTURE = ROOT / "results/summary.png"
 PAGE = ROOT.parent / "docs/benchmarks.md"
-BEGIN, END = "<!-- summary of benchmarks/results/cpu.json: begin -->\n", "<!-- summary: end -->\n"
+END = "<!-- end of what benchmarks/summary.py writes -->\n"
 
 _LARGE, _IMAGES, _SEQUENCES = 2**24, "[N,C,H,W]*[C,1,1]", "[B,T,D]*[B,1,D]"
 ROWS = {
@@ -36,6 +37,16 @@ ROWS = {
     "4 elements, forward + backward": "overhead/forward+backward/contiguous/float32/4",
 }
 """What a row is called, and the case's name in the file. float32 unless it says otherwise."""
+# What a call on 4 elements is called, its form, who calls, and whose time it is compared with.
+CALLS = (
+    ("`muladd.muladd`, no_grad", "no_grad", "muladd", "addcmul"),
+    ("`torch.ops.muladd.muladd.default`, no_grad", "no_grad", "torch.ops", "addcmul"),
+    ("forward, inputs require gradients", "forward", "muladd", "addcmul"),
+    ("forward and backward", "forward+backward", "muladd", "addcmul"),
+    ("`out=`", "out", "muladd", "addcmul"),
+    ("in place, over `mul_`, which computes less", "in-place", "muladd", "mul_"),
+    ("in `torch.compile`, no_grad", "no_grad", "muladd in compile", "compile"),
+)
 PEERS = {"eager": "a * b + c", "addcmul": "torch.addcmul"}
 
 
@@ -57,6 +68,18 @@ def table(results: Results) -> str:
     pages = f", huge pages: {machine['huge_pages']}" if "huge_pages" in machine else ""
     label = f", {settings['label']}" if "label" in settings else ""
     return "\n".join([*lines, "", f"Measured on: {described}{pages}{label}.", ""])
+
+
+def calls(results: Results) -> str:
+    """What a call costs, in Markdown; a dash where the results have no such measurement."""
+    forms = {row.form: row.peers for row in results.rows if row.group == OVERHEAD}
+    lines = ["| a call on 4 elements | time | over | ratio |", "|---|---|---|---|"]
+    for label, form, name, over in CALLS:
+        peers = forms.get(form, {})
+        measured = name in peers and over in peers
+        cells = [format_time(peers[name].median_s), f"{1 / _ratio(peers[name], peers[over]):.2f}"] if measured else "--"
+        lines.append(f"| {label} | {cells[0]} | `{over}` | {cells[1]} |")
+    return "\n".join([*lines, ""])
 
 
 def draw(results: Results, path: Path) -> None:
@@ -82,10 +105,12 @@ def draw(results: Results, path: Path) -> None:
 
 
 def replaced(page: str, results: Results) -> str:
-    """The page with the table of these results."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    return f"{before}{begin}{table(results)}{end}{after}"
+    """The page with the tables of these results."""
+    for name, text in (("summary", table(results)), ("calls", calls(results))):
+        before, begin, rest = page.partition(f"<!-- {name}: benchmarks/summary.py writes this -->\n")
+        _, end, after = rest.partition(END)
+        page = f"{before}{begin}{text}{end}{after}"
+    return page
 
 
 def _ratio(ours: Measurement, theirs: Measurement) -> float:

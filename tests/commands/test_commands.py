@@ -7,6 +7,7 @@ import pytest
 import torch
 from muladd import library
 from opwheel.cli import make_app, suggest
+from opwheel.dispatch import native
 from typer.testing import CliRunner
 
 
@@ -93,6 +94,16 @@ def test_config():
     assert [Path(path).name for path in libs] == ["libmuladd_schema.so", "libmuladd_cpu.so"]
     assert all(Path(path).is_file() for path in libs)
     assert "-DTORCH_TARGET_VERSION=0x020a" in muladd("config", "--cflags").stdout
+
+
+def test_the_native_autograd_library(monkeypatch):
+    if not native.why_not():
+        (path,) = muladd("config", "--autograd").stdout.splitlines()
+        assert Path(path) == native.library_file()
+    monkeypatch.setattr(torch, "__version__", "2.14.0a0")
+    result = muladd("config", "--autograd")
+    assert result.exit_code == 2
+    assert "torch 2.14.0a0 is no release" in result.output
 
 
 def test_lock_writes_and_checks(tmp_path):

@@ -24,6 +24,7 @@ NOT_RUN = [
     ("docs/cuda.md", "needs a GPU"),
     ("docs/deployment.md", "make test-deploy builds and runs these examples"),
     ("docs/deployment.md", "make test-deploy builds and runs these examples"),
+    ("docs/deployment.md", "make test-deploy builds and runs these examples"),
     ("docs/deployment.md", "needs digits.pte; tests/deploy/test_executorch.py does it"),
     ("docs/lock.md", "serve.py stands for any program; tests/faults/test_lock.py does it"),
     ("docs/lock.md", "a message"),

@@ -46,7 +46,7 @@ def run(tmp_path_factory):
 def test_every_group_with_every_peer(run):
     assert {row["group"] for row in run.json["rows"]} == set(SUITE.groups)
     taken = {name for row in run.json["rows"] for name in row["peers"]}
-    assert taken == {"muladd", "torch.ops", "eager", "addcmul", "custom_op", "triad"}
+    assert taken == {"muladd", "torch.ops", "eager", "addcmul", "mul_", "custom_op", "triad"}
     assert {row["dtype"] for row in run.json["rows"]} == {"float32", "float64", "bfloat16", "float16"}
     assert min(row["elements"] for row in run.json["rows"]) == 4
     assert run.json["findings"] == []
@@ -129,12 +129,12 @@ def changed(run, factor, path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("factor", "code", "slower"), [(1e-4, 1, 3), (1e4, 0, 0)], ids=["slower", "faster"])
+@pytest.mark.parametrize(("factor", "code", "slower"), [(1e-4, 1, 6), (1e4, 0, 0)], ids=["slower", "faster"])
 def test_compare(run, tmp_path, factor, code, slower):
     old = changed(run, factor, tmp_path / "old.json")
     result = bench("--quick", "--only", "overhead", *NOT_COMPILED, "--compare", old)
     assert result.exit_code == code, result.stdout + result.stderr
-    assert f"{slower} of 3 cases are slower by more than 10%" in result.stdout
+    assert f"{slower} of 6 cases are slower by more than 10%" in result.stdout
     old.write_text(old.read_text().replace('"threads": 1', '"threads": 64'))
     # A tolerance that nothing can exceed.
     result = bench("--quick", "--only", "overhead", *NOT_COMPILED, "--compare", old, "--tolerance", "1e9")
@@ -171,7 +171,7 @@ def test_interrupted_it_shows_what_it_has(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Runner, "run", run_once)
     result = bench("--quick", "--only", "overhead", *NOT_COMPILED, "--json", tmp_path / "run.json")
-    assert "interrupted after 1 of 3 cases" in result.stdout
+    assert "interrupted after 1 of 6 cases" in result.stdout
     assert len(json.loads((tmp_path / "run.json").read_text())["rows"]) == 1
 
 

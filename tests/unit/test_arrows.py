@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FRAMEWORK = ROOT / "framework/src/opwheel"
 
-BASE = {"_version", "_huge_pages", "_import_hooks", "_torch_private"}
+BASE = {"_version", "_huge_pages", "_import_hooks", "_torch_private", "_torch_release"}
 REGISTRY = {*BASE, "registry"}
 DISPATCH = {*REGISTRY, "dispatch", ""}  # "": the package itself, whose names are those of registry and dispatch
 # Part of opwheel -> the parts that it may import.

@@ -16,7 +16,8 @@ _NARROW = (torch.bfloat16, torch.float16)
 _OTHERS = (*_NARROW, torch.float64)
 _CURVE = (2, 6, 10, 12, 14, 16, 18, 20, 22, 24, 26)
 _BEYOND = (28, 30, 32)  # where the memory allows it
-_OVERHEAD = Plan(OVERHEAD, (Form.NO_GRAD, Form.NEW, Form.BACKWARD), _FLAT, _F32, (2,))
+_CALLS = (Form.NO_GRAD, Form.NEW, Form.FORWARD, Form.BACKWARD, Form.OUT, Form.IN_PLACE)
+_OVERHEAD = Plan(OVERHEAD, _CALLS, _FLAT, _F32, (2,))
 
 FULL = (
     Plan(OUT, (Form.OUT,), _FLAT, _F32, (*_CURVE, *_BEYOND)),

@@ -23,7 +23,7 @@ def make_operands(case: Case, device: str) -> Operands:
 
     a, b, c = _layout(case, random)
     out = torch.empty_like(a)
-    if case.form is Form.BACKWARD:
+    if case.form in (Form.FORWARD, Form.BACKWARD):
         return Operands({"a": a.requires_grad_(), "b": b.requires_grad_(), "c": c}, out, random(*a.shape))
     return Operands({"a": a, "b": b, "c": c}, out)
 

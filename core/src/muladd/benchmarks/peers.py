@@ -19,7 +19,8 @@ from .cases import BACKWARD, IN_PLACE, NEW, OUT, SCALE_SHIFT
 
 def _forms(new: str, **others: str) -> dict[Form, str]:
     given = {Form[name.upper()]: statement for name, statement in others.items()}
-    return {Form.NEW: new, Form.NO_GRAD: new, Form.BACKWARD: f"torch.autograd.grad({new}, (a, b), grad)"} | given
+    backward = f"torch.autograd.grad({new}, (a, b), grad)"
+    return {Form.NEW: new, Form.NO_GRAD: new, Form.FORWARD: new, Form.BACKWARD: backward} | given
 
 
 def _addcmul_setup(case: Case, operands: Operands) -> Names:  # noqa: ARG001  # an interface
@@ -41,6 +42,10 @@ def _compile_setup(case: Case, operands: Operands) -> Names:
 
 def _custom_setup(case: Case, operands: Operands) -> Names:
     return {"custom": expressions.custom_operator(case.form, tensor_c=isinstance(operands.inputs["c"], Tensor))}
+
+
+def _ones(case: Case, operands: Operands) -> Names:  # noqa: ARG001  # an interface
+    return {"b": torch.ones_like(operands.out)}  # by which a stays what it is, however often it is multiplied
 
 
 def _triad_setup(case: Case, operands: Operands) -> Names:
@@ -70,7 +75,7 @@ _ADDCMUL = _forms(
 OTHERS = (
     Peer(
         "torch.ops",
-        _forms("torch.ops.muladd.muladd(a, b, c)"),
+        _forms("torch.ops.muladd.muladd.default(a, b, c)"),
         groups=_OVERHEAD_ONLY,
         explanation="the operator without its public function",
     ),
@@ -104,6 +109,15 @@ OTHERS = (
         groups=frozenset({NEW}),
         least_elements=_FRESH_ELEMENTS,
         explanation="addcmul into a result that was allocated once: no fresh memory",
+    ),
+    Peer(
+        "mul_",
+        {Form.IN_PLACE: "a.mul_(b)"},
+        setup=_ones,
+        computes=lambda a, b, c: a,  # noqa: ARG005  # by position
+        inputs_read=2,
+        groups=_OVERHEAD_ONLY,
+        explanation="a.mul_(b), which computes less: the cheapest call in place",
     ),
     Peer(
         "compile",

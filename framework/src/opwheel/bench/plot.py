@@ -98,7 +98,7 @@ def _overhead(results: Results, axes: Axes) -> None:
     """Microseconds for a call on few elements, a bar for each peer and form."""
     rows = [row for row in results.rows if row.group == OVERHEAD]
     names = list(dict.fromkeys(name for row in rows for name in row.peers))
-    labels = {Form.NO_GRAD.value: "no_grad", Form.NEW.value: "no input needs a gradient"}
+    labels = {Form.NEW.value: "no input needs a gradient", Form.FORWARD.value: "forward, inputs need gradients"}
     height = _BAR_HEIGHT / max(len(rows), 1)
     for number, row in enumerate(rows):
         present = [position for position, name in enumerate(names) if name in row.peers]
@@ -113,7 +113,7 @@ def _overhead(results: Results, axes: Axes) -> None:
             ],
             label=labels.get(row.form, row.form),
         )
-        axes.bar_label(bars, fmt="%.1f", padding=4, fontsize=7)
+        axes.bar_label(bars, fmt="%.1f", padding=4, fontsize=6)
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
     slowest = max((one.median_s for row in rows for one in row.peers.values()), default=0)

@@ -21,6 +21,8 @@ class Form(str, Enum):
     OUT = "out"
     NEW = "new"
     IN_PLACE = "in-place"
+    FORWARD = "forward"
+    """With a new result, and inputs that require grad."""
     BACKWARD = "forward+backward"
     NO_GRAD = "no_grad"
 
