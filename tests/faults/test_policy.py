@@ -369,3 +369,39 @@ except opwheel.registry.PolicyError as error:
     )
     assert f"{policy}:2: policy.fallback is 1" in report["out"]["error"]
     assert report["out"]["code"] == "OPWHEEL-E010"
+
+
+# ---- what can be changed while the process runs ----------------------------------------------------------------------
+
+
+def test_huge_pages_while_the_process_runs(run: Run) -> None:
+    report = run(
+        then="""
+out["settings"] = [muladd.library.policy.huge_pages]
+for setting in ("never", "advise"):
+    muladd.library.set_huge_pages(setting)
+    out["settings"].append(muladd.library.policy.huge_pages)
+try:
+    muladd.library.set_huge_pages("always")
+except ValueError as error:
+    out["error"] = str(error)
+""",
+        MULADD_HUGE_PAGES="never",
+    )
+    assert report["out"]["settings"] == ["never", "never", "advise"]
+    assert report["out"]["error"] == "huge pages: 'always' is neither 'advise' nor 'never'"
+
+
+REFERENCES = """
+def register(target):
+    from opwheel.dispatch import implement_references
+    implement_references(target, "npu")
+"""
+
+
+def test_what_a_backend_computes_by_the_reference_is_said(site: Site, run: Run) -> None:
+    site.install("acme", extra=REFERENCES, register="register")
+    report = run(site.root, doctor=True, then='out["by_reference"] = muladd.backends()["acme"].by_reference')
+    assert report["statuses"]["acme"]["state"] == "loaded"
+    assert {"muladd", "fma", "muladd_backward"} <= set(report["out"]["by_reference"])
+    assert "reference" in report["doctor"]["text"]
