@@ -39,6 +39,7 @@ def write_library(folder):
     for file in (backend / "csrc").iterdir():
         file.unlink()
     (backend / "csrc/kernels.cpp").write_text(kernels)
+    (backend / "csrc/shapes.h").write_text((GENERAL / "cpp/shapes.h").read_text())
     (backend / "setup.py").write_text(
         "from opwheel.build import CppLibrary, commands\nfrom setuptools import setup\n"
         f'library = CppLibrary("{LIBRARY}_cpu.lib{LIBRARY}_cpu", ["csrc/kernels.cpp"], library="{LIBRARY}")\n'
