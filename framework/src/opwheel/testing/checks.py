@@ -635,14 +635,15 @@ def errors(overload: Overload, samples: Samples) -> None:
         _raises(one.error, one.match, partial(overload.op, *one.sample.args, **one.sample.kwargs))
 
 
-def _raises(error: type[Exception], match: str, call: Callable[[], Any]) -> None:
+def _raises(error: type[Exception] | tuple[type[Exception], ...], match: str, call: Callable[[], Any]) -> None:
+    expected = " or ".join(one.__name__ for one in (error if isinstance(error, tuple) else (error,)))
     raised: Exception | None = None
     try:
         call()
     except Exception as one:
         raised = one
-    assert raised is not None, f"raised nothing, expected {error.__name__}"
-    assert isinstance(raised, error), f"raised {type(raised).__name__}: {raised}, expected {error.__name__}"
+    assert raised is not None, f"raised nothing, expected {expected}"
+    assert isinstance(raised, error), f"raised {type(raised).__name__}: {raised}, expected {expected}"
     assert re.search(match, str(raised)), f"raised {raised!r}, expected a message with {match!r}"
 
 

@@ -119,7 +119,7 @@ def pytest_configure() -> None:
 
     for name, function in REPLACED.items():
         module, _, cls = name.partition(".")
-        setattr(getattr(importlib.import_module(f"liger_kernel.ops.{module}"), cls), "apply", _noted(cls, function))
+        getattr(importlib.import_module(f"liger_kernel.ops.{module}"), cls).apply = _noted(cls, function)
 
 
 @pytest.hookimpl(wrapper=True)

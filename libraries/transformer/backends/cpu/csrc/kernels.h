@@ -83,8 +83,8 @@ struct SoftmaxBackward {
   int64_t length, grad_stride, y_stride;
 };
 
-// Rows of q or k: all positions of all heads of all batches, as they are in y, which is contiguous. Strides are those of
-// x along batches, heads and positions; cos and sin have a row of length / 2 for each position.
+// Rows of q or k: all positions of all heads of all batches, as they are in y, which is contiguous. Strides are those
+// of x along batches, heads and positions; cos and sin have a row of length / 2 for each position.
 struct Rope {
   const void *x, *cos, *sin;
   void* y;
@@ -144,11 +144,16 @@ struct Table {
 namespace baseline {
 extern const Table table;
 }
+#if defined(__x86_64__)
 namespace avx2 {
 extern const Table table;
 }
 namespace avx512 {
 extern const Table table;
 }
+#else
+namespace avx2 = baseline;
+namespace avx512 = baseline;
+#endif
 
 }  // namespace transformer_ops::cpu

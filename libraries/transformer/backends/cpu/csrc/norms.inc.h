@@ -38,9 +38,8 @@ void rms_norm(const RmsNorm& a, int64_t begin, int64_t end) {
     const C r = reciprocal_root(squares, n, a.eps);
     T* y = static_cast<T*>(a.y) + i * a.y_stride;
     if (rounds_first) {
-      for_vectors<C>(n, [&](auto at) {
-        put(y, at, rounded<T>(get(x, at) * r) * rounded<T>(factor<T>(a.weight, a.offset, at)));
-      });
+      for_vectors<C>(
+          n, [&](auto at) { put(y, at, rounded<T>(get(x, at) * r) * rounded<T>(factor<T>(a.weight, a.offset, at))); });
     } else {
       for_vectors<C>(n, [&](auto at) { put(y, at, get(x, at) * r * factor<T>(a.weight, a.offset, at)); });
     }
@@ -65,8 +64,8 @@ void rms_norm_backward(const RmsNormBackward& a, int64_t begin, int64_t end) {
       const T* more = a.grad_sum == nullptr ? nullptr : static_cast<const T*>(a.grad_sum) + i * a.grad_sum_stride;
       T* d = static_cast<T*>(a.dx) + i * n;
       const C r = reciprocal_root(sum<C>(n, [&](auto at) { return get(x, at) * get(x, at); }), n, a.eps);
-      const C products = sum<C>(
-          n, [&](auto at) { return get(g, at) * factor<T>(a.weight, a.offset, at) * get(x, at); });
+      const C products =
+          sum<C>(n, [&](auto at) { return get(g, at) * factor<T>(a.weight, a.offset, at) * get(x, at); });
       const C inner = products * r * r / C(n);
       for_vectors<C>(n, [&](auto at) {
         const auto values = get(x, at), gradients = get(g, at);

@@ -32,9 +32,19 @@ Tensor rms_norm(const Tensor& given, const OptionalTensor& given_weight, double 
   const Casting casting = casting_of(casting_mode);
   const Rows x(given);
   Tensor y = new_empty(sizes_of(given), dtype_of(given), device_of(given));
-  const RmsNorm arguments{.x = x.data(), .weight = data_or_null(weight), .y = data<void>(y), .length = n,
-                          .x_stride = x.stride, .y_stride = n, .eps = eps, .offset = offset, .casting = casting,
-                          .residual = nullptr, .sum = nullptr, .residual_stride = 0, .sum_stride = 0};
+  const RmsNorm arguments{.x = x.data(),
+                          .weight = data_or_null(weight),
+                          .y = data<void>(y),
+                          .length = n,
+                          .x_stride = x.stride,
+                          .y_stride = n,
+                          .eps = eps,
+                          .offset = offset,
+                          .casting = casting,
+                          .residual = nullptr,
+                          .sum = nullptr,
+                          .residual_stride = 0,
+                          .sum_stride = 0};
   run(kernels().rms_norm, dtype_of(given), arguments, x.rows, n);
   return y;
 }
@@ -54,21 +64,41 @@ std::array<Tensor, 2> norm_backward(const Tensor& given_grad, const Tensor* grad
   const ScalarType dtype = dtype_of(given);
   Tensor dx = new_empty(sizes_of(given), dtype, device_of(given));
   if (weight.handle() == nullptr) {
-    const RmsNormBackward arguments{
-        .grad = grad.data(), .x = x.data(), .weight = nullptr, .grad_sum = more ? more->data() : nullptr,
-        .dx = data<void>(dx), .partial = nullptr, .length = n, .grad_stride = grad.stride, .x_stride = x.stride,
-        .grad_sum_stride = more ? more->stride : 0, .rows = x.rows, .parts = x.rows, .eps = eps, .offset = offset,
-        .casting = casting_of(casting_mode)};
+    const RmsNormBackward arguments{.grad = grad.data(),
+                                    .x = x.data(),
+                                    .weight = nullptr,
+                                    .grad_sum = more ? more->data() : nullptr,
+                                    .dx = data<void>(dx),
+                                    .partial = nullptr,
+                                    .length = n,
+                                    .grad_stride = grad.stride,
+                                    .x_stride = x.stride,
+                                    .grad_sum_stride = more ? more->stride : 0,
+                                    .rows = x.rows,
+                                    .parts = x.rows,
+                                    .eps = eps,
+                                    .offset = offset,
+                                    .casting = casting_of(casting_mode)};
     run(kernels().rms_norm_backward, dtype, arguments, x.rows, 2 * n);
     return {std::move(dx), new_empty({0}, dtype, device_of(given))};
   }
   const int64_t parts = part_count(x.rows);
   const Tensor partial = new_partial(parts, n, dtype, device_of(given));
-  const RmsNormBackward arguments{
-      .grad = grad.data(), .x = x.data(), .weight = data_or_null(weight), .grad_sum = more ? more->data() : nullptr,
-      .dx = data<void>(dx), .partial = data<void>(partial), .length = n, .grad_stride = grad.stride,
-      .x_stride = x.stride, .grad_sum_stride = more ? more->stride : 0, .rows = x.rows, .parts = parts, .eps = eps,
-      .offset = offset, .casting = casting_of(casting_mode)};
+  const RmsNormBackward arguments{.grad = grad.data(),
+                                  .x = x.data(),
+                                  .weight = data_or_null(weight),
+                                  .grad_sum = more ? more->data() : nullptr,
+                                  .dx = data<void>(dx),
+                                  .partial = data<void>(partial),
+                                  .length = n,
+                                  .grad_stride = grad.stride,
+                                  .x_stride = x.stride,
+                                  .grad_sum_stride = more ? more->stride : 0,
+                                  .rows = x.rows,
+                                  .parts = parts,
+                                  .eps = eps,
+                                  .offset = offset,
+                                  .casting = casting_of(casting_mode)};
   if (parts > 0) run(kernels().rms_norm_backward, dtype, arguments, parts, 2 * n * (x.rows / parts));
   return {std::move(dx), sum_parts(partial, parts, n, dtype)};
 }
@@ -81,10 +111,19 @@ std::array<Tensor, 2> rms_norm_backward(const Tensor& grad, const Tensor& x, con
 void add_norm(const Tensor& given, const Tensor& given_residual, const Tensor& weight, double eps, double offset,
               std::string_view casting_mode, const Rows& y, const Rows& sum) {
   const Rows x(given), residual(given_residual);
-  const RmsNorm arguments{.x = x.data(), .weight = data_or_null(weight), .y = y.data(), .length = x.length,
-                          .x_stride = x.stride, .y_stride = y.stride, .eps = eps, .offset = offset,
-                          .casting = casting_of(casting_mode), .residual = residual.data(), .sum = sum.data(),
-                          .residual_stride = residual.stride, .sum_stride = sum.stride};
+  const RmsNorm arguments{.x = x.data(),
+                          .weight = data_or_null(weight),
+                          .y = y.data(),
+                          .length = x.length,
+                          .x_stride = x.stride,
+                          .y_stride = y.stride,
+                          .eps = eps,
+                          .offset = offset,
+                          .casting = casting_of(casting_mode),
+                          .residual = residual.data(),
+                          .sum = sum.data(),
+                          .residual_stride = residual.stride,
+                          .sum_stride = sum.stride};
   run(kernels().rms_norm, dtype_of(given), arguments, x.rows, 2 * x.length);
 }
 
@@ -145,10 +184,18 @@ std::array<Tensor, 3> layer_norm_backward(const Tensor& given_grad, const Tensor
   const int64_t parts = part_count(x.rows);
   const Tensor partial = new_partial(parts, n, dtype, device_of(given));
   const Tensor partial_bias = new_partial(parts, n, dtype, device_of(given));
-  const LayerNormBackward arguments{.grad = grad.data(), .x = x.data(), .weight = data_or_null(weight),
-                                    .dx = data<void>(dx), .partial = data<void>(partial),
-                                    .partial_bias = data<void>(partial_bias), .length = n, .grad_stride = grad.stride,
-                                    .x_stride = x.stride, .rows = x.rows, .parts = parts, .eps = eps};
+  const LayerNormBackward arguments{.grad = grad.data(),
+                                    .x = x.data(),
+                                    .weight = data_or_null(weight),
+                                    .dx = data<void>(dx),
+                                    .partial = data<void>(partial),
+                                    .partial_bias = data<void>(partial_bias),
+                                    .length = n,
+                                    .grad_stride = grad.stride,
+                                    .x_stride = x.stride,
+                                    .rows = x.rows,
+                                    .parts = parts,
+                                    .eps = eps};
   if (parts > 0) run(kernels().layer_norm_backward, dtype, arguments, parts, 2 * n * (x.rows / parts));
   return {std::move(dx), sum_parts(partial, parts, n, dtype), sum_parts(partial_bias, parts, n, dtype)};
 }
@@ -170,8 +217,8 @@ std::array<Tensor, 2> gated_backward(const Tensor& given_grad, const Tensor& giv
   check_like(given_grad, "grad", given_a, "a");
   const Rows grad(given_grad), a(given_a), b(given_b);
   Tensor da = new_empty(sizes_of(given_a), dtype_of(given_a), device_of(given_a)), db = new_empty_like(da);
-  const GatedBackward arguments{grad.data(), a.data(), b.data(), data<void>(da), data<void>(db),
-                                n, grad.stride, a.stride, b.stride, activation};
+  const GatedBackward arguments{grad.data(), a.data(),    b.data(), data<void>(da), data<void>(db),
+                                n,           grad.stride, a.stride, b.stride,       activation};
   run(kernels().gated_backward, dtype_of(given_a), arguments, a.rows, 6 * n);
   return {std::move(da), std::move(db)};
 }
@@ -237,7 +284,8 @@ Tensor rotate(const Tensor& given, const Tensor& cos, const Tensor& sin, Rope ar
 std::array<Tensor, 2> rope(const Tensor& q, const Tensor& k, const Tensor& given_cos, const Tensor& given_sin,
                            const OptionalTensor& given_ids, int64_t unsqueeze_dim, bool interleaved) {
   const Check checked = check(q, "q").on_cpu().dtype(opwheel::floating).ndim(4);
-  if (unsqueeze_dim != 1 && unsqueeze_dim != 2) fail("argument 'unsqueeze_dim' is ", unsqueeze_dim, ", expected 1 or 2");
+  if (unsqueeze_dim != 1 && unsqueeze_dim != 2)
+    fail("argument 'unsqueeze_dim' is ", unsqueeze_dim, ", expected 1 or 2");
   const int64_t position_dim = unsqueeze_dim == 1 ? 2 : 1;
   const int64_t batches = checked.info().sizes[0], positions = checked.info().sizes[position_dim];
   const int64_t length = checked.info().sizes[3];
@@ -246,7 +294,8 @@ std::array<Tensor, 2> rope(const Tensor& q, const Tensor& k, const Tensor& given
   check(given_sin, "sin").on_cpu().same_shape(given_cos, "cos").same_dtype(given_cos, "cos");
   check(given_cos, "cos").on_cpu().same_dtype(q, "q");
   const opwheel::TensorInfo table(given_cos);
-  if (table.ndim < 2 || table.ndim > 3 || (table.sizes[table.ndim - 1] != length && table.sizes[table.ndim - 1] != length / 2)) {
+  if (table.ndim < 2 || table.ndim > 3 ||
+      (table.sizes[table.ndim - 1] != length && table.sizes[table.ndim - 1] != length / 2)) {
     fail("argument 'cos' has shape ", opwheel::shape_text(table.ndim, table.sizes), ", expected (positions, ", length,
          ") or (batch, positions, ", length, "), or half as many columns");
   }
@@ -258,7 +307,8 @@ std::array<Tensor, 2> rope(const Tensor& q, const Tensor& k, const Tensor& given
     if (of_ids.info().ndim > 2) of_ids.ndim(2);
     position_batches = of_ids.info().ndim == 2 ? of_ids.info().sizes[0] : 1;
     if (position_batches != 1) of_ids.size(0, batches);
-    if (table_batches != 1) fail("arguments 'cos' and 'position_ids' both have batches; pass one table for all of them");
+    if (table_batches != 1)
+      fail("arguments 'cos' and 'position_ids' both have batches; pass one table for all of them");
     ids = contiguous(*given_ids);
     const int64_t* values = data<int64_t>(ids);
     for (int64_t i = 0; i < of_ids.info().numel; ++i) {
@@ -273,11 +323,21 @@ std::array<Tensor, 2> rope(const Tensor& q, const Tensor& k, const Tensor& given
     }
   }
   const Tensor cos = contiguous(given_cos), sin = contiguous(given_sin);
-  const Rope arguments{.x = nullptr, .cos = nullptr, .sin = nullptr, .y = nullptr,
-                       .position_ids = ids.handle() == nullptr ? nullptr : data<int64_t>(ids), .length = length,
-                       .heads = 0, .positions = positions, .strides = {}, .angle_stride = table.sizes[table.ndim - 1],
-                       .angle_batches = table_batches, .position_batches = position_batches,
-                       .heads_first = unsqueeze_dim == 1, .interleaved = interleaved, .backwards = false};
+  const Rope arguments{.x = nullptr,
+                       .cos = nullptr,
+                       .sin = nullptr,
+                       .y = nullptr,
+                       .position_ids = ids.handle() == nullptr ? nullptr : data<int64_t>(ids),
+                       .length = length,
+                       .heads = 0,
+                       .positions = positions,
+                       .strides = {},
+                       .angle_stride = table.sizes[table.ndim - 1],
+                       .angle_batches = table_batches,
+                       .position_batches = position_batches,
+                       .heads_first = unsqueeze_dim == 1,
+                       .interleaved = interleaved,
+                       .backwards = false};
   Tensor first = rotate(q, cos, sin, arguments);
   return {std::move(first), rotate(k, cos, sin, arguments)};
 }
@@ -316,10 +376,17 @@ std::array<Tensor, 3> cross_entropy_rows(const Tensor& input, const Tensor& give
   const Rows x(input);
   const auto of_rows = [&] { return new_empty({rows}, wide(dtype_of(input)), device_of(input)); };
   Tensor loss = of_rows(), z_loss = of_rows(), lse = of_rows();
-  const CrossEntropy arguments{.x = x.data(), .weight = data_or_null(weight), .target = target.data,
-                               .loss = data<void>(loss), .z_loss = data<void>(z_loss), .lse = data<void>(lse),
-                               .length = classes, .x_stride = x.stride, .ignore_index = ignore_index,
-                               .lse_square_scale = lse_square_scale, .label_smoothing = label_smoothing,
+  const CrossEntropy arguments{.x = x.data(),
+                               .weight = data_or_null(weight),
+                               .target = target.data,
+                               .loss = data<void>(loss),
+                               .z_loss = data<void>(z_loss),
+                               .lse = data<void>(lse),
+                               .length = classes,
+                               .x_stride = x.stride,
+                               .ignore_index = ignore_index,
+                               .lse_square_scale = lse_square_scale,
+                               .label_smoothing = label_smoothing,
                                .softcap = softcap};
   run(kernels().cross_entropy, dtype_of(input), arguments, rows, 4 * classes);
   return {std::move(loss), std::move(z_loss), std::move(lse)};
@@ -337,11 +404,20 @@ Tensor cross_entropy_backward(const Tensor& given_grad, const Tensor& input, con
   const Rows x(input);
   const Tensor grad = contiguous(given_grad), lse = contiguous(given_lse);
   Tensor dx = new_empty(sizes_of(input), dtype_of(input), device_of(input));
-  const CrossEntropyBackward arguments{.grad = data<void>(grad), .x = x.data(), .weight = data_or_null(weight),
-                                       .lse = data<void>(lse), .target = target.data, .dx = data<void>(dx),
-                                       .length = classes, .x_stride = x.stride, .ignore_index = ignore_index,
-                                       .lse_square_scale = lse_square_scale, .label_smoothing = label_smoothing,
-                                       .softcap = softcap, .scale = 1, .grad_per_row = true};
+  const CrossEntropyBackward arguments{.grad = data<void>(grad),
+                                       .x = x.data(),
+                                       .weight = data_or_null(weight),
+                                       .lse = data<void>(lse),
+                                       .target = target.data,
+                                       .dx = data<void>(dx),
+                                       .length = classes,
+                                       .x_stride = x.stride,
+                                       .ignore_index = ignore_index,
+                                       .lse_square_scale = lse_square_scale,
+                                       .label_smoothing = label_smoothing,
+                                       .softcap = softcap,
+                                       .scale = 1,
+                                       .grad_per_row = true};
   run(kernels().cross_entropy_backward, dtype_of(input), arguments, rows, 4 * classes);
   return dx;
 }
@@ -355,7 +431,8 @@ std::array<Tensor, 4> linear_cross_entropy(const Tensor& given_input, const Tens
   constexpr int64_t kRows = 256;  // of logits: enough for the matrix product to be fast
   const Check checked = check(given_input, "input").on_cpu().dtype(opwheel::floating).ndim(2);
   const int64_t rows = checked.info().sizes[0], width = checked.info().sizes[1];
-  const Check of_weight = check(given_weight, "weight").on_cpu().same_dtype(given_input, "input").ndim(2).size(1, width);
+  const Check of_weight =
+      check(given_weight, "weight").on_cpu().same_dtype(given_input, "input").ndim(2).size(1, width);
   const int64_t classes = of_weight.info().sizes[0];
   const Tensor bias = optional_vector(given_bias, "bias", given_input, classes);
   const Targets target(given_target, rows, classes, ignore_index);
@@ -395,18 +472,34 @@ std::array<Tensor, 4> linear_cross_entropy(const Tensor& given_input, const Tens
       const int64_t bytes = accumulated == ScalarType::Double ? 8 : 4;
       return static_cast<void*>(data<char>(of_rows) + begin * bytes);
     };
-    const CrossEntropy forward{.x = data<void>(some), .weight = nullptr, .target = target.data + begin,
-                               .loss = at(row_loss), .z_loss = at(row_z), .lse = at(lse), .length = classes,
-                               .x_stride = classes, .ignore_index = ignore_index,
-                               .lse_square_scale = lse_square_scale, .label_smoothing = label_smoothing,
+    const CrossEntropy forward{.x = data<void>(some),
+                               .weight = nullptr,
+                               .target = target.data + begin,
+                               .loss = at(row_loss),
+                               .z_loss = at(row_z),
+                               .lse = at(lse),
+                               .length = classes,
+                               .x_stride = classes,
+                               .ignore_index = ignore_index,
+                               .lse_square_scale = lse_square_scale,
+                               .label_smoothing = label_smoothing,
                                .softcap = softcap};
     run(kernels().cross_entropy, dtype, forward, count, 4 * classes);
     if (!trains) continue;
-    const CrossEntropyBackward backward{.grad = data<void>(one), .x = data<void>(some), .weight = nullptr,
-                                        .lse = at(lse), .target = target.data + begin, .dx = data<void>(some),
-                                        .length = classes, .x_stride = classes, .ignore_index = ignore_index,
-                                        .lse_square_scale = lse_square_scale, .label_smoothing = label_smoothing,
-                                        .softcap = softcap, .scale = scale, .grad_per_row = false};
+    const CrossEntropyBackward backward{.grad = data<void>(one),
+                                        .x = data<void>(some),
+                                        .weight = nullptr,
+                                        .lse = at(lse),
+                                        .target = target.data + begin,
+                                        .dx = data<void>(some),
+                                        .length = classes,
+                                        .x_stride = classes,
+                                        .ignore_index = ignore_index,
+                                        .lse_square_scale = lse_square_scale,
+                                        .label_smoothing = label_smoothing,
+                                        .softcap = softcap,
+                                        .scale = scale,
+                                        .grad_per_row = false};
     run(kernels().cross_entropy_backward, dtype, backward, count, 4 * classes);
     opwheel::cpu::matmul(opwheel::cpu::rows_of(d_input, begin, count), some, weight);
     opwheel::cpu::matmul_add(d_weight, d_weight, opwheel::cpu::transposed(some), x);
@@ -446,7 +539,8 @@ std::array<Tensor, 2> quantize_rowwise(const Tensor& given) {
   leading.pop_back();
   Tensor q = new_empty(sizes_of(given), ScalarType::Char, device_of(given));
   Tensor scale = new_empty(leading, ScalarType::Float, device_of(given));
-  run(kernels().quantize, dtype_of(given), Quantize{x.data(), data<void>(q), data<void>(scale), n, x.stride}, x.rows, n);
+  run(kernels().quantize, dtype_of(given), Quantize{x.data(), data<void>(q), data<void>(scale), n, x.stride}, x.rows,
+      n);
   return {std::move(q), std::move(scale)};
 }
 

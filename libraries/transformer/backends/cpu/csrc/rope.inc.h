@@ -14,7 +14,8 @@ inline const T* rotated_row(const Rope& a, const void* data, const int64_t (&str
   return static_cast<const T*>(data) + b * strides[0] + h * strides[1] + s * strides[2];
 }
 
-// A pair (u, v) turns into (u cos - v sin, v cos + u sin). Pairs are k and k + length / 2 or, interleaved, 2 k and 2 k + 1.
+// A pair (u, v) turns into (u cos - v sin, v cos + u sin). Pairs are k and k + length / 2 or, interleaved, 2 k and 2 k
+// + 1.
 template <class T>
 void rope(const Rope& a, int64_t begin, int64_t end) {
   using C = ComputeType<T>;
@@ -22,7 +23,8 @@ void rope(const Rope& a, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; ++i) {
     int64_t angle;
     const T* x = rotated_row<T>(a, a.x, a.strides, i, angle);
-    const T *cos = static_cast<const T*>(a.cos) + angle * a.angle_stride, *sin = static_cast<const T*>(a.sin) + angle * a.angle_stride;
+    const T *cos = static_cast<const T*>(a.cos) + angle * a.angle_stride,
+            *sin = static_cast<const T*>(a.sin) + angle * a.angle_stride;
     T* y = static_cast<T*>(a.y) + i * a.length;
     const C sign = a.backwards ? C(-1) : C(1);
     if (a.interleaved) {

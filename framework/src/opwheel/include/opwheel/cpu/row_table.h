@@ -19,4 +19,9 @@ struct ByDtype {
 }  // namespace opwheel::cpu
 
 // ByDtype of a function template `kernel<T>`.
-#define OPWHEEL_BY_DTYPE(kernel) {{kernel<Half>, kernel<BFloat16>, kernel<float>, kernel<double>}}
+#define OPWHEEL_BY_DTYPE(kernel)                                    \
+  {                                                                 \
+    {                                                               \
+      kernel<Half>, kernel<BFloat16>, kernel<float>, kernel<double> \
+    }                                                               \
+  }

@@ -32,13 +32,14 @@ inline Floats exp_of_negative(Floats x) {
   q = q * r + 1.66665211e-1f;
   q = q * r + 4.99999940e-1f;
   const Floats value = r * r * q + r + 1.0f;
-  const Floats scaled = reinterpret_cast<Floats>(reinterpret_cast<Bits>(value) + (reinterpret_cast<Bits>(shifted) << 23));
+  const Floats scaled =
+      reinterpret_cast<Floats>(reinterpret_cast<Bits>(value) + (reinterpret_cast<Bits>(shifted) << 23));
   return x != x ? x : x < -86.0f ? Floats{} : scaled;
 }
 
-// 1 / (1 + exp(-x)), within 3 units in the last place where it is more than 4.5e-38, and zero below. With e = exp(-|x|),
-// which does not overflow, it is 1 / (1 + e) or e / (1 + e); the reciprocal is a cubic polynomial on [1, 2] and two
-// steps of Newton's method, because a division takes as long as all the rest.
+// 1 / (1 + exp(-x)), within 4 units in the last place where it is more than 4.5e-38, and zero below. With e =
+// exp(-|x|), which does not overflow, it is 1 / (1 + e) or e / (1 + e); the reciprocal is a cubic polynomial on [1, 2]
+// and two steps of Newton's method, because a division takes as long as all the rest.
 inline Floats sigmoid(Floats x) {
   const Floats e = exp_of_negative(x < 0 ? x : -x), d = 1.0f + e;
   Floats y = d * -2.21833467e-1f + 1.33100605f;

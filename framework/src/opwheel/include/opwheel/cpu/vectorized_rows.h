@@ -1,9 +1,9 @@
 // What kernels over rows are written with, for one instruction set.
 //
-// A source file defines OPWHEEL_ISA and is compiled with the flags of that instruction set. Its kernels are functions of
-// plain pointers in a namespace of the library's, library::cpu::<OPWHEEL_ISA>, which a table hands to the source file
-// that registers operators (opwheel/cpu/row_kernels.h). All of this has internal linkage, because the same templates are
-// compiled with other flags, too (opwheel/cpu/loop.h).
+// A source file defines OPWHEEL_ISA and is compiled with the flags of that instruction set. Its kernels are functions
+// of plain pointers in a namespace of the library's, library::cpu::<OPWHEEL_ISA>, which a table hands to the source
+// file that registers operators (opwheel/cpu/row_kernels.h). All of this has internal linkage, because the same
+// templates are compiled with other flags, too (opwheel/cpu/loop.h).
 //
 // T is what elements are in memory: Half, BFloat16, float or double; they are computed in float, or in double for
 // double, in registers of as many as fit:

@@ -28,7 +28,7 @@
   KERNEL(geglu, "geglu(Tensor a, Tensor b, str approximate='tanh') -> Tensor")                                        \
   KERNEL(geglu_backward, "geglu_backward(Tensor grad, Tensor a, Tensor b, str approximate) -> (Tensor, Tensor)")      \
   KERNEL(softmax, "softmax(Tensor x) -> Tensor")                                                                      \
-  KERNEL(softmax_backward, "softmax_backward(Tensor grad, Tensor y) -> Tensor")   \
+  KERNEL(softmax_backward, "softmax_backward(Tensor grad, Tensor y) -> Tensor")                                       \
   KERNEL(rope,                                                                                                        \
          "rope(Tensor q, Tensor k, Tensor cos, Tensor sin, Tensor? position_ids=None, int unsqueeze_dim=1, "          \
          "bool interleaved=False) -> (Tensor, Tensor)")                                                               \
@@ -42,7 +42,7 @@
   KERNEL(dequantize_rowwise, "dequantize_rowwise(Tensor q, Tensor scale, *, ScalarType dtype=float) -> Tensor")       \
   KERNEL(reshape_and_cache,                                                                                           \
          "reshape_and_cache(Tensor key, Tensor value, Tensor(a!) key_cache, Tensor(b!) value_cache, "                 \
-         "Tensor slot_mapping) -> ()")     \
+         "Tensor slot_mapping) -> ()")                                                                                \
   KERNEL(fused_linear_cross_entropy,                                                                                  \
          "fused_linear_cross_entropy(Tensor input, Tensor weight, Tensor target, Tensor? bias=None, "                 \
          "int ignore_index=-100, float lse_square_scale=0., float label_smoothing=0., str reduction='mean', "         \
