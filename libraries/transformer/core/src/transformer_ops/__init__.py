@@ -12,6 +12,7 @@ backends, require, load = library.backends, library.require, library.load
 decompositions, get_include = library.decompositions, library.get_include
 globals().update(library.functions)
 
+from .hugging_face import Patch, patch  # noqa: E402  # they call the operators
 from .modules import (  # noqa: E402  # they call the operators
     GEGLU,
     CrossEntropyLoss,
@@ -26,6 +27,7 @@ __all__ = [
     "CrossEntropyLoss",
     "FusedLinearCrossEntropyLoss",
     "LayerNorm",
+    "Patch",
     "RMSNorm",
     "SwiGLU",
     "__version__",
@@ -35,6 +37,7 @@ __all__ = [
     "get_include",
     "library",
     "load",
+    "patch",
     "require",
     *library.functions,
 ]
