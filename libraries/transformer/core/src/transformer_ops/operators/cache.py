@@ -15,18 +15,23 @@ from .samples import randn
 def _reshape_and_cache(
     key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slot_mapping: Tensor
 ) -> None:
+    if slot_mapping.shape[0] == 0:
+        return
+    # Shapes do not depend on the slots: a token that is left out stands for the first one that is not, and if there is
+    # none, a slot gets what it has.
     used = slot_mapping >= 0
-    slots = slot_mapping[used]
-    size = key_cache.shape[1]
-    blocks, offsets = slots // size, slots % size
-    key_cache[blocks, offsets] = key[used]
-    value_cache[blocks, offsets] = value[used]
+    tokens = torch.where(used, torch.arange(len(used), device=used.device), used.int().argmax())
+    slots = slot_mapping[tokens].clamp(min=0)
+    at = slots // key_cache.shape[1], slots % key_cache.shape[1]
+    for new, cache in ((key, key_cache), (value, value_cache)):
+        cache[at] = torch.where(used[tokens, None, None], new[tokens], cache[at])
 
 
 def _samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
     key, value = (randn(3, 2, width, device=device, dtype=dtype) for width in (8, 4))
     caches = [randn(4, 5, 2, width, device=device, dtype=dtype) for width in (8, 4)]
-    yield Sample(key, value, *caches, torch.tensor([7, -1, 19], device=device))
+    for slots in ([7, -1, 19], [-1, 0, 3], [-1, -2, -1]):
+        yield Sample(key, value, *(cache.clone() for cache in caches), torch.tensor(slots, device=device))
 
 
 def _errors(device: str) -> Iterator[ErrorSample]:
