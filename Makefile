@@ -17,6 +17,7 @@
 #   make bench   measure the CPU backend beside its alternatives, for about half an hour, into benchmarks/results
 #   make instructions   count instructions (needs valgrind) and make them the record that the tests compare with
 #   make wheels  every wheel that can be built here, into dist/, with checks
+#   make test-liger LIGER=path   Liger-Kernel's own tests, of a checkout, with transformer_ops in the place of its kernels
 #   make test-third-party   the whole kit on every template and example plugin, about ten minutes
 #   make test-release   the wheels in fresh environments of several Pythons, and built twice (15 minutes)
 #   make test-torch     the wheels on PyTorch 2.10 to 2.15; downloads 12 GB (a quarter of an hour)
@@ -44,7 +45,7 @@ KIT := $(KIT_OF) muladd --backend
 SYCL_TEST := PYTHONPATH=tests MULADD_REQUIRE=sycl $(SYCL)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo announce-demo unit nightly test test-kit test-registry test-rest test-sycl test-deploy test-docs test-transformer test-third-party test-release test-torch fuzz quick quick-kit quick-faults quick-rest docs bench instructions lint wheels clean tools
+.PHONY: help demo announce-demo unit nightly test test-kit test-registry test-rest test-sycl test-deploy test-docs test-transformer test-liger test-third-party test-release test-torch fuzz quick quick-kit quick-faults quick-rest docs bench instructions lint wheels clean tools
 .SECONDEXPANSION:
 
 help:
@@ -99,6 +100,13 @@ test-docs: docs
 test-transformer: $(VENV)/.installed
 	$(BIN)/python -m pytest $(TRANSFORMER)/tests
 	$(BIN)/python $(KIT_OF) transformer_ops --backend cpu $(if $(TEST_WHOLE_KIT),,-k "(values or layouts) and (float32 or bfloat16) or first")
+
+# Not the tests of DTensor, which start processes of their own for several GPUs.
+LIGER_TESTS := rms_norm fused_add_rms_norm layer_norm swiglu geglu rope softmax cross_entropy fused_linear_cross_entropy
+test-liger: $(VENV)/.installed
+	@test -d "$(LIGER)/test/transformers" || { echo "say where a checkout of Liger-Kernel is: make test-liger LIGER=path"; exit 1; }
+	cd $(LIGER) && PYTHONPATH=$(CURDIR)/$(TRANSFORMER)/tests/liger:src $(CURDIR)/$(BIN)/python -m pytest -p liger_plugin \
+	  --import-mode=importlib -q -rs --tb=short -o log_cli=false -k "not dtensor" $(LIGER_TESTS:%=test/transformers/test_%.py)
 
 # Of this, test-rest runs what takes seconds.
 test-third-party: $(VENV)/.installed

@@ -50,6 +50,8 @@ class Operator(NamedTuple):
             gradient.
         samples: ``samples(device, dtype, requires_grad)`` gives the :class:`Sample` calls that tests and benchmarks
             make. Element-wise operators need none.
+        measured: as ``samples``, the calls that ``bench`` makes instead, in float32 and bfloat16: of the sizes that
+            users have. With ``--quick`` it makes the first of ``samples``.
         errors: ``errors(device)`` gives calls that must be refused, as :class:`ErrorSample`.
         dtypes: of the samples.
         tolerance: how far results may be from the reference's, by dtype, where that is not the rounding of the dtype.
@@ -71,6 +73,7 @@ class Operator(NamedTuple):
     flops: int | Callable[..., int] = 1
     tensor_variant: Mapping[str, str] = MappingProxyType({})
     samples: Callable[..., Iterable["Sample"]] | None = None
+    measured: Callable[..., Iterable["Sample"]] | None = None
     errors: Callable[..., Iterable["ErrorSample"]] | None = None
     dtypes: tuple[Any, ...] | None = None
     tolerance: Mapping[Any, "Tolerance"] = MappingProxyType({})

@@ -7,7 +7,9 @@ that asks for an error. What the operators do not have is skipped by name.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -120,6 +122,15 @@ def pytest_configure() -> None:
     for name, function in REPLACED.items():
         module, _, cls = name.partition(".")
         getattr(importlib.import_module(f"liger_kernel.ops.{module}"), cls).apply = _noted(cls, function)
+
+
+def pytest_report_header() -> str:
+    """Whose tests judge what."""
+    from importlib.metadata import version
+
+    project = Path("pyproject.toml").read_text()
+    (liger,) = re.findall(r'^version = "(.+)"', project, re.MULTILINE)
+    return f"Liger-Kernel {liger} judges transformer-ops-core {transformer_ops.__version__}, torch {version('torch')}"
 
 
 @pytest.hookimpl(wrapper=True)

@@ -11,7 +11,7 @@ from opwheel.dispatch import ErrorSample, Sample
 from torch import Tensor
 from torch.nn import functional
 
-from .samples import SHAPES, randn, wide
+from .samples import SHAPES, measured, randn, wide
 
 
 def _swiglu(a: Tensor, b: Tensor) -> Tensor:
@@ -81,6 +81,8 @@ SWIGLU = Operator(
     rule=Rows(a=1, b=1),
     derivatives={"a, b": "swiglu_backward(grad, a, b)"},
     samples=_samples,
+    measured=measured(2),
+    peers={"F.silu(a) * b": lambda a, b: functional.silu(a) * b},
     errors=_errors,
     doc=f"""``silu(a) * b`` with ``silu(a) = a * sigmoid(a)`` (Shazeer 2020, https://arxiv.org/abs/2002.05202).
 {_ARGUMENTS}{_RESULT}
@@ -100,6 +102,8 @@ GEGLU = Operator(
     rule=Rows(a=1, b=1),
     derivatives={"a, b": "geglu_backward(grad, a, b, approximate)"},
     samples=partial(_samples, options=("tanh", "none")),
+    measured=measured(2),
+    peers={"F.gelu(a) * b": lambda a, b, approximate="tanh": functional.gelu(a, approximate=approximate) * b},
     errors=_errors,
     doc=f"""``gelu(a) * b`` (Hendrycks and Gimpel 2016, https://arxiv.org/abs/1606.08415; Shazeer 2020).
 {_ARGUMENTS}

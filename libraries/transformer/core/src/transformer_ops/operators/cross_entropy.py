@@ -88,6 +88,13 @@ def _samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[S
         yield Sample(*arguments)
 
 
+def _measured(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
+    rows, classes = 512, 32_000
+    target = torch.randint(classes, (rows,), device=device)
+    x = randn(rows, classes, device=device, dtype=dtype, requires_grad=requires_grad)
+    yield Sample(x, target, None, -100, 0.0, 0.0, 0.0)
+
+
 def _backward_samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
     for x, target, weight, ignored, *numbers in _arguments(device, dtype, requires_grad):
         assert isinstance(x, Tensor)
@@ -111,6 +118,7 @@ CROSS_ENTROPY_ROWS = Operator(
     },
     not_differentiable=("z_loss", "lse"),
     samples=_samples,
+    measured=_measured,
     errors=_errors,
 )
 CROSS_ENTROPY_BACKWARD = Operator(

@@ -71,6 +71,31 @@ def _samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[S
     yield Sample(make(5, 8), make(7, 8), torch.where(target < 0, 4, target), make(7), 4, 0.0, 0.1, "mean", 3.0)
 
 
+def _of_two_operators(
+    input: Tensor,
+    weight: Tensor,
+    target: Tensor,
+    bias: Tensor | None = None,
+    ignore_index: int = -100,
+    lse_square_scale: float = 0.0,
+    label_smoothing: float = 0.0,
+    reduction: str = "mean",
+    softcap: float = 0.0,
+) -> Tensor:
+    if lse_square_scale or softcap:
+        raise ValueError("without lse_square_scale and softcap")
+    logits = torch.nn.functional.linear(input, weight, bias).float()
+    return torch.nn.functional.cross_entropy(
+        logits, target, ignore_index=ignore_index, label_smoothing=label_smoothing, reduction=reduction
+    )
+
+
+def _measured(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
+    make = partial(randn, device=device, dtype=dtype, requires_grad=requires_grad)
+    rows, width, classes = 512, 512, 32_000
+    yield Sample(make(rows, width), make(classes, width), torch.randint(classes, (rows,), device=device))
+
+
 def _errors(device: str) -> Iterator[ErrorSample]:
     x, weight = torch.ones(2, 3, device=device), torch.ones(4, 3, device=device)
     yield ErrorSample(Sample(x, weight, torch.tensor([0, 4], device=device)), (RuntimeError, IndexError))
@@ -83,6 +108,8 @@ FUSED_LINEAR_CROSS_ENTROPY = Operator(
     reference=_fused_linear_cross_entropy,
     training="fused_linear_cross_entropy_training",
     samples=_samples,
+    measured=_measured,
+    peers={"F.cross_entropy": _of_two_operators},
     errors=_errors,
     doc="""Cross entropy of ``input @ weight.T + bias``, without all of these logits in memory.
 

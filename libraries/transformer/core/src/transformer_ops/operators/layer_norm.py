@@ -10,7 +10,7 @@ from opwheel import Operator, Rows
 from opwheel.dispatch import ErrorSample, Sample
 from torch import Tensor
 
-from .samples import SHAPES, randn, wide
+from .samples import SHAPES, measured, randn, wide
 
 
 def _layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
@@ -22,6 +22,10 @@ def _layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = N
     if bias is not None:
         values = values + wide(bias)
     return values.to(x.dtype)
+
+
+def _pytorchs(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
+    return torch.nn.functional.layer_norm(x, x.shape[-1:], weight, bias, eps)
 
 
 def _layer_norm_backward(grad: Tensor, x: Tensor, weight: Tensor | None, eps: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -65,6 +69,8 @@ LAYER_NORM = Operator(
     rule=Rows(x=1),
     derivatives={"x, weight, bias": "layer_norm_backward(grad, x, weight, eps)"},
     samples=_samples,
+    measured=measured(1, 2),
+    peers={"F.layer_norm": _pytorchs},
     errors=_errors,
     doc="""Normalise each row to mean 0 and variance 1: ``(x - mean) / sqrt(variance + eps) * weight + bias``.
 

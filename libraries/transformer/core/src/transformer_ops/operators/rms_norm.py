@@ -10,7 +10,7 @@ from opwheel import Operator, Rows
 from opwheel.dispatch import ErrorSample, Sample
 from torch import Tensor
 
-from .samples import SHAPES, randn, wide
+from .samples import SHAPES, measured, randn, wide
 
 MODES = ("llama", "gemma", "none")
 
@@ -26,6 +26,12 @@ def _rms_norm(
     if weight is not None:
         values = values * (offset + wide(weight))
     return values.to(x.dtype)
+
+
+def _pytorchs(
+    x: Tensor, weight: Tensor | None = None, eps: float = 1e-6, offset: float = 0.0, casting_mode: str = "llama"
+) -> Tensor:
+    return torch.nn.functional.rms_norm(x, x.shape[-1:], weight if weight is None else weight + offset, eps)
 
 
 def _check_mode(casting_mode: str) -> None:
@@ -150,6 +156,8 @@ RMS_NORM = Operator(
     rule=Rows(x=1),
     derivatives={"x, weight": "rms_norm_backward(grad, x, weight, eps, offset, casting_mode)"},
     samples=_rms_norm_samples,
+    measured=measured(1, 1),
+    peers={"F.rms_norm": _pytorchs},
     errors=_rms_norm_errors,
     doc=f"""Divide each row by its root mean square: ``x / sqrt(mean(x ** 2) + eps) * (offset + weight)``.
 
@@ -173,6 +181,7 @@ FUSED_ADD_RMS_NORM = Operator(
     rule=Rows(x=1, residual=1),
     derivatives={"x, residual, weight": _fused_add_gradients},
     samples=partial(_rms_norm_samples, inputs=2),
+    measured=measured(2, 1),
     doc=f"""Add a residual, then normalise: ``sum = x + residual``, ``y = rms_norm(sum)``, in one pass over memory.
 
     Args:

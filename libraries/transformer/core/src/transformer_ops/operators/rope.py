@@ -52,6 +52,34 @@ def _samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[S
     yield Sample(leaf(2, 1, 3, 8), leaf(2, 2, 3, 8), make(5, 4), make(5, 4), ids[:1], 1, True)
 
 
+def _as_models_write_it(
+    q: Tensor,
+    k: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    position_ids: Tensor | None = None,
+    unsqueeze_dim: int = 1,
+    interleaved: bool = False,
+) -> tuple[Tensor, Tensor]:
+    if position_ids is not None or interleaved:
+        raise ValueError("not with position ids, and of halves alone")
+    cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
+
+    def turned(x: Tensor) -> Tensor:
+        u, v = x.chunk(2, -1)
+        return x * cos + torch.cat((-v, u), -1) * sin
+
+    return turned(q), turned(k)
+
+
+def _measured(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
+    make = partial(randn, device=device, dtype=dtype)
+    q, k = (make(2, heads, 1024, 128, requires_grad=requires_grad) for heads in (16, 4))
+    angles = make(1, 1024, 64)
+    cos, sin = (torch.cat((half, half), -1) for half in (angles.cos(), angles.sin()))
+    yield Sample(q, k, cos, sin)
+
+
 def _errors(device: str) -> Iterator[ErrorSample]:
     q, cos = torch.ones(2, 1, 3, 8, device=device), torch.ones(5, 8, device=device)
     wrong = torch.tensor([[5, 0, 0]], device=device)
@@ -64,6 +92,8 @@ ROPE = Operator(
     reference=_rope,
     derivatives={"q, k": "rope(grads[0], grads[1], cos, -sin, position_ids, unsqueeze_dim, interleaved)"},
     samples=_samples,
+    measured=_measured,
+    peers={"as models write it": _as_models_write_it},
     errors=_errors,
     doc="""Rotate pairs of elements of queries and keys by angles that depend on their positions.
 

@@ -10,7 +10,7 @@ from opwheel import Operator, Rows
 from opwheel.dispatch import Sample
 from torch import Tensor
 
-from .samples import SHAPES, randn, wide
+from .samples import SHAPES, measured, randn, wide
 
 
 def _softmax(x: Tensor) -> Tensor:
@@ -34,6 +34,8 @@ SOFTMAX = Operator(
     rule=Rows(x=1),
     derivatives={"x": "softmax_backward(grad, result)"},
     samples=_samples,
+    measured=measured(1),
+    peers={"F.softmax": lambda x: torch.softmax(x, -1)},
     doc="""``exp(x - max(x)) / sum(exp(x - max(x)))`` over the last dimension.
 
     Args:
