@@ -39,10 +39,21 @@ def _swiglu(a: Tensor, b: Tensor, gate_multiplier: float = 1.0, down_multiplier:
 
 
 def _rope(
-    q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, position_ids: Tensor | None = None, unsqueeze_dim: int = 1
+    q: Tensor,
+    k: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    position_ids: Tensor | None = None,
+    unsqueeze_dim: int = 1,
+    rotary_dim: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     del position_ids  # Liger-Kernel does not look at them: cos and sin have been indexed already
-    return transformer_ops.rope(q, k, cos, sin, None, unsqueeze_dim)
+    width = rotary_dim or cos.shape[-1]  # the rest of each head stays
+    turned = transformer_ops.rope(q[..., :width], k[..., :width], cos, sin, None, unsqueeze_dim)
+    if width == q.shape[-1]:
+        return turned
+    rotated_q, rotated_k = turned
+    return torch.cat((rotated_q, q[..., width:]), -1), torch.cat((rotated_k, k[..., width:]), -1)
 
 
 def _cross_entropy(
