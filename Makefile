@@ -6,6 +6,7 @@
 #     make test-sycl       the SYCL backend on simulated devices, in an environment with the 1.7 GB SYCL runtime
 #     make test-deploy     programs without Python: AOTInductor and ExecuTorch
 #     make test-docs       the documentation: every page, link and code block
+#     make test-transformer   transformer_ops: its tests, and a part of the kit; all of it with TEST_WHOLE_KIT=1
 #     make test-rest       everything else
 #   make unit    tests without processes, compilers and network, in seconds
 #   make quick   the test suite without its slow parts, in minutes
@@ -17,6 +18,7 @@
 #   make instructions   count instructions (needs valgrind) and make them the record that the tests compare with
 #   make wheels  every wheel that can be built here, into dist/, with checks; TORCHES=all: native Autograd for PyTorch
 #                2.10 to 2.15 from the headers of each, of which it downloads 4 GB the first time
+#   make test-liger LIGER=path   Liger-Kernel's own tests, of a checkout, with transformer_ops in the place of its kernels
 #   make test-third-party   the whole kit on every template and example plugin, about ten minutes
 #   make test-release   the wheels in fresh environments of several Pythons, and built twice (15 minutes)
 #   make test-torch     the wheels of `make wheels TORCHES=all` on PyTorch 2.10 to 2.15, with native Autograd and with that
@@ -35,16 +37,18 @@ BACKENDS := $(filter-out sycl,$(shell sed -n '/^\[backends/,/^directory/s|^direc
 sources_of = $(shell find $(1) -type f -not -path '$(1)/build/*' -not -path '$(1)/tests/*' -not -path '*.egg-info/*' -not -name '*.so' -not -path '*/__pycache__/*')
 FRAMEWORK_SOURCES := $(call sources_of,framework)
 CORE_SOURCES := plugins.toml $(call sources_of,core)
+TRANSFORMER := libraries/transformer
 # What a backend is compiled from, apart from its own folder; ninja compiles only what includes a header that changed.
 SDK_SOURCES := $(shell find framework/src/opwheel/include framework/src/opwheel/build core/src/muladd/include -name '*.h' -o -name '*.cuh' -o -name '*.py' -o -name '*.cpp')
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 INSTALL := $(BIN)/python $(PIP_INSTALL)
 # PyTorch deprecates jit.trace and jit.script, which the kit tests as long as they are there.
-KIT := -m pytest --pyargs opwheel.testing -q -W ignore::DeprecationWarning --library muladd --backend
+KIT_OF := -m pytest --pyargs opwheel.testing -q -W ignore::DeprecationWarning --library
+KIT := $(KIT_OF) muladd --backend
 SYCL_TEST := PYTHONPATH=tests MULADD_REQUIRE=sycl $(SYCL)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo announce-demo unit nightly test test-kit test-registry test-rest test-sycl test-deploy test-docs test-third-party test-release test-torch fuzz quick quick-kit quick-faults quick-rest docs bench instructions lint wheels clean tools
+.PHONY: help demo announce-demo unit nightly test test-kit test-registry test-rest test-sycl test-deploy test-docs test-transformer test-liger test-third-party test-release test-torch fuzz quick quick-kit quick-faults quick-rest docs bench instructions lint wheels clean tools
 .SECONDEXPANSION:
 
 help:
@@ -64,7 +68,7 @@ announce-demo:
 
 # The parts are independent of each other, and run on when one fails; each prints what it has to say when it ends.
 test: lint $(SYCL)/.installed $(VENV)/.exported $(VENV)/.runtime-executorch $(VENV)/.docs $(VENV)/.release
-	@$(MAKE) --no-print-directory -k -j$(JOBS) --output-sync=target test-docs test-rest test-sycl test-deploy test-registry test-kit
+	@$(MAKE) --no-print-directory -k -j$(JOBS) --output-sync=target test-docs test-rest test-sycl test-deploy test-registry test-kit test-transformer
 
 test-kit: $(VENV)/.installed
 	$(BIN)/python $(KIT) cpu --matrix $(VENV)/matrix.json
@@ -99,6 +103,18 @@ docs: $(VENV)/.docs
 
 test-docs: docs
 	$(BIN)/python -m pytest tests/docs
+
+# Values and layouts in two dtypes, and the first derivatives: what depends most on the kernels.
+test-transformer: $(VENV)/.installed
+	$(BIN)/python -m pytest $(TRANSFORMER)/tests
+	$(BIN)/python $(KIT_OF) transformer_ops --backend cpu $(if $(TEST_WHOLE_KIT),,-k "(values or layouts) and (float32 or bfloat16) or first")
+
+# Not the tests of DTensor, which start processes of their own for several GPUs.
+LIGER_TESTS := rms_norm fused_add_rms_norm layer_norm swiglu geglu rope softmax cross_entropy fused_linear_cross_entropy
+test-liger: $(VENV)/.installed
+	@test -d "$(LIGER)/test/transformers" || { echo "say where a checkout of Liger-Kernel is: make test-liger LIGER=path"; exit 1; }
+	cd $(LIGER) && PYTHONPATH=$(CURDIR)/$(TRANSFORMER)/tests/liger:src $(CURDIR)/$(BIN)/python -m pytest -p liger_plugin \
+	  --import-mode=importlib -q -rs --tb=short -o log_cli=false -k "not dtensor" $(LIGER_TESTS:%=test/transformers/test_%.py)
 
 # Of this, test-rest runs what takes seconds.
 test-third-party: $(VENV)/.installed
@@ -135,8 +151,9 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/python -m opwheel.build.stubs muladd core/src/muladd/__init__.pyi
+	$(BIN)/python -m opwheel.build.stubs transformer_ops $(TRANSFORMER)/core/src/transformer_ops/__init__.pyi
 	$(BIN)/mypy
-	$(BIN)/clang-format --dry-run --Werror $(shell find framework core backends benchmarks examples tests -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' | grep -vE '^(framework|core|backends/[a-z]+)/build/')
+	$(BIN)/clang-format --dry-run --Werror $(shell find framework core backends libraries benchmarks examples tests -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' | grep -vE '^(framework|(.*/)?core|(.*/)?backends/[a-z]+)/build/')
 
 wheels: $(VENV)/.installed $(VENV)/.release
 	$(BIN)/python -m release.build --out dist --python $(SYCL)/bin/python $(addprefix --torch ,$(TORCHES))
@@ -154,7 +171,7 @@ test-torch: $(VENV)/.installed $(VENV)/.release
 	$(BIN)/python -m pytest tests/release/test_torches.py
 
 clean:
-	rm -rf $(VENV) $(SYCL) dist docs/_build framework/build core/build backends/*/build
+	rm -rf $(VENV) $(SYCL) dist docs/_build framework/build core/build backends/*/build libraries/*/core/build libraries/*/backends/*/build
 
 # ---- set-up ----------------------------------------------------------------------------------------------------------
 
@@ -178,7 +195,7 @@ $(VENV)/.dependencies: pyproject.toml framework/pyproject.toml | tools
 	@touch $@
 
 $(VENV)/.tools: pyproject.toml $(VENV)/.dependencies
-	$(INSTALL) --group cuda --group test --group plugins --group lint
+	$(INSTALL) --group cuda --group test --group plugins --group models --group lint
 	@touch $@
 
 # A library to audit, in a folder of its own: it is built for CUDA, and where PyTorch is not every import of it raises.
@@ -208,6 +225,17 @@ $(VENV)/.core $(SYCL)/.core: %/.core: $(CORE_SOURCES) %/.framework
 	@echo "muladd-core: the operators' schemas and derivatives (one C++ file)"
 	@$*/bin/python $(PIP_INSTALL) --no-build-isolation ./core
 	$(call KEEP_HEADER_TIMES,core/src/muladd,muladd)
+	@touch $@
+
+$(VENV)/.transformer-core: %/.transformer-core: $(call sources_of,$(TRANSFORMER)/core) %/.framework
+	@echo "transformer-ops-core: the operators' schemas and derivatives"
+	@$*/bin/python $(PIP_INSTALL) --no-build-isolation ./$(TRANSFORMER)/core
+	$(call KEEP_HEADER_TIMES,$(TRANSFORMER)/core/src/transformer_ops,transformer_ops)
+	@touch $@
+
+$(VENV)/.transformer-cpu: $(call sources_of,$(TRANSFORMER)/backends/cpu) $(SDK_SOURCES) $(VENV)/.transformer-core
+	@echo "transformer-ops-cpu: kernels for three instruction sets"
+	@$(INSTALL) --no-build-isolation ./$(TRANSFORMER)/backends/cpu
 	@touch $@
 
 $(VENV)/.backend-%: $$(call sources_of,backends/$$*) $(SDK_SOURCES) $(VENV)/.dependencies | $(VENV)/.core
@@ -242,7 +270,7 @@ $(VENV)/.docs: pyproject.toml $(VENV)/.installed
 $(VENV)/.demo: $(VENV)/.core $(VENV)/.backend-cpu
 	@touch $@
 
-$(VENV)/.installed: $(VENV)/.tools $(VENV)/audit $(VENV)/.core $(BACKENDS:%=$(VENV)/.backend-%)
+$(VENV)/.installed: $(VENV)/.tools $(VENV)/audit $(VENV)/.core $(BACKENDS:%=$(VENV)/.backend-%) $(VENV)/.transformer-cpu
 	@touch $@
 
 $(SYCL)/.installed: $(call sources_of,backends/sycl) $(SDK_SOURCES) $(SYCL)/.core $(wildcard tests/simulated_xpu/*)

@@ -116,13 +116,13 @@ def build_or_skip(project: Project, pythons: list[str], out: Path, *, is_named: 
 
 def table(rows: list[Built]) -> str:
     """What was built and what was skipped."""
-    lines = [f"{'project':<12}{'size':>10}{'time':>9}  wheel"]
+    lines = [f"{'project':<18}{'size':>10}{'time':>9}  wheel"]
     for row in rows:
         if row.wheel is None:
-            lines.append(f"{row.name:<12}{'':>10}{'':>9}  skipped: {row.skipped}")
+            lines.append(f"{row.name:<18}{'':>10}{'':>9}  skipped: {row.skipped}")
         else:
             size = f"{row.wheel.stat().st_size / 1e3:.0f} kB"
-            lines.append(f"{row.name:<12}{size:>10}{row.seconds:>7.0f} s  {row.wheel.name}")
+            lines.append(f"{row.name:<18}{size:>10}{row.seconds:>7.0f} s  {row.wheel.name}")
     return "\n".join(lines)
 
 

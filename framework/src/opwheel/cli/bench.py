@@ -144,8 +144,7 @@ class _SampleRun:
         _require_known("--skip", "peer", skip or [], peers)
         _require_known("--only", "operator", only or [], [overload.operator.name for overload in overloads])
         self.device, self.skip, self.shown = device, skip or [], Shown(from_samples.OURS)
-        every: list[Any] = list(from_samples.cases(overloads, device, only or []))
-        self.cases = [case for case in every if case.index == 0] if quick else every
+        self.cases: list[Any] = list(from_samples.cases(overloads, device, only or [], quick=quick))
 
     @contextlib.contextmanager
     def measure(self, precision: Precision, results: Results) -> Iterator[Callable[[Any], None]]:

@@ -62,6 +62,8 @@ class NativeAutograd:
 
     def _register(self, library: ctypes.CDLL, overload: Overload) -> str:
         """The reason why it cannot be registered; empty if it is."""
+        if overload.operator.training:
+            return f"where a gradient is recorded, {overload.operator.training} is called in its place"
         text = description(overload)
         if text is None:
             return "its derivatives are Python functions"
