@@ -1,8 +1,12 @@
 """The command line of muladd: what it says of the wheels that are installed here."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
+import jsonschema
 import pytest
 import torch
 from muladd import library
@@ -64,6 +68,51 @@ def test_doctor_suggests_one_command(found, wheels, tmp_path, monkeypatch):
     assert result.stdout == f"pip install {wheels}\n"
     without = ("nvidia" in found and torch.version.cuda is None) or ("muladd-sycl" in wheels)
     assert ("install PyTorch's build for" in result.stderr) == without
+
+
+def strict(schema):
+    """The schema, where a key that it does not name is an error."""
+    if isinstance(schema, list):
+        return [strict(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    closed = {"additionalProperties": False} if "required" in schema else {}
+    return {key: strict(value) for key, value in schema.items()} | closed
+
+
+@pytest.fixture(scope="module")
+def doctor_schema():
+    import opwheel.cli
+
+    schema = json.loads(Path(opwheel.cli.__file__).with_name("doctor.schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return strict(schema)
+
+
+@pytest.mark.parametrize(
+    ("options", "variables", "code"),
+    [
+        ((), {}, 0),
+        ((), {"MULADD_LOCK": ""}, 1),  # a finding
+        ((), {"MULADD_BACKENDS": ""}, 1),  # nothing is loaded
+        (("--deep",), {}, 0),
+    ],
+    ids=["well", "finding", "none", "deep"],
+)
+def test_doctor_s_report_is_as_its_schema_says(doctor_schema, options, variables, code):
+    command = [sys.executable, "-m", "muladd", "doctor", "--json", *options]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("MULADD_")} | variables
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    report = json.loads(result.stdout)
+    assert (result.returncode, report["format"]) == (code, 1)
+    jsonschema.validate(report, doctor_schema)
+
+
+def test_the_schema_s_states_are_those_of_the_registry(doctor_schema):
+    from opwheel.registry import State
+
+    states = doctor_schema["$defs"]["backend"]["properties"]["state"]["enum"]
+    assert sorted(states) == sorted(map(str, State))
 
 
 def test_explain():

@@ -26,12 +26,17 @@ NOT_RUN = [
     ("docs/deployment.md", "make test-deploy builds and runs these examples"),
     ("docs/deployment.md", "make test-deploy builds and runs these examples"),
     ("docs/deployment.md", "needs digits.pte; tests/deploy/test_executorch.py does it"),
+    ("docs/index.md", "the Makefile and tests/wheels do it"),
+    ("docs/install.md", "the Makefile and tests/wheels do it"),
+    ("docs/install.md", "they contain this test"),
+    ("docs/install.md", "it would remove what the other pages use"),
     ("docs/lock.md", "serve.py stands for any program; tests/faults/test_lock.py does it"),
     ("docs/lock.md", "a message"),
     ("docs/new-backend.md", "tests/third_party/test_new_backend.py does it"),
     ("docs/new-library.md", "tests/third_party/test_new_library.py does it"),
+    ("docs/production.md", "resolves the whole of torch; tests/wheels/test_production.py does it with the wheels"),
+    ("docs/production.md", "tests/wheels/test_production.py does it"),
     ("docs/releasing.md", "takes fifteen minutes; workflows do it for a release"),
-    ("docs/support.md", "the Makefile and tests/wheels do it"),
 ]
 
 

@@ -22,6 +22,7 @@ from .suggest import suggest
 if TYPE_CHECKING:
     from .. import Library
 
+FORMAT = 1  # of the report: raised when a key goes or changes its meaning, not when one is added
 _PIPE_WIDTH = 200  # columns where the output goes into a file
 _STYLES = {
     State.LOADED: "green",
@@ -80,12 +81,13 @@ def _report(
     runtimes: dict[str, BackendStatus],
     findings: list[Finding],
 ) -> dict[str, Any]:
-    """The report; its keys are documented in docs/commands.md."""
+    """The report; doctor.schema.json beside this file describes it, docs/commands.md explains it."""
     import torch
 
     failed = [s for s in (*statuses.values(), *runtimes.values()) if s.is_failure]
     loaded = [s for s in statuses.values() if s.state is State.LOADED]
     return {
+        "format": FORMAT,
         "ok": bool(loaded) and not failed and not findings,
         "library": library.namespace,
         "distribution": library.distribution,
