@@ -153,7 +153,7 @@ lint: $(VENV)/.installed
 	$(BIN)/python -m opwheel.build.stubs muladd core/src/muladd/__init__.pyi
 	$(BIN)/python -m opwheel.build.stubs transformer_ops $(TRANSFORMER)/core/src/transformer_ops/__init__.pyi
 	$(BIN)/mypy
-	$(BIN)/clang-format --dry-run --Werror $(shell find framework core backends libraries benchmarks examples tests -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' | grep -vE '^(framework|(.*/)?core|(.*/)?backends/[a-z]+)/build/')
+	@$(BIN)/clang-format --dry-run --Werror $(shell find framework core backends libraries benchmarks examples tests -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' | grep -vE '^(framework|(.*/)?core|(.*/)?backends/[a-z]+)/build/')
 
 wheels: $(VENV)/.installed $(VENV)/.release
 	$(BIN)/python -m release.build --out dist --python $(SYCL)/bin/python $(addprefix --torch ,$(TORCHES))

@@ -10,12 +10,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FRAMEWORK = ROOT / "framework/src/opwheel"
 
-BASE = {"_version", "_huge_pages", "_import_hooks", "_torch_private", "_torch_release"}
+BASE = {"_version", "_huge_pages", "_import_hooks", "_torch_private", "_torch_release", "printable"}
 REGISTRY = {*BASE, "registry"}
 DISPATCH = {*REGISTRY, "dispatch", ""}  # "": the package itself, whose names are those of registry and dispatch
 # Part of opwheel -> the parts that it may import.
 ARROWS = {
-    **{part: set() for part in (*BASE, "printable")},
+    **{part: set() for part in BASE},
     "registry": REGISTRY,
     "dispatch": DISPATCH,
     "": DISPATCH,
@@ -25,7 +25,7 @@ ARROWS = {
     "testing": {*DISPATCH, "testing"},
     "bench": {*DISPATCH, "bench", "build"},  # the limit of the machine is compiled
     "scaffold": {*DISPATCH, "scaffold"},
-    "cli": {*DISPATCH, "cli", "audit", "testing", "bench", "scaffold", "build", "printable"},
+    "cli": {*DISPATCH, "cli", "audit", "testing", "bench", "scaffold", "build"},
     "scripts": {"cli"},
     "__main__": {"cli"},
 }
