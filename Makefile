@@ -120,6 +120,7 @@ quick-rest:
 
 bench: $(VENV)/.installed
 	$(BIN)/muladd bench --json benchmarks/results/cpu.json --plot benchmarks/results/cpu.png
+	$(BIN)/python docs/calls.py
 
 instructions: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.instructions --update
