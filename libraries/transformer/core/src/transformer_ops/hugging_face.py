@@ -55,7 +55,7 @@ class Patch:
 
     def __str__(self) -> str:
         counts = Counter(self.replaced.values())
-        return ", ".join(f"{operator} in {count} modules" for operator, count in counts.items())
+        return ", ".join(f"{count} {operator}" for operator, count in counts.items())
 
     def _set(self, name: str, module: nn.Module, attribute: str, value: Any, operator: str) -> None:
         # In the module's own dictionary: the class keeps what it has.
