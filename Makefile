@@ -6,19 +6,23 @@
 #     make test-sycl       the SYCL backend on simulated devices, in an environment with the 1.7 GB SYCL runtime
 #     make test-deploy     programs without Python: AOTInductor and ExecuTorch
 #     make test-docs       the documentation: every page, link and code block
+#     make test-transformer   transformer_ops: its tests, and a part of the kit; all of it with TEST_WHOLE_KIT=1
 #     make test-rest       everything else
 #   make unit    tests without processes, compilers and network, in seconds
 #   make quick   the test suite without its slow parts, in minutes
 #   make nightly what takes longer: the whole kit on every template, plugin and simulated device, all mutants, 20,000 fuzzed
-#                calls, other torches; its result goes into benchmarks/results/nightly.json, which is committed
+#                calls, other torches, whole audits; its result goes into benchmarks/results/nightly.json, which is committed
 #   make fuzz    20,000 calls drawn at random and 200 compiled ones, of which make test takes a part
 #   make docs    the documentation site, docs/_build/html/index.html
 #   make bench   measure the CPU backend beside its alternatives, for about half an hour, into benchmarks/results
 #   make instructions   count instructions (needs valgrind) and make them the record that the tests compare with
-#   make wheels  every wheel that can be built here, into dist/, with checks
+#   make wheels  every wheel that can be built here, into dist/, with checks; TORCHES=all: native Autograd for PyTorch
+#                2.10 to 2.15 from the headers of each, of which it downloads 4 GB the first time
+#   make test-liger LIGER=path   Liger-Kernel's own tests, of a checkout, with transformer_ops in the place of its kernels
 #   make test-third-party   the whole kit on every template and example plugin, about ten minutes
 #   make test-release   the wheels in fresh environments of several Pythons, and built twice (15 minutes)
-#   make test-torch     the wheels on PyTorch 2.10 to 2.15; downloads 12 GB (a quarter of an hour)
+#   make test-torch     the wheels of `make wheels TORCHES=all` on PyTorch 2.10 to 2.15, with native Autograd and with that
+#                in Python; downloads 12 GB (a quarter of an hour)
 
 PYTHON ?= python3
 JOBS ?= 2
@@ -26,22 +30,25 @@ VENV := .venv
 BIN := $(VENV)/bin
 TORCH := torch==2.13.0
 EXECUTORCH := executorch==1.5.1
+TORCHVISION := torchvision==0.28.0
 # The SYCL runtime takes 1.7 GB, so that backend is in an environment of its own, which only its tests make.
 SYCL := .venv-sycl
 BACKENDS := $(filter-out sycl,$(shell sed -n '/^\[backends/,/^directory/s|^directory = "backends/\(.*\)"|\1|p' plugins.toml))
 sources_of = $(shell find $(1) -type f -not -path '$(1)/build/*' -not -path '$(1)/tests/*' -not -path '*.egg-info/*' -not -name '*.so' -not -path '*/__pycache__/*')
 FRAMEWORK_SOURCES := $(call sources_of,framework)
 CORE_SOURCES := plugins.toml $(call sources_of,core)
+TRANSFORMER := libraries/transformer
 # What a backend is compiled from, apart from its own folder; ninja compiles only what includes a header that changed.
 SDK_SOURCES := $(shell find framework/src/opwheel/include framework/src/opwheel/build core/src/muladd/include -name '*.h' -o -name '*.cuh' -o -name '*.py' -o -name '*.cpp')
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 INSTALL := $(BIN)/python $(PIP_INSTALL)
 # PyTorch deprecates jit.trace and jit.script, which the kit tests as long as they are there.
-KIT := -m pytest --pyargs opwheel.testing -q -W ignore::DeprecationWarning --library muladd --backend
+KIT_OF := -m pytest --pyargs opwheel.testing -q -W ignore::DeprecationWarning --library
+KIT := $(KIT_OF) muladd --backend
 SYCL_TEST := PYTHONPATH=tests MULADD_REQUIRE=sycl $(SYCL)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo announce-demo unit nightly test test-kit test-registry test-rest test-sycl test-deploy test-docs test-third-party test-release test-torch fuzz quick quick-kit quick-faults quick-rest docs bench instructions lint wheels clean tools
+.PHONY: help demo announce-demo unit nightly test test-kit test-registry test-rest test-sycl test-deploy test-docs test-transformer test-liger test-third-party test-release test-torch fuzz quick quick-kit quick-faults quick-rest docs bench instructions lint wheels clean tools
 .SECONDEXPANSION:
 
 help:
@@ -50,13 +57,18 @@ help:
 demo: announce-demo $(VENV)/.demo
 	$(BIN)/muladd doctor
 	$(BIN)/python examples/digits.py
+	$(BIN)/python examples/speed.py
+	@echo
+	@echo "shown: the installed backends, a classifier trained with muladd and with plain torch, and the speed of large results"
+	@echo "means: the same results as plain torch; large results take a fraction of its time, small calls about as long"
+	@echo "next:  docs/tutorial.md for a model of your own; $(BIN)/muladd bench --quick measures the rest on this machine"
 
 announce-demo:
 	@test -e $(VENV)/.demo || echo "make demo takes about two minutes and 1.2 GB, nearly all of it PyTorch, in $(VENV)"
 
 # The parts are independent of each other, and run on when one fails; each prints what it has to say when it ends.
 test: lint $(SYCL)/.installed $(VENV)/.exported $(VENV)/.runtime-executorch $(VENV)/.docs $(VENV)/.release
-	@$(MAKE) --no-print-directory -k -j$(JOBS) --output-sync=target test-docs test-rest test-sycl test-deploy test-registry test-kit
+	@$(MAKE) --no-print-directory -k -j$(JOBS) --output-sync=target test-docs test-rest test-sycl test-deploy test-registry test-kit test-transformer
 
 test-kit: $(VENV)/.installed
 	$(BIN)/python $(KIT) cpu --matrix $(VENV)/matrix.json
@@ -92,6 +104,18 @@ docs: $(VENV)/.docs
 test-docs: docs
 	$(BIN)/python -m pytest tests/docs
 
+# Values and layouts in two dtypes, and the first derivatives: what depends most on the kernels.
+test-transformer: $(VENV)/.installed
+	$(BIN)/python -m pytest $(TRANSFORMER)/tests
+	$(BIN)/python $(KIT_OF) transformer_ops --backend cpu $(if $(TEST_WHOLE_KIT),,-k "(values or layouts) and (float32 or bfloat16) or first")
+
+# Not the tests of DTensor, which start processes of their own for several GPUs.
+LIGER_TESTS := rms_norm fused_add_rms_norm layer_norm swiglu geglu rope softmax cross_entropy fused_linear_cross_entropy
+test-liger: $(VENV)/.installed
+	@test -d "$(LIGER)/test/transformers" || { echo "say where a checkout of Liger-Kernel is: make test-liger LIGER=path"; exit 1; }
+	cd $(LIGER) && PYTHONPATH=$(CURDIR)/$(TRANSFORMER)/tests/liger:src $(CURDIR)/$(BIN)/python -m pytest -p liger_plugin \
+	  --import-mode=importlib -q -rs --tb=short -o log_cli=false -k "not dtensor" $(LIGER_TESTS:%=test/transformers/test_%.py)
+
 # Of this, test-rest runs what takes seconds.
 test-third-party: $(VENV)/.installed
 	TEST_WHOLE_KIT=1 $(BIN)/python -m pytest tests/third_party
@@ -117,7 +141,8 @@ quick-rest:
 	$(BIN)/python -m pytest -q -m "not slow and not wheels" $(addprefix --ignore tests/,deploy docs faults release wheels)
 
 bench: $(VENV)/.installed
-	$(BIN)/muladd bench --json benchmarks/results/cpu.json --plot benchmarks/results/cpu.png
+	$(BIN)/muladd bench --label "commit $$(git describe --always --dirty --abbrev=12)" --json benchmarks/results/cpu.json --plot benchmarks/results/cpu.png
+	$(BIN)/python -m benchmarks.summary
 
 instructions: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.instructions --update
@@ -126,11 +151,12 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/python -m opwheel.build.stubs muladd core/src/muladd/__init__.pyi
+	$(BIN)/python -m opwheel.build.stubs transformer_ops $(TRANSFORMER)/core/src/transformer_ops/__init__.pyi
 	$(BIN)/mypy
-	$(BIN)/clang-format --dry-run --Werror $(shell find framework core backends benchmarks examples tests -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' | grep -vE '^(framework|core|backends/[a-z]+)/build/')
+	@$(BIN)/clang-format --dry-run --Werror $(shell find framework core backends libraries benchmarks examples tests -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' | grep -vE '^(framework|(.*/)?core|(.*/)?backends/[a-z]+)/build/')
 
 wheels: $(VENV)/.installed $(VENV)/.release
-	$(BIN)/python -m release.build --out dist --python $(SYCL)/bin/python
+	$(BIN)/python -m release.build --out dist --python $(SYCL)/bin/python $(addprefix --torch ,$(TORCHES))
 	$(BIN)/python -m twine check --strict dist/*
 	$(BIN)/python -m check_wheel_contents dist/*.whl
 	$(BIN)/python -m release.audit dist/*.whl
@@ -141,11 +167,11 @@ test-release: $(VENV)/.installed $(VENV)/.release
 	$(BIN)/python -m pytest tests/release --ignore tests/release/test_torches.py
 
 test-torch: $(VENV)/.installed $(VENV)/.release
-	@test -d dist || $(MAKE) --no-print-directory wheels
+	@test -d dist || $(MAKE) --no-print-directory wheels TORCHES=all
 	$(BIN)/python -m pytest tests/release/test_torches.py
 
 clean:
-	rm -rf $(VENV) $(SYCL) dist docs/_build framework/build core/build backends/*/build
+	rm -rf $(VENV) $(SYCL) dist docs/_build framework/build core/build backends/*/build libraries/*/core/build libraries/*/backends/*/build
 
 # ---- set-up ----------------------------------------------------------------------------------------------------------
 
@@ -169,7 +195,13 @@ $(VENV)/.dependencies: pyproject.toml framework/pyproject.toml | tools
 	@touch $@
 
 $(VENV)/.tools: pyproject.toml $(VENV)/.dependencies
-	$(INSTALL) --group cuda --group test --group plugins --group lint
+	$(INSTALL) --group cuda --group test --group plugins --group models --group lint
+	@touch $@
+
+# A library to audit, in a folder of its own: it is built for CUDA, and where PyTorch is not every import of it raises.
+$(VENV)/audit: pyproject.toml $(VENV)/.dependencies
+	@rm -rf $@
+	$(INSTALL) --no-deps --target $@ $(TORCHVISION)
 	@touch $@
 
 $(SYCL)/.dependencies: pyproject.toml framework/pyproject.toml | tools
@@ -193,6 +225,17 @@ $(VENV)/.core $(SYCL)/.core: %/.core: $(CORE_SOURCES) %/.framework
 	@echo "muladd-core: the operators' schemas and derivatives (one C++ file)"
 	@$*/bin/python $(PIP_INSTALL) --no-build-isolation ./core
 	$(call KEEP_HEADER_TIMES,core/src/muladd,muladd)
+	@touch $@
+
+$(VENV)/.transformer-core: %/.transformer-core: $(call sources_of,$(TRANSFORMER)/core) %/.framework
+	@echo "transformer-ops-core: the operators' schemas and derivatives"
+	@$*/bin/python $(PIP_INSTALL) --no-build-isolation ./$(TRANSFORMER)/core
+	$(call KEEP_HEADER_TIMES,$(TRANSFORMER)/core/src/transformer_ops,transformer_ops)
+	@touch $@
+
+$(VENV)/.transformer-cpu: $(call sources_of,$(TRANSFORMER)/backends/cpu) $(SDK_SOURCES) $(VENV)/.transformer-core
+	@echo "transformer-ops-cpu: kernels for three instruction sets"
+	@$(INSTALL) --no-build-isolation ./$(TRANSFORMER)/backends/cpu
 	@touch $@
 
 $(VENV)/.backend-%: $$(call sources_of,backends/$$*) $(SDK_SOURCES) $(VENV)/.dependencies | $(VENV)/.core
@@ -227,7 +270,7 @@ $(VENV)/.docs: pyproject.toml $(VENV)/.installed
 $(VENV)/.demo: $(VENV)/.core $(VENV)/.backend-cpu
 	@touch $@
 
-$(VENV)/.installed: $(VENV)/.tools $(VENV)/.core $(BACKENDS:%=$(VENV)/.backend-%)
+$(VENV)/.installed: $(VENV)/.tools $(VENV)/audit $(VENV)/.core $(BACKENDS:%=$(VENV)/.backend-%) $(VENV)/.transformer-cpu
 	@touch $@
 
 $(SYCL)/.installed: $(call sources_of,backends/sycl) $(SDK_SOURCES) $(SYCL)/.core $(wildcard tests/simulated_xpu/*)

@@ -20,6 +20,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
+    "sphinx_design",
 ]
 exclude_patterns = ["_build"]
 
@@ -42,7 +43,7 @@ html_show_sourcelink = False
 html_theme_options = {"top_of_page_buttons": []}
 
 ROOT = Path(__file__).parents[1]
-_OUTSIDE = re.compile(r"\[(?P<text>[^\[\]]+)\]\((?P<target>(?:\.\./)+[^)\s]+)\)")
+_OUTSIDE = re.compile(r"(?<!!)\[(?P<text>[^\[\]]+)\]\((?P<target>(?:\.\./)+[^)\s]+)\)")
 
 
 def repository_url() -> str:
@@ -54,6 +55,8 @@ def repository_url() -> str:
 
 def link_outside(text: str, page: Path, url: str) -> str:
     """Make links to files of the repository that are not on the site lead there; without a URL, say the path.
+
+    Images stay as they are: Sphinx copies their files into the site, wherever in the repository they lie.
 
     Raises:
         FileNotFoundError: a link leads to nothing.

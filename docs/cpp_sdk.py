@@ -31,6 +31,7 @@ ORDER = (
     *("error", "schema", "abi", "schema_library", "load", "c_shim", "device_guard", "reference_loop"),
     *("indexing_32bit", "offset_calculator"),
     *("kernels", "kernel_list", "arguments", "check", "dtypes", "allocate", "combine", "cpu/rows"),
+    *("cpu/row_kernels", "cpu/row_table", "cpu/vectorized_rows", "cpu/vector_math", "cpu/matmul"),
     *("cpu/backend", "cpu/loop", "cpu/vectorized_loops", "cpu/parallel_loop", "cpu/capability"),
     *("cuda/backend", "cuda/launch", "cuda/elementwise", "cuda/vector", "cuda/enqueue", "cuda/stream"),
     *("cuda/enqueue.cuh", "cuda/rows.cuh"),

@@ -1,6 +1,11 @@
-"""Builds the native Autograd library for the torch that is installed; without one the kernels in Python remain."""
+"""Builds native Autograd libraries, one for each minor release of torch; without one the kernels in Python remain.
+
+OPWHEEL_TORCHES names folders that have a package torch each (release/torches.py makes such). If it is not set, the
+library is for the torch that is installed.
+"""
 
 import importlib.metadata
+import os
 import sys
 from pathlib import Path
 
@@ -8,24 +13,42 @@ from setuptools import setup
 
 sys.path.insert(0, str(Path(__file__).parent / "src"))
 
+from opwheel._torch_release import native_library
 from opwheel.build import CppLibrary, commands
 
 
-def native_autograd() -> list[CppLibrary]:
-    """The library for exactly the installed minor release; none without torch, as in an isolated build."""
+def libraries() -> list[CppLibrary]:
+    """What can be built here: none in an isolated build, which has no torch, nor for a torch of another vendor."""
+    folders = os.environ.get("OPWHEEL_TORCHES", "").split(os.pathsep)
+    if folders != [""]:
+        return [library(version_in([folder]), Path(folder)) for folder in folders]
     try:
-        release = importlib.metadata.version("torch")
-    except importlib.metadata.PackageNotFoundError:
+        return [library(version_in(sys.path))]
+    except (importlib.metadata.PackageNotFoundError, ValueError):
         return []
-    major, minor = release.split(".")[:2]
-    library = CppLibrary(
-        f"opwheel.native.libopwheel_autograd_{major}_{minor}",
-        ["csrc/autograd/library.cpp"],
+
+
+def version_in(folders: list[str]) -> str:
+    """The version of the torch there."""
+    for found in importlib.metadata.distributions(name="torch", path=folders):
+        return found.version
+    raise importlib.metadata.PackageNotFoundError(f"torch in {folders}")
+
+
+def library(version: str, folder: Path | None = None) -> CppLibrary:
+    """The library for one minor release; what was asked for by name has to be built."""
+    name = native_library(version).removesuffix(".so")
+    sources, exports = ["csrc/autograd/library.cpp"], ["opwheel_autograd_*"]
+    built = CppLibrary(
+        f"opwheel.native.{name}",
+        sources,
         torch_target=None,
-        exports=["opwheel_autograd_*"],
+        torch_folder=folder,
+        exports=exports,
+        compile_args=["-DNDEBUG"],  # as PyTorch itself: its headers trace every call otherwise
     )
-    library.optional = True
-    return [library]
+    built.optional = folder is None
+    return built
 
 
-setup(ext_modules=native_autograd(), cmdclass=commands())
+setup(ext_modules=libraries(), cmdclass=commands())

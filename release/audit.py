@@ -40,11 +40,13 @@ class Limits(NamedTuple):
 
 
 # The CUDA wheel has the same kernels for eight architectures, the SYCL wheel an image for each dtype; the runtimes
-# inside the one and beside the other need a newer glibc.
+# inside the one and beside the other need a newer glibc. transformer_ops has more kernels than muladd, and
+# calls exp and log of double, which are of glibc 2.29 where that or a newer one is built on.
 LIMITS = {
-    "opwheel": Limits(1_500_000, (2, 34), for_each_torch=True),
+    "opwheel": Limits(2_000_000, (2, 34), for_each_torch=True),
     "muladd_cuda": Limits(3_000_000, (2, 34)),
     "muladd_sycl": Limits(400_000, (2, 34)),
+    "transformer_ops_cpu": Limits(600_000, (2, 29)),
     "muladd_executorch": Limits(1_000_000, (2, 34), needs_torch=False),
 }
 
@@ -109,7 +111,7 @@ def _symbol_problems(library: Path) -> Iterator[str]:
     for line in _run("nm", "-D", "--defined-only", library).splitlines():
         name = line.split()[-1]
         # Programs that AOTInductor made look up the C functions of a device by their names.
-        if not name.startswith(("muladd_", "opwheel_", "aoti_torch_cpu_")):
+        if not name.startswith(("muladd_", "opwheel_", "transformer_ops_", "aoti_torch_cpu_")):
             yield f"it exports {name}"
 
 
@@ -133,7 +135,7 @@ def main() -> int:
         print("release.audit: name the wheels to look into", file=sys.stderr)
         return 2
     found = [f"{wheel.name}: {problem}" for wheel in wheels for problem in audit(wheel)]
-    print("\n".join(found) or f"audited {len(wheels)} wheels: stable ABI only, no Python, no exports but C functions")
+    print("\n".join(found) or f"audited {len(wheels)} wheels: as promised")
     return 1 if found else 0
 
 

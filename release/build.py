@@ -24,6 +24,7 @@ from build import BuildBackendException, BuildException, ProjectBuilder
 from .archives import normalize_sdist, unpack_sdist
 from .platforms import tag_platform
 from .projects import ROOT, Project, projects, unmet_requirements
+from .torches import RELEASES, cache_folder, torches
 
 # Tests of the project itself, not those that a template of it writes.
 _NOT_AT_THE_TOP = ("build", "tests")
@@ -115,13 +116,13 @@ def build_or_skip(project: Project, pythons: list[str], out: Path, *, is_named: 
 
 def table(rows: list[Built]) -> str:
     """What was built and what was skipped."""
-    lines = [f"{'project':<12}{'size':>10}{'time':>9}  wheel"]
+    lines = [f"{'project':<18}{'size':>10}{'time':>9}  wheel"]
     for row in rows:
         if row.wheel is None:
-            lines.append(f"{row.name:<12}{'':>10}{'':>9}  skipped: {row.skipped}")
+            lines.append(f"{row.name:<18}{'':>10}{'':>9}  skipped: {row.skipped}")
         else:
             size = f"{row.wheel.stat().st_size / 1e3:.0f} kB"
-            lines.append(f"{row.name:<12}{size:>10}{row.seconds:>7.0f} s  {row.wheel.name}")
+            lines.append(f"{row.name:<18}{size:>10}{row.seconds:>7.0f} s  {row.wheel.name}")
     return "\n".join(lines)
 
 
@@ -136,6 +137,13 @@ def main() -> int:
         help="folder for the files; wheels and source distributions in it are removed first",
     )
     parser.add_argument("--python", action="append", default=[], help="another interpreter to build with")
+    parser.add_argument(
+        "--torch",
+        action="append",
+        default=[],
+        metavar="RELEASE",
+        help="a release of PyTorch to build native Autograd for, or 'all'; the installed one if left out",
+    )
     options = parser.parse_args()
     known = projects()
     unknown = set(options.names) - {project.name for project in known}
@@ -143,6 +151,9 @@ def main() -> int:
         parser.error(f"no project {', '.join(sorted(unknown))}; there are {', '.join(one.name for one in known)}")
     os.umask(0o022)  # modes of files are part of an archive
     os.environ["SOURCE_DATE_EPOCH"] = str(epoch())
+    if options.torch:
+        releases = RELEASES if options.torch == ["all"] else options.torch
+        os.environ["OPWHEEL_TORCHES"] = torches(releases, cache_folder())  # framework/setup.py reads it
     for old in (*options.out.glob("*.whl"), *options.out.glob("*.tar.gz")):
         old.unlink()
     # Absolute, for builds run in a folder of their own, and not resolved: a link to it is what makes an environment.

@@ -44,11 +44,19 @@ class Project(NamedTuple):
 
 
 def projects() -> list[Project]:
-    """The framework, the core, then every backend and runtime of plugins.toml."""
-    document = read_file(ROOT / "plugins.toml")
+    """The framework, the core, every backend and runtime of plugins.toml; then the same of each of libraries/."""
+    found = [Project("framework", ROOT / "framework"), *_of_library(ROOT, ROOT / "plugins.toml", "")]
+    for folder in sorted((ROOT / "libraries").glob("*")):
+        (plugins,) = folder.glob("core/src/*/plugins.toml")
+        found += _of_library(folder, plugins, f"{folder.name}-")
+    return found
+
+
+def _of_library(folder: Path, plugins: Path, prefix: str) -> list[Project]:
+    document = read_file(plugins)
     known = [*document["backends"].values(), *document["runtimes"].values()]
-    first = [Project(name, ROOT / name) for name in ("framework", "core")]
-    return [*first, *(Project(one.name, ROOT / one.directory) for one in known)]
+    parts = [("core", "core"), *((one.name, one.directory) for one in known)]
+    return [Project(f"{prefix}{name}", folder / directory) for name, directory in parts]
 
 
 def unmet_requirements(project: Project, python: str) -> list[str]:

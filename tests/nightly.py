@@ -44,6 +44,11 @@ PARTS = {
         {"TEST_WHOLE_KIT": "1", "PYTHONPATH": str(ROOT / "tests"), "MULADD_REQUIRE": "sycl"},
         str(ROOT / ".venv-sycl/bin/python"),
     ),
+    "audit": Part(("tests/audit",), {"TEST_WHOLE_AUDIT": "1"}),
+    "transformer": Part(
+        ("--pyargs", "opwheel.testing", "--library", "transformer_ops", "--backend", "cpu"),
+        {"TRANSFORMER_OPS_REQUIRE": "cpu"},
+    ),
     "torch": Part(("tests/release/test_torches.py",), {}),
     "fuzz": Part(("tests/interop", "-k", "fuzz"), {"TEST_FUZZ_EXAMPLES": "20000", "TEST_FUZZ_COMPILED": "200"}),
 }

@@ -57,6 +57,7 @@ STATEMENTS = (
     Statement("call/in place", "muladd.muladd_(a, b, 0.5)", _calls),
     Statement("call/tensor c", "muladd.muladd(a, b, c)", _calls),
     Statement("call/torch.ops", "torch.ops.muladd.muladd(a, b, 2.0)", _calls, torch.no_grad),
+    Statement("call/torch.ops default", "torch.ops.muladd.muladd.default(a, b, 2.0)", _calls, torch.no_grad),
     Statement("call/forward", "muladd.muladd(leaf, other, 2.0)", _calls),
     Statement(
         "call/forward+backward", "torch.autograd.grad(muladd.muladd(leaf, other, 2.0), (leaf, other), grad)", _calls

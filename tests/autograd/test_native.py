@@ -1,5 +1,6 @@
 """Which kernels are at the Autograd key, and that both kinds give the same."""
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -24,6 +25,14 @@ def test_every_operator_of_the_library_is_native(name):
     assert "libopwheel_autograd" in lines[0]
 
 
+def test_the_schema_library_has_the_derivatives():
+    """The build put them there, for programs without Python."""
+    schemas = ctypes.CDLL(str(muladd.library.schema_library))
+    schemas.muladd_derivatives.restype = ctypes.c_char_p
+    assert schemas.muladd_derivatives().decode() == muladd.library.derivatives()
+    assert "operator muladd::fma\nderivative a = mul(grad, b)\n" in muladd.library.derivatives()
+
+
 def run(code, **environment):
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **environment}, check=False
@@ -44,3 +53,22 @@ def test_the_environment_forces_one(way):
 def test_the_environment_says_something_else():
     done = run("import muladd", OPWHEEL_AUTOGRAD="cpp")
     assert "OPWHEEL_AUTOGRAD is 'cpp'; it is 'native', 'python' or not set" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["gradients", "transforms"])
+def test_derivatives_are_right_in_python_as_well(part):
+    """The kit on the other kernels than those that the rest of the tests run on, where there are others."""
+    way = "python" if IS_NATIVE else "native"
+    if way == "native" and isinstance(native.library_file(), str):
+        pytest.skip(native.why_not())
+    kit = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", "--pyargs", f"opwheel.testing.test_{part}"]
+    done = subprocess.run(
+        [sys.executable, *kit, "--library", "muladd", "--backend", "cpu", "-m", "not compiles"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OPWHEEL_AUTOGRAD": way},
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
+    assert " passed" in done.stdout

@@ -1,10 +1,17 @@
 """The command line of muladd: what it says of the wheels that are installed here."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
+import jsonschema
 import pytest
-from opwheel.cli import make_app
+import torch
+from muladd import library
+from opwheel.cli import make_app, suggest
+from opwheel.dispatch import native
 from typer.testing import CliRunner
 
 
@@ -28,12 +35,99 @@ def test_doctor_json():
     assert set(report) >= versions | {"digest", "runtimes", "not_installed", "findings"}
 
 
+def machine(root, monkeypatch, *, nvidia=False, gpu=None):
+    """A machine's files, as doctor looks at them."""
+    monkeypatch.setattr(suggest, "ROOT", root)
+    if nvidia:
+        driver = root / "proc/driver/nvidia"
+        driver.mkdir(parents=True)
+        (driver / "version").write_text("NVRM version: 580.65.06")
+    if gpu:
+        vendor, name = gpu
+        card = root / "sys/class/drm/card0/device"
+        card.mkdir(parents=True)
+        (card / "vendor").write_text(f"{vendor}\n")
+        (card / "driver").symlink_to(root / "sys/bus/pci/drivers" / name)
+
+
+@pytest.mark.parametrize(
+    ("found", "wheels"),
+    [
+        ({}, "muladd-core muladd-cpu"),
+        ({"nvidia": True}, "muladd-core muladd-cpu muladd-cuda"),
+        ({"gpu": ("0x8086", "xe")}, "muladd-core muladd-cpu muladd-sycl"),
+        ({"gpu": ("0x8086", "vfio-pci")}, "muladd-core muladd-cpu"),
+        ({"gpu": ("0x1002", "amdgpu")}, "muladd-core muladd-cpu"),
+    ],
+    ids=["cpu", "nvidia", "intel", "intel for a virtual machine", "amd"],
+)
+def test_doctor_suggests_one_command(found, wheels, tmp_path, monkeypatch):
+    machine(tmp_path, monkeypatch, **found)
+    result = muladd("doctor", "--suggest")
+    assert result.exit_code == 0
+    assert result.stdout == f"pip install {wheels}\n"
+    without = ("nvidia" in found and torch.version.cuda is None) or ("muladd-sycl" in wheels)
+    assert ("install PyTorch's build for" in result.stderr) == without
+
+
+def strict(schema):
+    """The schema, where a key that it does not name is an error."""
+    if isinstance(schema, list):
+        return [strict(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    closed = {"additionalProperties": False} if "required" in schema else {}
+    return {key: strict(value) for key, value in schema.items()} | closed
+
+
+@pytest.fixture(scope="module")
+def doctor_schema():
+    import opwheel.cli
+
+    schema = json.loads(Path(opwheel.cli.__file__).with_name("doctor.schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return strict(schema)
+
+
+@pytest.mark.parametrize(
+    ("options", "variables", "code"),
+    [
+        ((), {}, 0),
+        ((), {"MULADD_LOCK": ""}, 1),  # a finding
+        ((), {"MULADD_BACKENDS": ""}, 1),  # nothing is loaded
+        (("--deep",), {}, 0),
+    ],
+    ids=["well", "finding", "none", "deep"],
+)
+def test_doctor_s_report_is_as_its_schema_says(doctor_schema, options, variables, code):
+    command = [sys.executable, "-m", "muladd", "doctor", "--json", *options]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("MULADD_")} | variables
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    report = json.loads(result.stdout)
+    assert (result.returncode, report["format"]) == (code, 1)
+    jsonschema.validate(report, doctor_schema)
+
+
+def test_the_schema_s_states_are_those_of_the_registry(doctor_schema):
+    from opwheel.registry import State
+
+    states = doctor_schema["$defs"]["backend"]["properties"]["state"]["enum"]
+    assert sorted(states) == sorted(map(str, State))
+
+
 def test_explain():
     result = muladd("explain", "muladd", "cpu")
     assert result.exit_code == 0
     assert "libmuladd_cpu.so" in result.stdout
     assert "digest" in result.stdout
     assert "muladd_backward" in muladd("explain").stdout
+
+
+def test_explain_says_the_same_of_several_operators_once():
+    answers = [line for line in muladd("explain").stdout.splitlines() if line.startswith("xpu: ")]
+    assert answers == [f"xpu: {', '.join(library.operators)}"]
+    assert "muladd::OPERATOR has no kernel for xpu" in muladd("explain").stdout
+    assert "muladd::mul has no kernel for xpu" in muladd("explain", "mul", "xpu").stdout
 
 
 @pytest.mark.parametrize("arguments", [("explain", "nothing"), ("config",), ("doctor", "--unknown")], ids=" ".join)
@@ -49,6 +143,16 @@ def test_config():
     assert [Path(path).name for path in libs] == ["libmuladd_schema.so", "libmuladd_cpu.so"]
     assert all(Path(path).is_file() for path in libs)
     assert "-DTORCH_TARGET_VERSION=0x020a" in muladd("config", "--cflags").stdout
+
+
+def test_the_native_autograd_library(monkeypatch):
+    if not native.why_not():
+        (path,) = muladd("config", "--autograd").stdout.splitlines()
+        assert Path(path) == native.library_file()
+    monkeypatch.setattr(torch, "__version__", "2.14.0a0")
+    result = muladd("config", "--autograd")
+    assert result.exit_code == 2
+    assert "torch 2.14.0a0 is no release" in result.output
 
 
 def test_lock_writes_and_checks(tmp_path):

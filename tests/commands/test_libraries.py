@@ -31,6 +31,23 @@ def run(site, tmp_path):
     return run
 
 
+LOGGED = """
+import logging, sys
+logging.basicConfig(level=sys.argv[1], format="%(levelname)s %(name)s %(message)s")
+import waves
+"""
+
+
+def test_the_registry_logs_what_it_does(run):
+    done = {
+        level: run(sys.executable, "-c", LOGGED, level).stderr.splitlines() for level in ("WARNING", "INFO", "DEBUG")
+    }
+    own = {level: [line for line in lines if "opwheel.registry" in line] for level, lines in done.items()}
+    assert own["WARNING"] == []
+    assert own["INFO"] == ["INFO opwheel.registry waves: loaded: cpu"]
+    assert {"schemas", "discover", "plugin"} <= {line.split(": ")[1] for line in own["DEBUG"]}
+
+
 @pytest.fixture
 def waves(run, tmp_path):
     """The script of the library ``waves``, which somebody has renamed."""

@@ -13,21 +13,30 @@ WITH_CODE = [page for page in PAGES if any(not block.not_run for block in blocks
 
 # Page and reason of the blocks that are not run. Think twice before adding one.
 NOT_RUN = [
+    ("CONTRIBUTING.md", "they contain this test"),
     ("CONTRIBUTING.md", "the Makefile and tests/wheels do it"),
     ("README.md", "they contain this test"),
+    ("docs/audit.md", "tests/audit/test_torchvision.py does it"),
     ("docs/benchmarks.md", "takes half an hour; tests/toolchain/test_bench.py runs small cases"),
+    ("docs/benchmarks.md", "the results are measured rarely"),
     ("docs/benchmarks.md", "half a minute, and needs valgrind"),
     ("docs/cuda.md", "make test builds the wheel in this way"),
     ("docs/cuda.md", "needs a GPU"),
     ("docs/deployment.md", "make test-deploy builds and runs these examples"),
     ("docs/deployment.md", "make test-deploy builds and runs these examples"),
+    ("docs/deployment.md", "make test-deploy builds and runs these examples"),
     ("docs/deployment.md", "needs digits.pte; tests/deploy/test_executorch.py does it"),
+    ("docs/index.md", "the Makefile and tests/wheels do it"),
+    ("docs/install.md", "the Makefile and tests/wheels do it"),
+    ("docs/install.md", "they contain this test"),
+    ("docs/install.md", "it would remove what the other pages use"),
     ("docs/lock.md", "serve.py stands for any program; tests/faults/test_lock.py does it"),
     ("docs/lock.md", "a message"),
     ("docs/new-backend.md", "tests/third_party/test_new_backend.py does it"),
     ("docs/new-library.md", "tests/third_party/test_new_library.py does it"),
+    ("docs/production.md", "resolves the whole of torch; tests/wheels/test_production.py does it with the wheels"),
+    ("docs/production.md", "tests/wheels/test_production.py does it"),
     ("docs/releasing.md", "takes fifteen minutes; workflows do it for a release"),
-    ("docs/support.md", "the Makefile and tests/wheels do it"),
 ]
 
 

@@ -5,9 +5,11 @@ import re
 import runpy
 import sys
 from html.parser import HTMLParser
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from markdown_it import MarkdownIt
 
 from .blocks import ROOT
 
@@ -24,17 +26,27 @@ def site():
 
 
 class References(HTMLParser):
-    """Anchors of a page, and what it refers to."""
+    """Anchors of a page, what it refers to, its images, and the beginning of each paragraph."""
 
     def __init__(self, page):
         super().__init__()
         self.anchors, self.targets = set(), set()
+        self.images, self.paragraphs = [], []
+        self._at_start = False
         self.feed(page.read_text())
 
     def handle_starttag(self, tag, attributes):
         values = dict(attributes)
         self.anchors.add(values.get("id"))
         self.targets |= {values[name] for name in ("href", "src") if values.get(name)}
+        if tag == "img":
+            self.images.append(values["src"])
+        self._at_start = tag == "p"
+
+    def handle_data(self, data):
+        if self._at_start:
+            self.paragraphs.append(data)
+        self._at_start = False
 
 
 def test_every_link_inside_of_the_site_leads_somewhere(site):
@@ -49,6 +61,28 @@ def test_every_link_inside_of_the_site_leads_somewhere(site):
             if not file.exists() or (url.fragment and file in pages and url.fragment not in pages[file].anchors):
                 broken.append(f"{path.name}: {target}")
     assert broken == []
+
+
+SOURCES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(DOCS)))
+def test_every_image_of_a_page_is_on_the_site(site, source):
+    page = site / source.relative_to(DOCS).with_suffix(".html")
+    shown = References(page)
+    assert [image for image in shown.images if not (page.parent / unquote(image)).is_file()] == []
+    named = [Path(child.attrs["src"]).name for child in inline_of(source) if child.type == "image"]
+    assert [Path(image).name for image in shown.images] == named
+    assert [text for text in shown.paragraphs if text.startswith("!")] == []
+
+
+def inline_of(source):
+    """What the paragraphs of a page of Markdown consist of."""
+    return [child for token in MarkdownIt("commonmark").parse(source.read_text()) for child in token.children or ()]
+
+
+def test_some_page_has_an_image_of_another_folder(site):
+    assert "cpu.png" in {Path(image).name for image in References(site / "benchmarks.html").images}
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
@@ -103,8 +137,14 @@ def settings(monkeypatch):
 
 def test_links_to_files_of_the_repository(settings):
     page = DOCS / "decisions/page.md"
-    text = "[kit](../../framework/src/opwheel/testing), [core](../../core), |[cell](../../core)|, [other](other.md)"
-    expected = "kit (`framework/src/opwheel/testing`), core, |cell|, [other](other.md)"
+    text = (
+        "[kit](../../framework/src/opwheel/testing), [core](../../core), |[cell](../../core)|, [other](other.md), "
+        "![plot](../../benchmarks/results/cpu.png)"
+    )
+    expected = (
+        "kit (`framework/src/opwheel/testing`), core, |cell|, [other](other.md), "
+        "![plot](../../benchmarks/results/cpu.png)"
+    )
     assert settings.link_outside(text, page, "") == expected
     assert "[core](https://host/blob/1/core)" in settings.link_outside(text, page, "https://host/blob/1")
     with pytest.raises(FileNotFoundError, match="nothing"):

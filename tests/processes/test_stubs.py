@@ -8,7 +8,8 @@ from pathlib import Path
 
 import muladd
 import pytest
-from opwheel.build.stubs import stub_of, write_stub
+from opwheel.build.declarations import run_with
+from opwheel.build.stubs import stub_of
 from opwheel.build.toolchain import ToolchainError
 
 PACKAGE = Path(muladd.__file__).parent
@@ -19,7 +20,7 @@ ALLOWED = r"muladd\.(__main__|libmuladd_schema|benchmarks\..*)"
 @pytest.mark.slow
 def test_mypy_reads_what_python_has(tmp_path):
     shutil.copytree(PACKAGE, tmp_path / "muladd", ignore=shutil.ignore_patterns("*.pyi", "__pycache__"))
-    write_stub("muladd", tmp_path)
+    run_with("muladd", tmp_path, "stubs")
     assert (
         'c: float | torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:\n    """Multiply and add'
         in (tmp_path / "muladd/__init__.pyi").read_text()
@@ -53,4 +54,4 @@ def test_what_a_package_only_does_is_left_out():
 def test_a_library_that_cannot_be_imported(tmp_path):
     (tmp_path / "broken.py").write_text("raise RuntimeError('too early')")
     with pytest.raises(ToolchainError, match="too early"):
-        write_stub("broken", tmp_path)
+        run_with("broken", tmp_path, "stubs")

@@ -1,5 +1,7 @@
 """The same wheel files on every minor release of PyTorch since the oldest that is supported, on several Pythons.
 
+The wheels are those of `make wheels TORCHES=all`: the kit runs with native Autograd and with that in Python.
+
 Each environment takes gigabytes, most of them CUDA's libraries: `make test-torch` runs this, not `make test-release`.
 """
 
@@ -41,6 +43,8 @@ def test_conformance(torch_release: str, installed: Environment) -> None:
     version = installed.run("-c", "import torch; print(torch.__version__)").stdout
     assert version.startswith(torch_release)
     kit = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", "--pyargs", "opwheel.testing"]
-    result = installed.run(*kit, "--library", "muladd", "--backend", "cpu", MULADD_REQUIRE="cpu")
-    assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-2000:]
-    assert " passed" in result.stdout
+    kit += ["--library", "muladd", "--backend", "cpu"]
+    for autograd in ("native", "python"):
+        result = installed.run(*kit, MULADD_REQUIRE="cpu", OPWHEEL_AUTOGRAD=autograd)
+        assert result.returncode == 0, autograd + result.stdout[-4000:] + result.stderr[-2000:]
+        assert " passed" in result.stdout

@@ -11,7 +11,9 @@ from .environment import IS_WHOLE_KIT, Environment
 pytestmark = [pytest.mark.wheels, pytest.mark.slow]
 GENERAL = Path(__file__).parents[1] / "general"
 LIBRARY = "waves_cpp"
-OPERATORS = 12
+OPERATORS = 13
+# The stable ABI has generators from 2.13 on, so tests of a library for 2.10 do without this one.
+RANDOM = 'KERNEL(noisy, "noisy(Tensor x, float p, Generator? generator=None) -> (Tensor y, Tensor mask)")'
 # A sample compiled takes seconds; make test-third-party runs all of them.
 KIT = ("-k", "test_samples" if IS_WHOLE_KIT else "test_samples and not compiled and not opcheck")
 
@@ -23,26 +25,31 @@ def write_library(folder):
     for name in ("axpby", "softmax"):
         (package / f"operators/{name}.py").unlink()
     (package / f"include/{LIBRARY}/functors.h").unlink()
-    (package / f"include/{LIBRARY}/operators.h").write_text(
-        (GENERAL / "cpp/operators.h").read_text().replace("WAVES_KERNELS", "WAVES_CPP_KERNELS")
-    )
+    listed = (GENERAL / "cpp/operators.h").read_text().replace("WAVES_KERNELS", "WAVES_CPP_KERNELS").rstrip()
+    (package / f"include/{LIBRARY}/operators.h").write_text(f"{listed} \\\n  {RANDOM}\n")
     schema, kernels = ((GENERAL / f"cpp/{name}.cpp").read_text() for name in ("schema", "kernels"))
+    kernels = kernels.replace('#include "shapes.h"\n', '#include "random.h"\n#include "shapes.h"\n')
+    kernels = kernels.replace("  implement<op::window,", "  implement<op::noisy, dropout>(m);\n  implement<op::window,")
     renamed = {"WAVES_KERNELS": "WAVES_CPP_KERNELS", '"operators.h"': f'"{LIBRARY}/operators.h"'}
     for old, new in renamed.items():
         schema, kernels = schema.replace(old, new), kernels.replace(old, new)
     (core / "csrc/schema.cpp").write_text(schema)
     declarations, found, _ = (GENERAL / "operators.py").read_text().partition("\nfunctions = register_python(")
     assert found
-    listed = 'OPERATORS = tuple(one for one in OPERATORS if one.name != "noisy")'  # it has no schema in C++
-    (package / "operators/__init__.py").write_text(f"{declarations}{listed}\n")
+    (package / "operators/__init__.py").write_text(declarations)
+    setup = (core / "setup.py").read_text()
+    assert setup.count("exports=") == 1
+    (core / "setup.py").write_text(setup.replace("exports=", 'torch_target="2.13",\n            exports='))
     backend = folder / "backends/cpu"
     for file in (backend / "csrc").iterdir():
         file.unlink()
     (backend / "csrc/kernels.cpp").write_text(kernels)
-    (backend / "csrc/shapes.h").write_text((GENERAL / "cpp/shapes.h").read_text())
+    for name in ("shapes.h", "random.h"):
+        (backend / "csrc" / name).write_text((GENERAL / "cpp" / name).read_text())
     (backend / "setup.py").write_text(
         "from opwheel.build import CppLibrary, commands\nfrom setuptools import setup\n"
-        f'library = CppLibrary("{LIBRARY}_cpu.lib{LIBRARY}_cpu", ["csrc/kernels.cpp"], library="{LIBRARY}")\n'
+        f'library = CppLibrary("{LIBRARY}_cpu.lib{LIBRARY}_cpu", ["csrc/kernels.cpp"], library="{LIBRARY}", '
+        'torch_target="2.13")\n'
         "setup(ext_modules=[library], cmdclass=commands())\n"
     )
     return folder
@@ -163,3 +170,25 @@ def test_a_backend_passes_the_kit_as_it_is_written(waves, tmp_path, language):
     assert f"{language}x: by their reference, with no kernel of their own: dequantize, mixture" in doctor
     assert "its kernel is the operator's reference" in command(waves, "explain", "solve", "cpu", **variables)
     waves.passes_the_kit(f"{language}x", LIBRARY, KIT, **variables)
+
+
+def test_kernels_in_numpy_take_the_references_place(waves, tmp_path):
+    """Discovered, explained, benched and through the kit, as the kernels in C++ are."""
+    project = written(waves, tmp_path, "python", install=False)
+    (kernels,) = project.rglob("kernels.py")
+    begin, found, end = kernels.read_text().partition("FUNCTIONS: dict[str, Callable[..., Any]] = {")
+    assert found
+    named = 'FUNCTIONS = {schema.partition("(")[0]: kernel for schema, kernel in KERNELS.items()}\n'
+    end = end.partition("}\n")[2]
+    kernels.write_text(f"{begin}from {LIBRARY}.operators import KERNELS\n\n{named}{end}")
+    waves.install(project)
+    variables = {"WAVES_CPP_BACKENDS": "pythonx"}
+    status = waves.status("pythonx", LIBRARY, **variables)
+    assert (status["state"], status["by_reference"], len(status["operators"])) == ("loaded", [], OPERATORS)
+    answer = command(waves, "explain", "rms_norm", "cpu", **variables)
+    assert "pythonx (waves-cpp-pythonx 0.1.0) at CPU, from Python" in answer
+    assert "reference" not in answer
+    file = tmp_path / "results.json"
+    command(waves, "bench", "--quick", "--skip", "reference, compiled", "--json", str(file), **variables)
+    assert json.loads(file.read_text())["findings"] == []
+    waves.passes_the_kit("pythonx", LIBRARY, KIT, **variables)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 import sys
 import tarfile
 from importlib import metadata
@@ -34,6 +35,7 @@ def written(muladd, tmp_path, *arguments):
     assert len(listed) == len(files)
     assert f"wrote {len(files)} files into muladd-acme" in result.stdout
     assert "pip install --no-build-isolation ." in result.stdout
+    assert "MULADD_BACKENDS=acme muladd doctor" in result.stdout
     return project
 
 
@@ -57,6 +59,30 @@ def test_the_project_s_own_tests(muladd, environment, tmp_path):
     assert result.returncode == 0, result.stdout
     assert "1 passed, 1 skipped" in result.stdout
     assert "no package has registered a device npu" in result.stdout
+
+
+@pytest.mark.slow
+def test_the_project_s_workflow(muladd, environment, tmp_path):
+    """Its commands as they are, with what has to come from an index already there; pytest shows what the kit says."""
+    project = written(muladd, tmp_path, "--language", "python")
+    workflow = (project / ".github/workflows/test.yml").read_text()
+    commands = re.findall(r"^      - run: (.+)$", workflow, re.MULTILINE)
+    assert commands[-2:] == ["python -m pip install --no-build-isolation .", "python -m pytest"]
+    chosen = {"PYTEST_ADDOPTS": "-k 'test_conformance or test_special'", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": ""}
+    path = f"{environment.python.parent}{os.pathsep}{os.environ['PATH']}"
+    for command in commands:
+        result = subprocess.run(
+            ["bash", "-ec", command],
+            cwd=project,
+            env={**os.environ, **chosen, "PATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert result.returncode == 0, f"{command}\n{result.stdout}{result.stderr}"
+    assert "coverage of muladd's backend acme" in result.stdout
+    assert re.search(r"^ *muladd +ok", result.stdout, re.MULTILINE)
+    assert re.search(r"^\d+ passed", result.stdout, re.MULTILINE)
 
 
 @pytest.mark.slow
@@ -121,6 +147,23 @@ def test_what_is_refused(tmp_path, options, words):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("header", ["#pragma once\n", None], ids=["without the list", "missing"])
+def test_a_library_without_a_list_for_cpp_is_refused(tmp_path, monkeypatch, header):
+    """Such as one whose operators are registered in Python alone: nothing could be built from its headers."""
+    includes = tmp_path / "include"
+    (includes / "muladd").mkdir(parents=True)
+    if header is not None:
+        (includes / "muladd/operators.h").write_text(header)
+    monkeypatch.setattr(type(muladd_package.library), "get_include", lambda self: str(includes))
+    for language in ("cpp", "cuda", "sycl"):
+        with pytest.raises(
+            scaffold.ScaffoldError, match=r"operators.h has no list MULADD_OPERATORS.* use --language python"
+        ):
+            scaffold.new_backend(muladd_package.library, "acme", language=language, output=tmp_path / "project")
+    assert not (tmp_path / "project").exists()
+    assert scaffold.new_backend(muladd_package.library, "acme", language="python", output=tmp_path / "project")
+
+
 def test_wrong_usage(muladd, tmp_path):
     result = muladd("new-backend", "cpu")
     assert result.returncode == 2
@@ -147,7 +190,7 @@ def test_what_is_written_is_well_formed(tmp_path, language, device_type):
     )
     for file in project.files:
         text = (project.folder / file).read_text()
-        assert not re.search(r"\{\{|\{%|%\}", text), file
+        assert not re.search(r"(?<!\$)\{\{|\{%|%\}", text), file
         assert max(map(len, text.splitlines()), default=0) <= 120, file
         if file.suffix == ".py":
             compile(text, str(file), "exec")

@@ -1,15 +1,25 @@
 """``muladd bench``, as a user types it: on small cases, whose times nobody looks at."""
 
+import contextlib
+import io
 import json
+import os
+from dataclasses import replace
 from types import SimpleNamespace
 
 import muladd
 import pytest
 import torch
 from muladd.benchmarks import SUITE
-from opwheel.bench import triad
+from opwheel.bench import tables, triad
+from opwheel.bench.other_process import OtherProcess
+from opwheel.bench.results import Measurement, Results, Row
 from opwheel.bench.runner import Runner
+from opwheel.bench.sampling import QUICK
+from opwheel.bench.suite import Case, Form, Shown
+from opwheel.bench.unavailable import UnavailableError
 from opwheel.cli import make_app
+from rich.console import Console
 from typer.testing import CliRunner
 
 NOT_COMPILED = ("--skip", "compile", "--skip", "muladd in compile")
@@ -36,7 +46,7 @@ def run(tmp_path_factory):
 def test_every_group_with_every_peer(run):
     assert {row["group"] for row in run.json["rows"]} == set(SUITE.groups)
     taken = {name for row in run.json["rows"] for name in row["peers"]}
-    assert taken == {"muladd", "torch.ops", "eager", "addcmul", "custom_op", "triad"}
+    assert taken == {"muladd", "torch.ops", "eager", "addcmul", "mul_", "custom_op", "triad"}
     assert {row["dtype"] for row in run.json["rows"]} == {"float32", "float64", "bfloat16", "float16"}
     assert min(row["elements"] for row in run.json["rows"]) == 4
     assert run.json["findings"] == []
@@ -64,6 +74,50 @@ def test_picture(run):
     assert picture.std() > 0.05  # something is drawn
 
 
+@pytest.mark.slow
+def test_fresh_results(monkeypatch):
+    """Large ones are beside what says where the time goes; one peer is timed in a process of its own."""
+    results = Results({}, {})
+    names = {"addcmul", "small pages", "addcmul, huge pages", "addcmul, out="}
+    peers = [SUITE.ours, *(peer for peer in SUITE.peers if peer.name in names)]
+    with contextlib.closing(Runner(SUITE, "cpu", peers, QUICK, results)) as runner:
+        for elements in (2**12, 2**23):
+            runner.run(Case("new", Form.NEW, "contiguous", torch.float32, elements))
+    small, large = results.rows
+    assert set(small.peers) == {"muladd", "addcmul"}
+    assert set(large.peers) == {"muladd", *names}
+    assert (results.findings, results.notes) == ([], [])
+    size = 2**23 * 4
+    for name, one in large.peers.items():
+        added = 0 if name == "addcmul, out=" else size
+        assert added <= one.resident_bytes + 2**20 <= added + 2**23, name
+    assert muladd.library.policy.huge_pages == "advise"
+
+
+def test_the_environment_of_a_process_of_its_own(monkeypatch):
+    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
+    variables = {"OMP_WAIT_POLICY": "PASSIVE", "MULADD_NOTHING": "1"}
+    with contextlib.closing(OtherProcess(SUITE, variables)) as process:
+        assert {name: process.run(os.getenv, name) for name in variables} == variables
+        assert process.run(torch.get_num_threads) == torch.get_num_threads()
+    assert os.environ["OMP_WAIT_POLICY"] == "ACTIVE"
+    assert "MULADD_NOTHING" not in os.environ
+    with pytest.raises(UnavailableError, match="which module"):
+        OtherProcess(replace(SUITE, module=""), variables)
+
+
+def test_scattering_times_are_called_noisy():
+    one = Measurement(1e-3, 0.5e-3, 9e-3, 7, 1, 10**6, "f()", 3 * 2**20)
+    row = Row("new/f", "new", "new", "contiguous", "float32", 4, {"f": one})
+    console = Console(width=200, file=io.StringIO())
+    tables.show(Results({}, {}, [row]), Shown("f", explanations={"f": "what is measured"}), console)
+    text = console.file.getvalue()
+    assert "noisy" in text.splitlines()[2]
+    assert "3 MiB" in text
+    assert "425%" not in text
+    assert "f: what is measured" in text
+
+
 def changed(run, factor, path):
     """The run's file as if its muladd had taken that much longer."""
     fields = json.loads(json.dumps(run.json))
@@ -75,12 +129,12 @@ def changed(run, factor, path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("factor", "code", "slower"), [(1e-4, 1, 3), (1e4, 0, 0)], ids=["slower", "faster"])
+@pytest.mark.parametrize(("factor", "code", "slower"), [(1e-4, 1, 6), (1e4, 0, 0)], ids=["slower", "faster"])
 def test_compare(run, tmp_path, factor, code, slower):
     old = changed(run, factor, tmp_path / "old.json")
     result = bench("--quick", "--only", "overhead", *NOT_COMPILED, "--compare", old)
     assert result.exit_code == code, result.stdout + result.stderr
-    assert f"{slower} of 3 cases are slower by more than 10%" in result.stdout
+    assert f"{slower} of 6 cases are slower by more than 10%" in result.stdout
     old.write_text(old.read_text().replace('"threads": 1', '"threads": 64'))
     # A tolerance that nothing can exceed.
     result = bench("--quick", "--only", "overhead", *NOT_COMPILED, "--compare", old, "--tolerance", "1e9")
@@ -117,7 +171,7 @@ def test_interrupted_it_shows_what_it_has(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Runner, "run", run_once)
     result = bench("--quick", "--only", "overhead", *NOT_COMPILED, "--json", tmp_path / "run.json")
-    assert "interrupted after 1 of 3 cases" in result.stdout
+    assert "interrupted after 1 of 6 cases" in result.stdout
     assert len(json.loads((tmp_path / "run.json").read_text())["rows"]) == 1
 
 

@@ -12,12 +12,13 @@ import pytest
 from opwheel.dispatch import kernel_errors
 
 SDK = Path(opwheel.get_include(), "opwheel")
-# Code for devices needs their compilers; what is in convert.h belongs to one instruction set.
+# Code for devices needs their compilers; these belong to one instruction set.
+OF_ONE_INSTRUCTION_SET = ("convert.h", "vectorized_loops.h", "vectorized_rows.h", "vector_math.h")
 HEADERS = sorted(
     str(path.relative_to(SDK.parent))
     for folder in (SDK, SDK / "cpu", SDK / "cuda")
     for path in folder.glob("*.h")
-    if path.name not in ("convert.h", "vectorized_loops.h")
+    if path.name not in OF_ONE_INSTRUCTION_SET
 )
 
 

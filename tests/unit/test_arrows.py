@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FRAMEWORK = ROOT / "framework/src/opwheel"
 
-BASE = {"_version", "_huge_pages", "_import_hooks", "_torch_private"}
+BASE = {"_version", "_huge_pages", "_import_hooks", "_torch_private", "_torch_release", "printable"}
 REGISTRY = {*BASE, "registry"}
 DISPATCH = {*REGISTRY, "dispatch", ""}  # "": the package itself, whose names are those of registry and dispatch
 # Part of opwheel -> the parts that it may import.
@@ -21,10 +21,11 @@ ARROWS = {
     "": DISPATCH,
     "build": {"build"},  # runs where torch need not be importable
     "aotinductor": DISPATCH,
+    "audit": {"_torch_private", "audit", "printable"},  # of libraries that know nothing of opwheel
     "testing": {*DISPATCH, "testing"},
     "bench": {*DISPATCH, "bench", "build"},  # the limit of the machine is compiled
     "scaffold": {*DISPATCH, "scaffold"},
-    "cli": {*DISPATCH, "cli", "testing", "bench", "scaffold", "build"},
+    "cli": {*DISPATCH, "cli", "audit", "testing", "bench", "scaffold", "build"},
     "scripts": {"cli"},
     "__main__": {"cli"},
 }
@@ -72,22 +73,28 @@ def test_the_framework_names_no_library():
     for path in sorted((ROOT / "framework").rglob("*")):
         ours = path.suffix in {".py", ".h", ".cuh", ".cpp", ".jinja", ".toml", ".md"} and "build/lib" not in str(path)
         if ours:
-            assert "muladd" not in path.read_text().lower(), path
+            text = path.read_text().lower()
+            assert [name for name in ("muladd", "transformer_ops", "transformer-ops") if name in text] == [], path
 
 
-@pytest.mark.parametrize("path", python_files("core/src"), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", python_files("core/src", "libraries/*/core/src"), ids=lambda path: f"{path.parent.name}/{path.name}"
+)
 def test_libraries_import_the_framework(path):
-    package = ".".join(path.relative_to(ROOT / "core/src").parts[:-1])
-    allowed = {"muladd", "opwheel", "torch", *sys.stdlib_module_names}
+    folder = next(folder for folder in path.parents if folder.name == "src")
+    package = ".".join(path.relative_to(folder).parts[:-1])
+    allowed = {package.partition(".")[0], "opwheel", "torch", *sys.stdlib_module_names}
     assert {name.split(".")[0] for name in imports(path, package)} <= allowed
 
 
 @pytest.mark.parametrize(
-    "path", python_files("backends/*/src", "examples/plugins/*/src"), ids=lambda path: str(path)[-60:]
+    "path",
+    python_files("backends/*/src", "libraries/*/backends/*/src", "examples/plugins/*/src"),
+    ids=lambda path: str(path)[-60:],
 )
 def test_backends_do_not_import_the_library(path):
     """Its import, which loads them, is not complete; and another library's may use the same code."""
-    assert "muladd" not in {name.split(".")[0] for name in imports(path, "backend")}
+    assert {"muladd", "transformer_ops"}.isdisjoint({name.split(".")[0] for name in imports(path, "backend")})
 
 
 def test_headers_of_the_framework():

@@ -4,6 +4,8 @@ import re
 import runpy
 from pathlib import Path
 
+from benchmarks import summary
+
 DOCS = Path(__file__).parents[2] / "docs"
 
 
@@ -29,3 +31,10 @@ def test_the_call_flow_names_files_that_exist():
     paths = re.findall(r"`((?:dispatch|registry|opwheel|framework|core|backends)/[\w./]*)`", text)
     assert len(paths) > 20
     assert [path for path in paths if not (folders.get(path.partition("/")[0], root) / path).exists()] == []
+
+
+def test_the_benchmarks_page_has_the_committed_results():
+    from opwheel.bench.results import load
+
+    page = DOCS / "benchmarks.md"
+    assert summary.replaced(page.read_text(), load(summary.RESULTS)) == page.read_text(), "python -m benchmarks.summary"

@@ -222,3 +222,16 @@ def test_a_compiled_program_is_given_its_number(a):
     call = torch.compile(lambda x, c: muladd.muladd(x, x, c), backend="eager", fullgraph=True, dynamic=True)
     for c in (2, 3, 2.5):
         assert torch.equal(call(a, c), a * a + c)
+
+
+def test_what_a_notebook_shows():
+    backends = muladd.backends()
+    assert isinstance(backends, dict)
+    heading, row, *_ = repr(backends).splitlines()
+    assert heading.split() == ["backend", "state", "key", "distribution", "operators", "reason"]
+    assert row.split()[:4] == ["cpu", "loaded", "CPU", "muladd-cpu"]
+    assert "<tr><td>cpu</td><td>loaded</td><td>CPU</td><td>muladd-cpu" in backends._repr_html_()
+
+
+def test_dir_is_what_there_is_to_use():
+    assert dir(muladd) == sorted(muladd.__all__)

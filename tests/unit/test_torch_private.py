@@ -135,6 +135,7 @@ def test_dispatcher_queries():
     assert private.schema_of("muladd::muladd.out") is not None
     assert private.schema_of("muladd::nothing") is None
     assert "muladd::muladd.out" in private.operators_of("muladd")
+    assert {"aten::add.Tensor", "muladd::muladd.out"} <= set(private.every_operator())
 
 
 def test_register_fake():

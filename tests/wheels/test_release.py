@@ -1,5 +1,7 @@
 """Source distributions, what package indexes want of the files, and the digest that lock files have."""
 
+import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -10,6 +12,8 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 
 from release import build, projects
 
@@ -124,6 +128,31 @@ def test_a_failing_build_shows_the_compilers_words(tmp_path):
     )
     assert result.returncode != 0
     assert "broken on purpose" in result.stderr
+
+
+def test_the_bill_of_materials_is_valid_and_complete(wheels, tmp_path):
+    result = run("release.sbom", wheels[0].parent, tmp_path / "sbom.cdx.json")
+    assert result.returncode == 0, result.stderr
+    text = (tmp_path / "sbom.cdx.json").read_text()
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    document = json.loads(text)
+    components = {one["bom-ref"]: one for one in document["components"]}
+    for wheel in wheels:
+        (digest,) = components[wheel.name]["hashes"]
+        assert digest == {"alg": "SHA-256", "content": hashlib.sha256(wheel.read_bytes()).hexdigest()}
+    needs = {one["ref"]: set(one.get("dependsOn", ())) for one in document["dependencies"]}
+    assert needs.keys() == components.keys()
+    (core,) = (name for name in components if name.startswith("muladd_core-"))
+    (framework,) = (name for name in components if name.startswith("opwheel-"))
+    assert needs[core] == {"torch", framework}
+    assert all(core in needs[name] for name in components if name.startswith("muladd_cpu-"))
+    assert "pytest" not in components  # of an extra
+
+
+def test_without_wheels_there_is_no_bill_of_materials(tmp_path):
+    result = run("release.sbom", tmp_path, tmp_path / "sbom.cdx.json")
+    assert result.returncode == 1
+    assert "there is no wheel" in result.stderr
 
 
 def test_workflows_are_valid():

@@ -28,3 +28,7 @@ __all__ = [
 ]
 
 library.load_backends()  # last, as their code may use all of the above
+
+
+def __dir__() -> list[str]:
+    return __all__

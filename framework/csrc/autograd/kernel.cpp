@@ -3,6 +3,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/stack.h>
+#include <c10/util/SmallVector.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -25,8 +26,10 @@ struct Look {
   bool is_python = false;  // a subclass of Tensor: how its parts lie in memory cannot be seen here
 
   void at(const at::Tensor& tensor, int argument) {
-    if (tensor.requires_grad()) needed |= uint64_t{1} << argument;
-    has_tangent |= tensor._fw_grad(/*level=*/0).defined();
+    if (tensor.unsafeGetTensorImpl()->autograd_meta() != nullptr) {  // most tensors have none
+      if (tensor.requires_grad()) needed |= uint64_t{1} << argument;
+      has_tangent |= tensor._fw_grad(/*level=*/0).defined();
+    }
     is_python |= tensor.key_set().has(c10::DispatchKey::Python);
   }
 };
@@ -190,7 +193,7 @@ void AutogradKernel::record_in_place(c10::DispatchKeySet keys, std::vector<c10::
 
 void VersionKernel::operator()(const c10::OperatorHandle&, c10::DispatchKeySet keys, std::vector<c10::IValue>* stack) {
   const auto arguments = torch::jit::last(*stack, op_.argument_count);
-  std::vector<at::Tensor> targets;
+  c10::SmallVector<at::Tensor, 2> targets;
   for (int i : op_.written) {
     check_is_tensor(op_, arguments[i], i);
     for_each_tensor(arguments[i], [&](const at::Tensor& tensor, int) { targets.push_back(tensor); });

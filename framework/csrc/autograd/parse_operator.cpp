@@ -54,9 +54,9 @@ void check_values(const Operator& op, const Formula& formula) {
   }
 }
 
-// The reference would draw again: what was drawn must be a result that the formulas name.
+// The reference would draw again: what was drawn must be a result that the formulas name. With neither, backward fails.
 void check_random(const Operator& op) {
-  if (!op.is_random || !op.is_differentiable) return;
+  if (!op.is_random || !op.is_differentiable || (op.formulas.empty() && !op.reference)) return;
   const auto names_result = [](const auto& self, const Expression& expression) -> bool {
     return expression.kind == Expression::Kind::result ||
            std::any_of(expression.parts.begin(), expression.parts.end(),

@@ -20,8 +20,9 @@ bool transform_is_active() { return !at::functorch::getDynamicLayerStack().empty
 void call_reference(const Operator& op, std::vector<c10::IValue>& stack) {
   TORCH_CHECK(
       op.reference, op.name,
-      ": torch.func transforms, forward mode and gradients without a formula need the operator's reference, which "
-      "is in Python; import the operator's library there");
+      ": needs the operator's reference, which is in Python: for a gradient without a formula in text, a second "
+      "derivative of one that keeps a result, forward mode or a torch.func transform. Import the operator's "
+      "library in Python, or declare the derivative as text");
   op.reference->callBoxed(&stack);
 }
 

@@ -1,10 +1,13 @@
 // The C functions that others call: Python with ctypes, programs without Python after dlopen.
 #include <dlfcn.h>
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+#include <torch/headeronly/version.h>
 #include <torch/library.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -13,6 +16,17 @@
 namespace opwheel::autograd {
 
 namespace {
+
+// Throws if PyTorch is of another minor release than the one that this was built for: its classes are others.
+void check_release() {
+  const auto minor = [](uint64_t version) {
+    return std::to_string(version >> 56) + "." + std::to_string(version >> 48 & 0xff);
+  };
+  const std::string here = minor(aoti_torch_abi_version()), wanted = minor(TORCH_ABI_VERSION);
+  if (here != wanted) {
+    throw std::invalid_argument("this Autograd library is for PyTorch " + wanted + ", and in this process is " + here);
+  }
+}
 
 // The file of this library: what PyTorch's dispatcher says of where a kernel was registered. The registry of plugins
 // goes by it, which must know opwheel's own kernels from those of others.
@@ -29,8 +43,11 @@ std::unique_ptr<std::vector<torch::Library>> register_all(const std::string& tex
   auto libraries = std::make_unique<std::vector<torch::Library>>();
   for (size_t begin = 0; begin < texts.size();) {
     const size_t end = std::min(texts.find("\n\n", begin), texts.size());
-    // Nodes in graphs that are still alive refer to it: it is never deleted.
-    const Operator& op = *parse_operator(texts.substr(begin, end - begin)).release();
+    std::unique_ptr<Operator> parsed = parse_operator(texts.substr(begin, end - begin));
+    if (parsed->handle.hasKernelForDispatchKey(c10::DispatchKey::Autograd)) {
+      throw std::invalid_argument(parsed->name + ": it has a kernel for derivatives already");
+    }
+    const Operator& op = *parsed.release();  // nodes in graphs that are still alive refer to it: it is never deleted
     begin = std::min(end + 2, texts.size());
 
     const std::string& qualified = op.schema().name();
@@ -60,6 +77,7 @@ extern "C" {
 // Returns a handle for opwheel_autograd_remove. Null: nothing was registered, and message, of size bytes, says why.
 __attribute__((visibility("default"))) void* opwheel_autograd_register(const char* texts, char* message, size_t size) {
   try {
+    opwheel::autograd::check_release();
     return opwheel::autograd::register_all(texts).release();
   } catch (const c10::Error& error) {
     snprintf(message, size, "%s", error.what_without_backtrace());

@@ -180,9 +180,14 @@ def is_namespace_defined(namespace: str) -> bool:
     return False
 
 
-def operators_of(namespace: str) -> list[str]:
+def every_operator() -> list[str]:
     """Names that have a schema or a kernel in this process, with the namespace."""
-    return [name for name in torch._C._dispatch_get_all_op_names() if name.startswith(f"{namespace}::")]
+    return list(torch._C._dispatch_get_all_op_names())
+
+
+def operators_of(namespace: str) -> list[str]:
+    """Those of :func:`every_operator` that are in a namespace."""
+    return [name for name in every_operator() if name.startswith(f"{namespace}::")]
 
 
 def operators_defined_in_python(namespace: str) -> list[str]:

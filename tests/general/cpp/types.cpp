@@ -1,11 +1,10 @@
 // An operator for each type that an argument of a C++ kernel can have; the result is the text of what has arrived.
-#include <torch/csrc/inductor/aoti_torch/generated/c_shim_cpu.h>
-
 #include <cstdio>
 #include <cstring>
 
 #include "opwheel/kernels.h"
 #include "opwheel/schema_library.h"
+#include "random.h"
 
 #define TYPES(KERNEL)                                                                                     \
   KERNEL(number, "number(Tensor x, float value) -> Tensor")                                               \
@@ -106,22 +105,6 @@ Tensor twelve(const Tensor& x, int64_t a, double b, bool c, std::string_view d, 
 
 void triples(const Tensor& x) { check(x, "x").shape({-1, 3}).contiguous(); }
 
-std::array<Tensor, 2> dropout(const Tensor& given, double p, const std::optional<Generator>& generator) {
-  check(given, "x").on_cpu().dtype(floating);
-  const Tensor x = contiguous(given);
-  Tensor y = new_empty_like(x), mask = new_empty(sizes_of(x), ScalarType::Bool, device_of(x));
-  AtenGeneratorHandle drawn_from = generator ? generator->get() : nullptr;
-  OPWHEEL_SHIM(aoti_torch_cpu_bernoulli__float(mask.handle(), 1 - p, generator ? &drawn_from : nullptr));
-  dispatch(dtype_of(x), [&]<class T>() {
-    using Acc = Accumulate<T>;
-    const int64_t count = TensorInfo(x).numel;
-    for (int64_t i = 0; i < count; ++i) {
-      data<T>(y)[i] = T(data<bool>(mask)[i] ? Acc(data<T>(x)[i]) / Acc(1 - p) : Acc(0));
-    }
-  });
-  return {std::move(y), std::move(mask)};
-}
-
 }  // namespace
 
 OPWHEEL_KERNELS(waves_types, CPU, m) {
@@ -161,7 +144,7 @@ OPWHEEL_KERNELS(waves_types, CPU, m) {
   implement<op::optional_list, take<const std::optional<std::vector<Tensor>>&>>(m);
   implement<op::generator, take<const Generator&>>(m);
   implement<op::optional_generator, take<const std::optional<Generator>&>>(m);
-  implement<op::dropout, dropout>(m);
+  implement<op::dropout, waves::dropout>(m);
   implement<op::twelve, twelve>(m);
   implement<op::triples, triples>(m);
 }

@@ -22,4 +22,5 @@ SUITE = Suite(
     accelerator_limit=peers.COPY,
     control="addcmul",
     names={"muladd": muladd},
+    module=__name__,
 )

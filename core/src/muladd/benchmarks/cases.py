@@ -16,17 +16,20 @@ _NARROW = (torch.bfloat16, torch.float16)
 _OTHERS = (*_NARROW, torch.float64)
 _CURVE = (2, 6, 10, 12, 14, 16, 18, 20, 22, 24, 26)
 _BEYOND = (28, 30, 32)  # where the memory allows it
-_OVERHEAD = Plan(OVERHEAD, (Form.NO_GRAD, Form.NEW, Form.BACKWARD), _FLAT, _F32, (2,))
+_CALLS = (Form.NO_GRAD, Form.NEW, Form.FORWARD, Form.BACKWARD, Form.OUT, Form.IN_PLACE)
+_OVERHEAD = Plan(OVERHEAD, _CALLS, _FLAT, _F32, (2,))
 
 FULL = (
     Plan(OUT, (Form.OUT,), _FLAT, _F32, (*_CURVE, *_BEYOND)),
     Plan(OUT, (Form.OUT,), _FLAT, _OTHERS, (14, 20, 24, 26)),
     Plan(OUT, (Form.OUT,), _FLAT_FMA, _F32, (14, 20, 24)),
-    Plan(NEW, (Form.NEW,), _FLAT, _F32, _CURVE),
+    Plan(NEW, (Form.NEW,), _FLAT, _F32, (*_CURVE, 17, 23)),
     Plan(NEW, (Form.NEW,), _FLAT, _OTHERS, (14, 20, 24)),
     Plan(IN_PLACE, (Form.IN_PLACE,), _FLAT, _F32, (10, 16, 20, 24, 26)),
     Plan(IN_PLACE, (Form.IN_PLACE,), _FLAT, _OTHERS, (24,)),
     Plan(SCALE_SHIFT, (Form.NEW, Form.OUT), _BROADCAST, (torch.float32, torch.bfloat16), (18, 24)),
+    Plan(SCALE_SHIFT, (Form.OUT,), _BROADCAST[:1], _F32, (21,)),
+    Plan(STRIDED, (Form.OUT,), ("both transposed",), _F32, (21,)),
     Plan(STRIDED, (Form.NEW, Form.OUT), _VIEWS, (torch.float32, torch.bfloat16), (18, 24)),
     Plan(BACKWARD, (Form.BACKWARD,), _FLAT, _F32, (12, 18, 22, 24)),
     Plan(BACKWARD, (Form.BACKWARD,), _FLAT, _NARROW, (22,)),

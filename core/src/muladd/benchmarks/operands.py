@@ -23,7 +23,7 @@ def make_operands(case: Case, device: str) -> Operands:
 
     a, b, c = _layout(case, random)
     out = torch.empty_like(a)
-    if case.form is Form.BACKWARD:
+    if case.form in (Form.FORWARD, Form.BACKWARD):
         return Operands({"a": a.requires_grad_(), "b": b.requires_grad_(), "c": c}, out, random(*a.shape))
     return Operands({"a": a, "b": b, "c": c}, out)
 
@@ -39,6 +39,8 @@ def _layout(case: Case, random: Callable[..., Tensor]) -> tuple[Tensor, Tensor, 
         return random(case.elements + 1)[1:], random(case.elements + 3)[3:], _NUMBER
     if case.layout == "transposed":
         return random(rows, columns), random(columns, rows).t(), _NUMBER
+    if case.layout == "both transposed":
+        return random(columns, rows).t(), random(columns, rows).t(), _NUMBER
     if case.layout == "sliced":
         return random(rows, columns + 16)[:, 8:-8], random(rows, columns + 16)[:, 8:-8], _NUMBER
     if case.layout == "stepped":

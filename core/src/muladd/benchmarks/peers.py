@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from opwheel.bench import triad
 from opwheel.bench.suite import OVERHEAD, Case, Form, Names, Operands, Peer
 from torch import Tensor
 
+import muladd
+
 from . import expressions
-from .cases import IN_PLACE, NEW, OUT, SCALE_SHIFT
+from .cases import BACKWARD, IN_PLACE, NEW, OUT, SCALE_SHIFT
 
 
 def _forms(new: str, **others: str) -> dict[Form, str]:
     given = {Form[name.upper()]: statement for name, statement in others.items()}
-    return {Form.NEW: new, Form.NO_GRAD: new, Form.BACKWARD: f"torch.autograd.grad({new}, (a, b), grad)"} | given
+    backward = f"torch.autograd.grad({new}, (a, b), grad)"
+    return {Form.NEW: new, Form.NO_GRAD: new, Form.FORWARD: new, Form.BACKWARD: backward} | given
 
 
 def _addcmul_setup(case: Case, operands: Operands) -> Names:  # noqa: ARG001  # an interface
@@ -39,9 +44,22 @@ def _custom_setup(case: Case, operands: Operands) -> Names:
     return {"custom": expressions.custom_operator(case.form, tensor_c=isinstance(operands.inputs["c"], Tensor))}
 
 
+def _ones(case: Case, operands: Operands) -> Names:  # noqa: ARG001  # an interface
+    return {"b": torch.ones_like(operands.out)}  # by which a stays what it is, however often it is multiplied
+
+
 def _triad_setup(case: Case, operands: Operands) -> Names:
     a, b, c = operands.inputs.values()
     return {"triad": triad.prepare(a, b, c, a if case.form is Form.IN_PLACE else operands.out)}
+
+
+def _with_small_pages(call: Callable[[], Any]) -> Any:
+    chosen = muladd.library.policy.huge_pages
+    muladd.library.set_huge_pages("never")
+    try:
+        return call()
+    finally:
+        muladd.library.set_huge_pages(chosen)
 
 
 MULADD = Peer(
@@ -49,26 +67,76 @@ MULADD = Peer(
     _forms("muladd.muladd(a, b, c)", out="muladd.muladd(a, b, c, out=out)", in_place="muladd.muladd_(a, b, c)"),
 )
 _OVERHEAD_ONLY = frozenset({OVERHEAD})
+_FRESH = frozenset({NEW, BACKWARD})
+_FRESH_ELEMENTS = 2**22  # from here on, results are large enough for huge pages
+_ADDCMUL = _forms(
+    "torch.addcmul(c, a, b)", out="torch.addcmul(c, a, b, out=out)", in_place="torch.addcmul(c, a, b, out=a)"
+)
 OTHERS = (
-    Peer("torch.ops", _forms("torch.ops.muladd.muladd(a, b, c)"), groups=_OVERHEAD_ONLY),
-    Peer("eager", _forms("a * b + c", out="torch.mul(a, b, out=out).add_(c)", in_place="a.mul_(b).add_(c)")),
     Peer(
-        "addcmul",
-        _forms(
-            "torch.addcmul(c, a, b)", out="torch.addcmul(c, a, b, out=out)", in_place="torch.addcmul(c, a, b, out=a)"
-        ),
+        "torch.ops",
+        _forms("torch.ops.muladd.muladd.default(a, b, c)"),
+        groups=_OVERHEAD_ONLY,
+        explanation="the operator without its public function",
+    ),
+    Peer(
+        "eager",
+        _forms("a * b + c", out="torch.mul(a, b, out=out).add_(c)", in_place="a.mul_(b).add_(c)"),
+        explanation="the expression as PyTorch runs it: two operators, a temporary result between them",
+    ),
+    Peer("addcmul", _ADDCMUL, setup=_addcmul_setup, explanation="torch.addcmul, PyTorch's own operator for it"),
+    Peer(
+        "small pages",
+        {form: f"with_small_pages(lambda: {MULADD.statements[form]})" for form in (Form.NEW, Form.BACKWARD)},
+        setup=lambda case, operands: {"with_small_pages": _with_small_pages},  # noqa: ARG005  # an interface
+        groups=_FRESH,
+        least_elements=_FRESH_ELEMENTS,
+        explanation="muladd with huge pages switched off",
+    ),
+    Peer(
+        "addcmul, huge pages",
+        _ADDCMUL,
         setup=_addcmul_setup,
+        groups=_FRESH,
+        least_elements=_FRESH_ELEMENTS,
+        environment={"THP_MEM_ALLOC_ENABLE": "1"},
+        explanation="addcmul in a process with THP_MEM_ALLOC_ENABLE=1, PyTorch's own switch for huge pages",
+    ),
+    Peer(
+        "addcmul, out=",
+        {Form.NEW: _ADDCMUL[Form.OUT]},
+        setup=_addcmul_setup,
+        groups=frozenset({NEW}),
+        least_elements=_FRESH_ELEMENTS,
+        explanation="addcmul into a result that was allocated once: no fresh memory",
+    ),
+    Peer(
+        "mul_",
+        {Form.IN_PLACE: "a.mul_(b)"},
+        setup=_ones,
+        computes=lambda a, b, c: a,  # noqa: ARG005  # by position
+        inputs_read=2,
+        groups=_OVERHEAD_ONLY,
+        explanation="a.mul_(b), which computes less: the cheapest call in place",
     ),
     Peer(
         "compile",
         _forms("compiled(a, b, c)", out="compiled(a, b, c, out)", in_place="compiled(a, b, c)"),
         setup=_compile_setup,
+        explanation="the expression under torch.compile, with static shapes",
     ),
-    Peer("muladd in compile", _forms("compiled_muladd(a, b, c)"), setup=_compile_setup, groups=_OVERHEAD_ONLY),
+    Peer(
+        "muladd in compile",
+        _forms("compiled_muladd(a, b, c)"),
+        setup=_compile_setup,
+        groups=_OVERHEAD_ONLY,
+        explanation="muladd.muladd under torch.compile, with static shapes",
+    ),
     Peer(
         "custom_op",
         _forms("custom(a, b, c)", out="custom(a, b, c, out)", in_place="custom(a, b, c)"),
         setup=_custom_setup,
+        explanation="the expression as a torch.library.custom_op",
     ),
 )
 TRIAD = Peer(
@@ -77,6 +145,7 @@ TRIAD = Peer(
     setup=_triad_setup,
     groups=frozenset({NEW, OUT, IN_PLACE}),
     layouts=frozenset({"contiguous"}),
+    explanation="a loop in C++ compiled for this processor, without any checks: what the memory allows",
 )
 COPY = Peer(
     "copy",
@@ -84,4 +153,5 @@ COPY = Peer(
     computes=lambda a, b, c: a,  # noqa: ARG005  # by position
     inputs_read=1,
     groups=frozenset({NEW, OUT, SCALE_SHIFT}),
+    explanation="a copy of one operand: what the device's memory allows",
 )

@@ -6,6 +6,7 @@ For libraries without a suite of their own. Under ``torch.func`` the reference r
 
 from __future__ import annotations
 
+import itertools
 import timeit
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..dispatch import Sample
 from ..dispatch.overload import Overload, as_tuple
 from .results import Measurement, Results, Row
 from .sampling import Precision, clock_for, sample
@@ -34,26 +36,48 @@ class Case:
     index: int
     form: Form
     dtype: torch.dtype
+    is_measured: bool = False
+    """Of what the operator declares to be measured, and not of its samples."""
+
+    @property
+    def layout(self) -> str:
+        """Which call of the operator's."""
+        return f"{'measured' if self.is_measured else 'sample'} {self.index}"
 
     @property
     def name(self) -> str:
         """Identifies the case in files; stable between versions."""
         dtype = str(self.dtype).removeprefix("torch.")
-        return f"{self.overload.name}/{self.form.value}/sample {self.index}/{dtype}"
+        return f"{self.overload.name}/{self.form.value}/{self.layout}/{dtype}"
+
+    def sample(self, device: str, requires_grad: bool) -> Sample:
+        """The call's arguments."""
+        operator = self.overload.operator
+        make = operator.measured if self.is_measured else operator.samples
+        assert make is not None
+        return next(itertools.islice(make(device, self.dtype, requires_grad), self.index, None))
 
 
-def cases(overloads: Iterable[Overload], device: str, groups: Iterable[str] = ()) -> Iterator[Case]:
-    """Every sample of the operators (``groups``: of those alone) that declare some, in the first of their dtypes."""
+def cases(
+    overloads: Iterable[Overload], device: str, groups: Iterable[str] = (), *, quick: bool = False
+) -> Iterator[Case]:
+    """What the operators (``groups``: those alone) declare to be measured, or else their samples in a first dtype.
+
+    ``quick``: the first sample of each.
+    """
     chosen = set(groups)
     for overload in overloads:
         operator = overload.operator
         if operator.samples is None or overload.name != operator.name or (chosen and operator.name not in chosen):
             continue
-        dtype = operator.dtypes[0] if operator.dtypes else torch.float32
-        for index, _ in enumerate(operator.samples(device, dtype, False)):
-            yield Case(overload, index, Form.NEW, dtype)
-            if operator.derivatives is not None and not overload.mutates and not overload.is_random:
-                yield Case(overload, index, Form.BACKWARD, dtype)
+        is_measured = operator.measured is not None and not quick
+        make = operator.measured if operator.measured is not None and not quick else operator.samples
+        dtypes = operator.dtypes or (torch.float32, torch.bfloat16)
+        for dtype in dtypes if is_measured else dtypes[:1]:
+            for index, _ in enumerate(itertools.islice(make(device, dtype, False), 1 if quick else None)):
+                yield Case(overload, index, Form.NEW, dtype, is_measured)
+                if operator.derivatives is not None and not overload.mutates and not overload.is_random:
+                    yield Case(overload, index, Form.BACKWARD, dtype, is_measured)
 
 
 def run(case: Case, device: str, precision: Precision, results: Results, skip: Iterable[str] = ()) -> None:
@@ -61,7 +85,7 @@ def run(case: Case, device: str, precision: Precision, results: Results, skip: I
     overload, operator = case.overload, case.overload.operator
     requires_grad = case.form is Form.BACKWARD
     torch.manual_seed(0)
-    one = list(operator.samples(device, case.dtype, requires_grad))[case.index]  # type: ignore[misc]
+    one = case.sample(device, requires_grad)
     values = overload.bind(one.args, one.kwargs)
     inputs = [tensor for tensor in overload.all_tensors(values) if tensor.requires_grad]
     if requires_grad and not inputs:
@@ -112,7 +136,7 @@ def run(case: Case, device: str, precision: Precision, results: Results, skip: I
         lower, median, upper = samples.quartiles()
         peers[name] = Measurement(median, lower, upper, len(samples.seconds), samples.calls, moved, f"{one!r}")
     dtype = str(case.dtype).removeprefix("torch.")
-    row = Row(case.name, overload.name, case.form.value, f"sample {case.index}", dtype, elements, peers)
+    row = Row(case.name, overload.name, case.form.value, case.layout, dtype, elements, peers)
     results.rows.append(row)
 
 

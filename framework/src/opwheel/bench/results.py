@@ -25,6 +25,8 @@ class Measurement:
     calls_per_sample: int
     bytes: int
     statement: str
+    resident_bytes: int | None = None
+    """What one call added to the memory of its process, its result included; None where it was not measured."""
 
     @property
     def gigabytes_per_second(self) -> float:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import timeit
-from typing import Any
-
-import torch
-
-from .checking import WrongResultError, check
+from .checking import WrongResultError
+from .other_process import OtherProcess
 from .results import Measurement, Results, Row
 from .sampling import Clock, Precision, Samples, clock_for, sample
-from .suite import Case, Form, Operands, Peer, Suite
+from .statement import LocalStatement, Statement
+from .suite import Case, Operands, Peer, Suite
 from .unavailable import UnavailableError
 
 
@@ -25,34 +22,43 @@ class Runner:
         self._results = results
         self._clock: Clock = clock_for(device)
         self._left_out: dict[str, list[str]] = {}  # the cases, by the peer and the reason
+        self._processes: dict[tuple[tuple[str, str], ...], OtherProcess] = {}  # by their variables
 
     def run(self, case: Case) -> None:
         """Measure one case."""
-        with torch.set_grad_enabled(case.form is not Form.NO_GRAD):
-            self._run(case, self._suite.operands(case, self._device))
-
-    def _run(self, case: Case, operands: Operands) -> None:
-        taking_part, timers = {}, {}
+        operands = self._suite.operands(case, self._device)
+        taking_part: dict[str, Peer] = {}
+        statements: dict[str, Statement] = {}
         for peer in self._peers:
-            statement = peer.statement(case)
-            if statement is not None and (timer := self._prepare(peer, case, operands, statement)) is not None:
-                taking_part[peer.name], timers[peer.name] = peer, timer
-        if self._suite.ours.name not in timers:
-            return  # a finding says why; there is nothing to compare
-        measured = sample(timers, self._clock, self._precision)
-        peers = {
-            name: self._measurement(samples, taking_part[name], case, operands) for name, samples in measured.items()
-        }
-        self._results.rows.append(
-            Row(case.name, case.group, case.form.value, case.layout, case.dtype_name, case.elements, peers)
-        )
+            if peer.statement(case) is not None and (statement := self._prepare(peer, case, operands)) is not None:
+                taking_part[peer.name], statements[peer.name] = peer, statement
+        if self._suite.ours.name in statements:  # otherwise a finding says why; there is nothing to compare
+            measured = sample(statements, self._clock, self._precision)
+            resident = {
+                name: statement.resident_bytes() if case.form.makes_result and self._device == "cpu" else None
+                for name, statement in statements.items()
+            }
+            peers = {
+                name: self._measurement(samples, resident[name], taking_part[name], case, operands)
+                for name, samples in measured.items()
+            }
+            self._results.rows.append(
+                Row(case.name, case.group, case.form.value, case.layout, case.dtype_name, case.elements, peers)
+            )
+        for process in self._processes.values():
+            process.forget()
 
-    def _prepare(self, peer: Peer, case: Case, operands: Operands, statement: str) -> timeit.Timer | None:
-        """A timer for a peer that is there and right."""
+    def close(self) -> None:
+        """End the processes that were started for peers."""
+        for process in self._processes.values():
+            process.close()
+
+    def _prepare(self, peer: Peer, case: Case, operands: Operands) -> Statement | None:
+        """The statement of a peer that is there and right."""
         try:
-            shared = {"torch": torch, **self._suite.names}
-            names: dict[str, Any] = {**shared, **operands.names, **peer.setup(case, operands)}
-            check(self._suite, peer, case, operands, compile(statement, peer.name, "eval"), names)
+            if peer.environment:
+                return self._process(peer).prepare(peer, case)
+            return LocalStatement(self._suite, peer, case, operands)
         except UnavailableError as error:
             self._note(f"{peer.name} is left out: {error}")
         except WrongResultError as error:
@@ -63,14 +69,23 @@ class Runner:
                 self._results.findings.append(f"{case.name}: {peer.name} failed: {reason}")
             else:
                 self._leave_out(peer, case, reason)
-        else:
-            return timeit.Timer(statement, globals=names)
         return None
 
-    def _measurement(self, samples: Samples, peer: Peer, case: Case, operands: Operands) -> Measurement:
+    def _process(self, peer: Peer) -> OtherProcess:
+        if self._device != "cpu":
+            raise UnavailableError("it is timed in a process of its own, which has the CPU's clock alone")
+        variables = tuple(sorted(peer.environment.items()))
+        if variables not in self._processes:
+            self._processes[variables] = OtherProcess(self._suite, peer.environment)
+        return self._processes[variables]
+
+    def _measurement(
+        self, samples: Samples, resident: int | None, peer: Peer, case: Case, operands: Operands
+    ) -> Measurement:
         lower, median, upper = samples.quartiles()
         moved = self._suite.bytes(peer, case, operands)
-        return Measurement(median, lower, upper, len(samples.seconds), samples.calls, moved, peer.statements[case.form])
+        statement = peer.statements[case.form]
+        return Measurement(median, lower, upper, len(samples.seconds), samples.calls, moved, statement, resident)
 
     def _leave_out(self, peer: Peer, case: Case, reason: str) -> None:
         """One note for all cases with the same reason."""

@@ -7,12 +7,22 @@ import random
 import statistics
 import time
 import timeit
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
-Clock = Callable[[timeit.Timer, int], float]
+
+class Timer(Protocol):
+    """A statement, as timeit.Timer has it."""
+
+    def timeit(self, number: int) -> float:
+        """Seconds that so many runs take."""
+        ...
+
+
+Clock = Callable[[Timer, int], float]
 """Seconds that a number of runs take."""
 
 
@@ -64,7 +74,7 @@ def clock_for(device: str) -> Clock:
     return clock
 
 
-def sample(timers: dict[str, timeit.Timer], clock: Clock, precision: Precision) -> dict[str, Samples]:
+def sample(timers: Mapping[str, Timer], clock: Clock, precision: Precision) -> dict[str, Samples]:
     """Rounds in which each statement has one turn, in an order of its own, until all medians are precise enough."""
     samples = {name: Samples([], _calls(timer, clock, precision)) for name, timer in timers.items()}
     order, shuffle, spent = list(timers), random.Random(0).shuffle, 0.0  # noqa: S311  # no secret
@@ -85,7 +95,7 @@ def _all_precise(samples: dict[str, Samples], precision: Precision) -> bool:
     return all(one.error() <= precision.error for one in samples.values())
 
 
-def _calls(timer: timeit.Timer, clock: Clock, precision: Precision) -> int:
+def _calls(timer: Timer, clock: Clock, precision: Precision) -> int:
     """How many calls a sample needs; finding out also warms caches and allocators up."""
     calls = 1
     clock(timer, calls)
@@ -94,14 +104,14 @@ def _calls(timer: timeit.Timer, clock: Clock, precision: Precision) -> int:
     return calls
 
 
-def _host_seconds(timer: timeit.Timer, calls: int) -> float:
+def _host_seconds(timer: Timer, calls: int) -> float:
     return timer.timeit(calls)
 
 
 def _synchronizing_clock(device: str) -> Clock:
     synchronize = torch.get_device_module(device).synchronize
 
-    def seconds(timer: timeit.Timer, calls: int) -> float:
+    def seconds(timer: Timer, calls: int) -> float:
         synchronize()
         start = time.perf_counter()
         timer.timeit(calls)
@@ -114,7 +124,7 @@ def _synchronizing_clock(device: str) -> Clock:
 def _event_clock(device: str) -> Clock:
     start, end = (torch.Event(device, enable_timing=True) for _ in range(2))
 
-    def seconds(timer: timeit.Timer, calls: int) -> float:
+    def seconds(timer: Timer, calls: int) -> float:
         start.record()
         timer.timeit(calls)
         end.record()

@@ -33,5 +33,4 @@ def select_peers(suite: Suite, device: str, skip: Collection[str] = ()) -> list[
 
 def peer_names(suite: Suite) -> list[str]:
     """Every peer that can be left out."""
-    peers = (*suite.peers, suite.cpu_limit, suite.accelerator_limit)
-    return [peer.name for peer in peers if peer is not None]
+    return [peer.name for peer in suite.others]

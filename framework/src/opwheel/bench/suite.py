@@ -21,8 +21,15 @@ class Form(str, Enum):
     OUT = "out"
     NEW = "new"
     IN_PLACE = "in-place"
+    FORWARD = "forward"
+    """With a new result, and inputs that require grad."""
     BACKWARD = "forward+backward"
     NO_GRAD = "no_grad"
+
+    @property
+    def makes_result(self) -> bool:
+        """Whether a call takes new memory."""
+        return self not in (Form.OUT, Form.IN_PLACE)
 
 
 @dataclass(frozen=True)
@@ -102,12 +109,20 @@ class Peer:
     """None: any."""
     layouts: frozenset[str] | None = None
     """None: any."""
+    least_elements: int = 0
+    """Has no part in smaller cases."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables of the process that it is timed in: one of its own, if there are any. On the CPU only."""
+    explanation: str = ""
+    """One line for whoever reads the table."""
 
     def statement(self, case: Case) -> str | None:
         """What is timed; None where the peer has no part in the case."""
         if self.groups is not None and case.group not in self.groups:
             return None
         if self.layouts is not None and case.layout not in self.layouts:
+            return None
+        if case.elements < self.least_elements:
             return None
         return self.statements.get(case.form)
 
@@ -122,6 +137,8 @@ class Shown:
     """Names of the peers that no computation beats."""
     control: str = ""
     """A peer that the library has no part in: where it became slower, the machine did."""
+    explanations: Mapping[str, str] = field(default_factory=dict)
+    """One line for each peer that has one."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +170,8 @@ class Suite:
     """A peer that the library has no part in: where it became slower, the machine did."""
     names: Names = field(default_factory=dict)
     """What all statements may use beside ``torch``: the library's module."""
+    module: str = ""
+    """Where it is called SUITE: processes that time a peer in another environment import it from there."""
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -162,7 +181,13 @@ class Suite:
     @property
     def shown(self) -> Shown:
         """What tables and comparisons want to know."""
-        return Shown(self.ours.name, self.limits, self.control)
+        explanations = {peer.name: peer.explanation for peer in (self.ours, *self.others) if peer.explanation}
+        return Shown(self.ours.name, self.limits, self.control, explanations)
+
+    @property
+    def others(self) -> tuple[Peer, ...]:
+        """Whom the library is compared with: the peers, then the limits."""
+        return tuple(peer for peer in (*self.peers, self.cpu_limit, self.accelerator_limit) if peer is not None)
 
     @property
     def limits(self) -> frozenset[str]:

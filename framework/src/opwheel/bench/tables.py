@@ -17,11 +17,15 @@ def show(results: Results, shown: Shown, console: Console) -> None:
     for group in dict.fromkeys(row.group for row in results.rows):
         console.print(_table(group, [row for row in results.rows if row.group == group], shown))
         console.print()
+    for name in dict.fromkeys(name for row in results.rows for name in row.peers):
+        if name in shown.explanations:
+            console.print(f"{name}: {shown.explanations[name]}", markup=False, highlight=False)
     if results.rows:
         console.print(
             "time: median of a call, ± half the distance of the quartiles. Below a peer: its time over "
             f"{ours}'s, so 2.00 means that {ours} is twice as fast. Below the limit: the share of its bandwidth that "
-            f"{ours} reaches.",
+            f"{ours} reaches. noisy: ± more than {_DISTURBED:.0%}. resident: what one call adds to the memory of its "
+            "process.",
             highlight=False,
         )
     disturbed = sum(row.peers[ours].spread > _DISTURBED for row in results.rows)
@@ -54,7 +58,8 @@ def _table(group: str, rows: list[Row], shown: Shown) -> Table:
     table = Table(title=group, title_justify="left", box=None, pad_edge=False)
     for heading in ("form", "layout", "dtype"):
         table.add_column(heading, no_wrap=True)
-    for heading in ("elements", "time", "±", "GB/s", *peers):
+    has_memory = any(row.peers[shown.ours_name].resident_bytes is not None for row in rows)
+    for heading in ("elements", "time", "±", "GB/s", *(["resident"] if has_memory else []), *peers):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         ours = row.peers[shown.ours_name]
@@ -64,11 +69,16 @@ def _table(group: str, rows: list[Row], shown: Shown) -> Table:
             row.dtype,
             format_elements(row.elements),
             format_time(ours.median_s),
-            f"{ours.spread:.0%}",
+            f"{ours.spread:.0%}" if ours.spread <= _DISTURBED else "noisy",
             f"{ours.gigabytes_per_second:.3g}",
+            *([_mebibytes(ours.resident_bytes)] if has_memory else []),
             *(_ratio(ours, row.peers.get(name), is_limit=name in shown.limits) for name in peers),
         )
     return table
+
+
+def _mebibytes(size: int | None) -> str:
+    return "-" if size is None else f"{size / 2**20:.0f} MiB"
 
 
 def _ratio(ours: Measurement, theirs: Measurement | None, *, is_limit: bool) -> str:

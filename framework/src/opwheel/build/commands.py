@@ -11,7 +11,7 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
-from . import ninja_file
+from . import declarations, ninja_file
 from .extensions import CppLibrary
 from .policy_file import compile_policy
 from .toolchain import ToolchainError
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 
 class BuildLibraries(build_ext):
-    """``build_ext`` for :class:`CppLibrary`; an operator library's schemas also become its ``__init__.pyi``."""
+    """``build_ext`` for :class:`CppLibrary`; an operator library's schemas also become its ``__init__.pyi``.
+
+    And its declarations become a part of the schema library, for programs without Python.
+    """
 
     def get_ext_filename(self, fullname: str) -> str:
         # No CPython tag: the file does not depend on the interpreter.
@@ -34,18 +37,32 @@ class BuildLibraries(build_ext):
         output = Path(self.get_ext_fullpath(ext.name))
         output.parent.mkdir(parents=True, exist_ok=True)
         build_dir = Path(self.build_temp).resolve() / ext.name
-        jobs = int(self.parallel) if self.parallel else None
         try:
-            ninja_file.build(ext, output, build_dir, jobs=jobs, verbose=bool(self.verbose))
-            package = ext.name.partition(".")[0]
-            if ext.name == f"{package}.lib{package}_schema":
-                from .stubs import write_stub  # a program, too, which must not be imported before it runs
-
-                write_stub(package, output.parent.parent)
+            if ext.name == "{0}.lib{0}_schema".format(ext.name.partition(".")[0]):
+                self._build_schema_library(ext, output, build_dir)
+            else:
+                self._build_library(ext, output, build_dir)
         except ToolchainError as error:
             if not ext.optional:
                 raise SystemExit(f"opwheel.build: {error}") from None
             self.warn(f"opwheel.build: {error} Going on without {ext.name}.")
+
+    def _build_library(self, ext: CppLibrary, output: Path, build_dir: Path) -> None:
+        jobs = int(self.parallel) if self.parallel else None
+        ninja_file.build(ext, output, build_dir, jobs=jobs, verbose=bool(self.verbose))
+
+    def _build_schema_library(self, ext: CppLibrary, output: Path, build_dir: Path) -> None:
+        """With the derivatives that the package declares, which can be imported when there is a library."""
+        from . import derivatives  # a program, too, which must not be imported before it runs
+
+        package = ext.name.partition(".")[0]
+        source = derivatives.empty_source(package, build_dir)
+        ext.sources.append(str(source))
+        self._build_library(ext, output, build_dir)
+        root = output.parent.parent
+        declarations.run_with(package, root, "stubs")
+        declarations.run_with(package, root, "derivatives", str(source))
+        self._build_library(ext, output, build_dir)
 
 
 class FreshBuildPy(build_py):

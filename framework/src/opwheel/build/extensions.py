@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -16,7 +17,8 @@ class CppLibrary(Extension):
         name: dotted path of the file inside the wheel, without its suffix: ``"waves_cpu.libwaves_cpu"``.
         sources: source files, relative to ``setup.py``.
         torch_target: oldest torch release whose stable ABI is used, ``"2.10"`` or later. Features of a later one do not
-            compile. None: PyTorch's C++ interface, which is that of the installed minor release alone.
+            compile. None: PyTorch's C++ interface, which is that of one minor release alone.
+        torch_folder: a folder with the package torch to build with; if None, the installed one.
         library: the operator library that a backend is for, an installed package: its headers are found as
             ``"<library>/operators.h"``.
         include_dirs: further folders of headers, relative to ``setup.py``.
@@ -33,6 +35,7 @@ class CppLibrary(Extension):
         sources: Sequence[str],
         *,
         torch_target: str | None = "2.10",
+        torch_folder: Path | None = None,
         library: str | None = None,
         include_dirs: Sequence[str] = (),
         exports: Sequence[str] = (),
@@ -50,6 +53,7 @@ class CppLibrary(Extension):
         )
         self.library = library
         self.torch_target = torch_target
+        self.torch_folder = torch_folder
         self.exports = tuple(exports)
         self.source_args = {source: list(arguments) for source, arguments in source_args.items()}
 

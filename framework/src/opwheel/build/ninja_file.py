@@ -65,7 +65,7 @@ def _version_script(exports: tuple[str, ...]) -> str:
 
 
 def _build_file(library: CppLibrary, device: DeviceCode, output: Path) -> str:
-    torch = find_torch()
+    torch = find_torch(library.torch_folder)
     cxx = join(find_cxx())
     root = Path.cwd()
     compile_flags = [

@@ -11,37 +11,13 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
-import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import indent
 from typing import Any
 
-from .toolchain import ToolchainError
-
 _HEADER = "# Written by opwheel.build from __init__.py, the schemas and the docstrings.\n"
-
-
-def write_stub(package: str, root: Path) -> None:
-    """Write the stub of an operator library that has just been built.
-
-    Args:
-        package: its name.
-        root: the folder that has the package's.
-
-    Raises:
-        ToolchainError: it cannot be imported.
-    """
-    # Alone: no backend, no lock and no policy of the machine that builds it.
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(f"{package.upper()}_")}
-    environment[f"{package.upper()}_AUTOLOAD"] = "0"
-    environment["PYTHONPATH"] = os.pathsep.join([str(root), *filter(None, sys.path)])
-    command = [sys.executable, "-m", __name__, package]
-    done = subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise ToolchainError(f"{package} was built, but cannot be imported to write its stub:\n{done.stderr}")
 
 
 def stub_of(source: str, names: list[str], functions: dict[str, Callable[..., Any]]) -> str:

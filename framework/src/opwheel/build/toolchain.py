@@ -28,15 +28,20 @@ class Torch:
     lib: Path
 
 
-def find_torch() -> Torch:
-    """Locate torch without importing it."""
+def find_torch(folder: Path | None = None) -> Torch:
+    """Locate torch without importing it: the one in a folder, or the installed one."""
+    if folder is not None:
+        return _torch_in(folder.resolve() / "torch")
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         raise ToolchainError(
             "torch is not installed in this environment. Install it first (for instance torch==2.13.0), then build "
             "with --no-build-isolation: an isolated build would download another torch, with its CUDA packages."
         )
-    root = Path(spec.origin).parent
+    return _torch_in(Path(spec.origin).parent)
+
+
+def _torch_in(root: Path) -> Torch:
     if not (root / "include/torch/csrc/stable/library.h").is_file():
         raise ToolchainError(f"the torch in {root} has no stable ABI headers; torch >= 2.10 is needed.")
     return Torch(root / "include", root / "lib")

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from .audit import audit
 from .bench import bench
 from .check import check
 from .config import config
@@ -36,7 +37,7 @@ def make_app(library: str | None = None) -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback(invoke_without_command=True)(_options if library else _options_with_library)
-    for command in _OF_A_LIBRARY if library else (*_OF_A_LIBRARY, new_library):
+    for command in _OF_A_LIBRARY if library else (*_OF_A_LIBRARY, audit, new_library):
         app.command()(command)
     return app
 

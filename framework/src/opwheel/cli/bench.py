@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,7 +34,10 @@ def bench(
     compare_file: Annotated[
         Path | None, typer.Option("--compare", help="Results of an earlier run; slower cases are a finding.")
     ] = None,
-    tolerance: Annotated[float, typer.Option(help="With --compare: a loss up to this share is none.", min=0)] = 0.1,
+    tolerance: Annotated[
+        float, typer.Option(help="With --compare: the share by which a case may be slower.", min=0)
+    ] = 0.1,
+    label: Annotated[str | None, typer.Option(help="Kept in the results: the commit that is measured, say.")] = None,
 ) -> None:
     """Measure the operators beside their alternatives."""
     # Not at the top, as in the functions below: nothing else needs it, and it takes long to import.
@@ -60,10 +64,14 @@ def bench(
 
     settings: dict[str, object] = {"device": device, "quick": quick, "threads": torch.get_num_threads()}
     settings[library.namespace] = library.version
+    settings["huge_pages"] = library.policy.huge_pages
+    if label is not None:
+        settings["label"] = label
     results = Results(describe_machine(device), settings)
     precision = sampling.QUICK if quick else sampling.FULL
     try:
-        _measure(run.measure(precision, results), run.cases)
+        with run.measure(precision, results) as measure:
+            _measure(measure, run.cases)
     except KeyboardInterrupt:
         results.notes.append(f"interrupted after {len(results.rows)} of {len(run.cases)} cases")
 
@@ -110,12 +118,15 @@ class _SuiteRun:
         self.suite, self.device, self.skip, self.shown = suite, device, skip or [], suite.shown
         self.cases: list[Any] = select_cases(suite, device=device, quick=quick, groups=only or [], memory=memory)
 
-    def measure(self, precision: Precision, results: Results) -> Callable[[Any], None]:
+    @contextlib.contextmanager
+    def measure(self, precision: Precision, results: Results) -> Iterator[Callable[[Any], None]]:
         """What measures a case."""
         from ..bench.runner import Runner
         from ..bench.selection import select_peers
 
-        return Runner(self.suite, self.device, select_peers(self.suite, self.device, self.skip), precision, results).run
+        peers = select_peers(self.suite, self.device, self.skip)
+        with contextlib.closing(Runner(self.suite, self.device, peers, precision, results)) as runner:
+            yield runner.run
 
 
 class _SampleRun:
@@ -133,14 +144,14 @@ class _SampleRun:
         _require_known("--skip", "peer", skip or [], peers)
         _require_known("--only", "operator", only or [], [overload.operator.name for overload in overloads])
         self.device, self.skip, self.shown = device, skip or [], Shown(from_samples.OURS)
-        every: list[Any] = list(from_samples.cases(overloads, device, only or []))
-        self.cases = [case for case in every if case.index == 0] if quick else every
+        self.cases: list[Any] = list(from_samples.cases(overloads, device, only or [], quick=quick))
 
-    def measure(self, precision: Precision, results: Results) -> Callable[[Any], None]:
+    @contextlib.contextmanager
+    def measure(self, precision: Precision, results: Results) -> Iterator[Callable[[Any], None]]:
         """What measures a case."""
         from ..bench import from_samples
 
-        return lambda case: from_samples.run(case, self.device, precision, results, self.skip)
+        yield lambda case: from_samples.run(case, self.device, precision, results, self.skip)
 
 
 def _measure(measure: Callable[[Any], None], cases: list[Any]) -> None:

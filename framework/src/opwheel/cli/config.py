@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,13 +21,17 @@ def config(
     libs: Annotated[
         bool, typer.Option("--libs", help="The libraries that a program without Python ships, in load order.")
     ] = False,
+    autograd: Annotated[
+        bool,
+        typer.Option("--autograd", help="opwheel's native Autograd library, which a program that trains ships, too."),
+    ] = False,
     cflags: Annotated[
         bool, typer.Option("--cflags", help="All compiler flags of a backend, --includes among them.")
     ] = False,
 ) -> None:
     """Print compiler flags or paths of libraries."""
-    if not (includes or libs or cflags):
-        raise typer.BadParameter("give at least one of --includes, --libs and --cflags")
+    if not (includes or libs or autograd or cflags):
+        raise typer.BadParameter("give at least one of --includes, --libs, --autograd and --cflags")
     # Not at the top: the package needs setuptools, which the other commands do without.
     from ..build import toolchain
     from ..build.ninja_file import CXX_FLAGS
@@ -43,3 +48,14 @@ def config(
         for status in library.backends().values():
             if status.state is State.LOADED and status.library is not None:
                 print(status.library)
+    if autograd:
+        print(_autograd_library())
+
+
+def _autograd_library() -> Path:
+    from ..dispatch.native import library_file
+
+    found = library_file()
+    if isinstance(found, str):
+        raise typer.BadParameter(f"{found}; programs without Python have no gradients then")
+    return found

@@ -13,14 +13,16 @@ from rich.text import Text
 
 from .. import _huge_pages as huge_pages
 from .._version import __version__
+from ..printable import printable
 from ..registry import BackendStatus, Finding, LockError, State
 from ..registry.set_aside import set_aside
 from . import deep
-from .printable import printable
+from .suggest import suggest
 
 if TYPE_CHECKING:
     from .. import Library
 
+FORMAT = 1  # of the report: raised when a key goes or changes its meaning, not when one is added
 _PIPE_WIDTH = 200  # columns where the output goes into a file
 _STYLES = {
     State.LOADED: "green",
@@ -39,8 +41,15 @@ def doctor(
     try_all: Annotated[
         bool, typer.Option("--deep", help="Open every backend's libraries in a process of its own first.")
     ] = False,
+    install: Annotated[
+        bool,
+        typer.Option("--suggest", help="Print the command that installs what fits this machine, and nothing else."),
+    ] = False,
 ) -> None:
     """Show every backend: its state, the reason, the fix."""
+    if install:
+        suggest(context.obj.open(load_backends=False, check_lock=False))
+        raise typer.Exit
     # With --deep, what ends a process must not end this one. A lock that does not fit is reported, not obeyed.
     library: Library = context.obj.open(load_backends=not try_all, check_lock=False)
     statuses = deep.statuses(library) if try_all else library.backends()
@@ -72,12 +81,13 @@ def _report(
     runtimes: dict[str, BackendStatus],
     findings: list[Finding],
 ) -> dict[str, Any]:
-    """The report; its keys are documented in docs/commands.md."""
+    """The report; doctor.schema.json beside this file describes it, docs/commands.md explains it."""
     import torch
 
     failed = [s for s in (*statuses.values(), *runtimes.values()) if s.is_failure]
     loaded = [s for s in statuses.values() if s.state is State.LOADED]
     return {
+        "format": FORMAT,
         "ok": bool(loaded) and not failed and not findings,
         "library": library.namespace,
         "distribution": library.distribution,

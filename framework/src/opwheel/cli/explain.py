@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from .. import Library
     from ..registry import Choice
 
-from .printable import printable
+from ..printable import printable
+
+_ANY = "OPERATOR"
 
 
 def explain(
@@ -37,10 +39,12 @@ def explain(
         for name in operators:
             choice = library.explain(name, device_type)
             served |= choice.winner is not None
-            by_answer.setdefault(_answer(library, choice), []).append(name)
+            # Answers that differ in the operator's name alone are one answer.
+            answer = _answer(library, choice).replace(f"{library.namespace}::{name} ", f"{library.namespace}::{_ANY} ")
+            by_answer.setdefault(answer, []).append(name)
         for answer, names in by_answer.items():
             console.print(f"{device_type}: {', '.join(names)}")
-            console.print(printable(answer))
+            console.print(printable(answer.replace(_ANY, names[0]) if len(names) == 1 else answer))
     console.print(f"digest {library.digest()}")
     raise typer.Exit(0 if served else 1)
 

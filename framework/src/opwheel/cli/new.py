@@ -42,8 +42,8 @@ def new_backend(
     _next_steps(
         project,
         ("pip install --no-build-isolation .", "builds and installs it; torch, setuptools and ninja must be there"),
-        (f"{target.module} doctor", f"shows {name}"),
-        ("pytest", "runs the conformance kit, some minutes"),
+        (f"{opened.prefix}_BACKENDS={name} {target.module} doctor", f"lets {name} alone in, so that it wins"),
+        ("pytest", "runs the conformance kit on it, some minutes"),
     )
 
 

@@ -77,6 +77,9 @@ def autograd_kernel(overload: Overload) -> Callable[..., Any]:
             if overload.mutates and not (overload.is_in_place or overload.is_out):
                 return _below_autograd(overload, keyset, args, kwargs)
             return decomposed(overload, values)
+        if requires_grad and overload.training is not None:
+            results = as_tuple(overload.training.call(overload.training.op, values))[: len(overload.schema.returns)]
+            return results if len(results) > 1 else results[0]
         if requires_grad:
             _check_is_recorded(overload)
             if overload.is_in_place and private.compiler_is_functionalizing():

@@ -33,6 +33,10 @@ class Operator(NamedTuple):
             Inputs without a formula are differentiated through the reference. None: the operator is not differentiable.
         not_differentiable: names of results without a gradient. Results that are no floating-point or complex tensors
             never have one.
+        training: the operator that is called in place of this one where a gradient is recorded: it has the same
+            arguments, this one's results first, and others that its ``derivatives`` keep. So a call without gradients
+            does not pay for what only they need, such as gradients that are computed along the way. An operator with
+            one declares no ``derivatives`` of its own.
         autocast: what ``torch.autocast`` does to floating-point arguments.
         compile: what torch.compile's inductor makes of an :class:`Elementwise` operator: ``"fuse"`` writes its
             reference into the same loop as its neighbours, ``"kernel"`` keeps it a call of the backend's kernel.
@@ -46,6 +50,8 @@ class Operator(NamedTuple):
             gradient.
         samples: ``samples(device, dtype, requires_grad)`` gives the :class:`Sample` calls that tests and benchmarks
             make. Element-wise operators need none.
+        measured: as ``samples``, the calls that ``bench`` makes instead, in float32 and bfloat16: of the sizes that
+            users have. With ``--quick`` it makes the first of ``samples``.
         errors: ``errors(device)`` gives calls that must be refused, as :class:`ErrorSample`.
         dtypes: of the samples.
         tolerance: how far results may be from the reference's, by dtype, where that is not the rounding of the dtype.
@@ -61,11 +67,13 @@ class Operator(NamedTuple):
     rule: Rule = Opaque()
     derivatives: Mapping[str, Derivative] | None = MappingProxyType({})
     not_differentiable: tuple[str, ...] = ()
+    training: str = ""
     autocast: AutocastPolicy = "promote"
     compile: CompilePolicy = "fuse"
     flops: int | Callable[..., int] = 1
     tensor_variant: Mapping[str, str] = MappingProxyType({})
     samples: Callable[..., Iterable["Sample"]] | None = None
+    measured: Callable[..., Iterable["Sample"]] | None = None
     errors: Callable[..., Iterable["ErrorSample"]] | None = None
     dtypes: tuple[Any, ...] | None = None
     tolerance: Mapping[Any, "Tolerance"] = MappingProxyType({})

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -20,11 +19,11 @@ from pathlib import Path
 import torch
 
 from .. import _torch_private as private
+from .._torch_release import native_library
 from .autograd import decomposed
 from .overload import Overload
 
 _FOLDER = Path(__file__).parent.parent / "native"
-_RELEASE = re.compile(r"(\d+)\.(\d+)\.\d+(\+.*)?")  # no prerelease: its interface may be another minor's
 _MESSAGE_BYTES = 2000
 
 
@@ -63,6 +62,8 @@ class NativeAutograd:
 
     def _register(self, library: ctypes.CDLL, overload: Overload) -> str:
         """The reason why it cannot be registered; empty if it is."""
+        if overload.operator.training:
+            return f"where a gradient is recorded, {overload.operator.training} is called in its place"
         text = description(overload)
         if text is None:
             return "its derivatives are Python functions"
@@ -87,19 +88,28 @@ class NativeAutograd:
         )
 
 
-def description(overload: Overload, *, with_reference: bool = True) -> str | None:
-    """An operator's derivatives in the notation of ``csrc/autograd/operator.h``; None if some are Python functions."""
+def description(overload: Overload, *, is_python: bool = True) -> str | None:
+    """An operator's derivatives in the notation of ``csrc/autograd/operator.h``.
+
+    Args:
+        overload: the operator.
+        is_python: whether Python is there to help. Without it there is no reference, and formulas that are Python
+            functions are left out: a gradient that needs one of them is an error.
+
+    Returns:
+        The lines; None if some formulas are Python functions, and Python is there to compute them.
+    """
     operator = overload.operator
-    derivatives = operator.derivatives
-    if any(not isinstance(formula, str) for formula in (derivatives or {}).values()):
-        return None
+    formulas = operator.derivatives or {}
+    texts = {inputs: formula for inputs, formula in formulas.items() if isinstance(formula, str)}
     lines = [f"operator {overload.qualified_name}"]
-    if with_reference:
+    if is_python:
+        if len(texts) < len(formulas):
+            return None
         lines.append(f"reference {_references(overload)}::{overload.name}")
-    if derivatives is None:
+    if operator.derivatives is None:
         lines.append("no_derivative")
-    else:
-        lines += [f"derivative {inputs} = {formula}" for inputs, formula in derivatives.items()]
+    lines += [f"derivative {inputs} = {formula}" for inputs, formula in texts.items()]
     if operator.not_differentiable:
         lines.append(f"not_differentiable {', '.join(operator.not_differentiable)}")
     if overload.is_random:
@@ -131,13 +141,19 @@ def _library() -> ctypes.CDLL | str:
     return found
 
 
+def library_file() -> Path | str:
+    """The native Autograd library that was built for the installed PyTorch, or why there is none."""
+    try:
+        path = _FOLDER / native_library(torch.__version__)
+    except ValueError as error:
+        return str(error)
+    return path if path.exists() else f"opwheel has no native Autograd library for torch {torch.__version__}"
+
+
 def _open() -> ctypes.CDLL | str:
-    release = _RELEASE.fullmatch(torch.__version__)
-    if release is None:
-        return f"torch {torch.__version__} is no release"
-    path = _FOLDER / f"libopwheel_autograd_{release[1]}_{release[2]}.so"
-    if not path.exists():
-        return f"opwheel has no native Autograd library for torch {release[1]}.{release[2]}"
+    path = library_file()
+    if isinstance(path, str):
+        return path
     try:
         library = ctypes.CDLL(str(path))
     except OSError as error:

@@ -12,6 +12,7 @@ from ..registry.library import OperatorLibrary
 from .declaration import Operator
 from .decompositions import decomposition_table
 from .functions import Functions, make_functions
+from .native import description
 from .overload import Overload
 from .registration import register
 
@@ -49,6 +50,13 @@ class Library(OperatorLibrary):
     def decompositions(self) -> dict[Any, Callable[..., Any]]:
         """The operators in terms of ATen, for ``ExportedProgram.run_decompositions``."""
         return decomposition_table(self.overloads.values())
+
+    def derivatives(self) -> str:
+        """What programs without Python know of the operators' derivatives; the build puts it into the schema library.
+
+        In the notation of ``csrc/autograd/operator.h``. Formulas that are Python functions are not in it.
+        """
+        return "\n\n".join(str(description(one, is_python=False)) for one in self.overloads.values())
 
 
 def open_library(package: str, operators: Iterable[Operator], *, distribution: str, version: str) -> Library:

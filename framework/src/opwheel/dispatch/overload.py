@@ -146,6 +146,11 @@ class Overload:
         """The overload that an out or in-place variant is a variant of."""
         return self._siblings[self.operator.name]
 
+    @cached_property
+    def training(self) -> Overload | None:
+        """The operator that is called in place of this one where a gradient is recorded."""
+        return self._siblings[self.operator.training] if self.operator.training else None
+
     def has_sibling(self, name: str) -> bool:
         """Whether the library has an operator of that name, also one that was registered before."""
         return name in self._siblings or hasattr(getattr(torch.ops, self.namespace), name)

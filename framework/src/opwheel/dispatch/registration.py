@@ -15,6 +15,7 @@ from .declaration import Operator
 from .fallback import LibraryLike
 from .native import NativeAutograd
 from .overload import Overload
+from .rules.rule import refuse
 
 # Registrations last as long as these objects. By namespace and schemas.
 _libraries: dict[tuple[str, tuple[str, ...]], tuple[torch.library.Library, NativeAutograd]] = {}
@@ -47,6 +48,8 @@ def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, O
 
     for overload in overloads.values():
         overload.rule.check(overload)
+        if overload.operator.training:
+            _check_training(overload, overloads)
 
     _overloads[library.namespace] = overloads
     attempt = library.namespace, library.schemas
@@ -85,6 +88,27 @@ def overloads_of(target: torch.library.Library) -> dict[str, Overload]:
 def native_autograd_of(library: LibraryLike) -> NativeAutograd:
     """Which operators of a library have native kernels at the Autograd key, and why others have not."""
     return _libraries[library.namespace, library.schemas][1]
+
+
+def _check_training(overload: Overload, overloads: dict[str, Overload]) -> None:
+    """Refuse an operator for training that cannot take this one's place."""
+    name = overload.operator.training
+    other = overloads.get(name)
+    if overload.mutates or overload.operator.derivatives:
+        problem = "it writes" if overload.mutates else "it has derivatives of its own"
+        refuse(overload, f"training={name!r}, but {problem}", "leave one of the two out")
+    if other is None or other is overload or other.operator.training:
+        refuse(overload, f"training={name!r} is no other operator of the library", "declare it, with derivatives")
+    mine, theirs = overload.schema, other.schema
+    same = [(a.name, str(a.real_type)) for a in mine.arguments] == [
+        (a.name, str(a.real_type)) for a in theirs.arguments
+    ]
+    if not same or len(theirs.returns) < len(mine.returns) or other.mutates:
+        refuse(
+            overload,
+            f"training={name!r} has the schema {other.schema_text}",
+            "give it the same arguments, and the same results before its own",
+        )
 
 
 def _register_overload(overload: Overload, target: torch.library.Library, library: LibraryLike) -> None:

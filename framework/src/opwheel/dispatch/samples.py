@@ -36,12 +36,12 @@ class ErrorSample(NamedTuple):
 
     Args:
         sample: the call.
-        error: the class of the exception.
+        error: the class of the exception; several, where kernel and reference differ in it.
         match: a regular expression that is found in its message.
     """
 
     sample: Sample
-    error: type[Exception]
+    error: type[Exception] | tuple[type[Exception], ...]
     match: str = ""
 
 

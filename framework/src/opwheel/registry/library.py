@@ -25,6 +25,7 @@ from .resolution import Claim
 from .schemas import open_schemas
 from .status import BackendStatus, Finding, State
 from .statuses import Statuses, describe
+from .table import Backends
 from .trace import Tracer
 from .variables import unknown_variables
 
@@ -185,10 +186,10 @@ class OperatorLibrary:
             seen, self._thread.seen = getattr(self._thread, "seen", 0), self._load_count
             return seen != self._load_count
 
-    def backends(self) -> dict[str, BackendStatus]:
-        """Every installed backend by name, in alphabetical order."""
+    def backends(self) -> Backends:
+        """Every installed backend by name, in alphabetical order: a dictionary that is shown as a table."""
         self.load_pending()
-        return dict(sorted(self._statuses.by_name.items()))
+        return Backends(sorted(self._statuses.by_name.items()))
 
     def runtimes(self) -> dict[str, BackendStatus]:
         """Installed kernels for runtimes that are not PyTorch's dispatcher, by name. Looks anew; opens no library."""

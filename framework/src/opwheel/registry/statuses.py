@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import warnings
@@ -45,7 +46,7 @@ class Statuses:
             library=backend.libraries[0] if backend and backend.libraries else None,
         )
         self.by_name[status.name] = status._replace(**details)
-        self._trace(str(state), f"{status.name} {details.get('reason', '')}".strip())
+        self._trace(str(state), f"{status.name} {details.get('reason', '')}".strip(), logging.INFO)
 
     def fail(
         self,

@@ -1,20 +1,28 @@
-"""``<LIBRARY>_TRACE=1``: every step of an import on stderr, with the milliseconds since the first one."""
+"""Every step of an import: to the logger ``opwheel.registry``, and with ``<LIBRARY>_TRACE=1`` to stderr.
+
+What became of a backend is logged as INFO, every other step as DEBUG: nothing is seen before a program asks for it with
+``logging.basicConfig(level="INFO")`` or the like.
+"""
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 
+LOGGER = logging.getLogger("opwheel.registry")
+
 
 class Tracer:
-    """Prints steps when it is enabled."""
+    """Logs the steps of a library's import, and prints them when it is enabled."""
 
     def __init__(self, prefix: str, enabled: bool) -> None:
         self.prefix = prefix
         self.enabled = enabled
         self.start = time.perf_counter()
 
-    def __call__(self, step: str, detail: object = "") -> None:
+    def __call__(self, step: str, detail: object = "", level: int = logging.DEBUG) -> None:
+        LOGGER.log(level, "%s: %s: %s", self.prefix, step, detail)
         if self.enabled:
             elapsed = (time.perf_counter() - self.start) * 1e3
             print(f"[{self.prefix} {elapsed:8.2f} ms] {step}: {detail}", file=sys.stderr)

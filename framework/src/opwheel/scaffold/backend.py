@@ -67,12 +67,11 @@ def new_backend(
     folder = output or Path(distribution)
     check_free(folder)
     values = {
-        **backend_values(library.namespace, library.distribution, library.version),
+        **backend_values(library.namespace, library.distribution, library.version, operators),
         "name": name,
         "distribution": distribution,
         "package": distribution.replace("-", "_"),
         "language": language,
-        **operators,
         "operators": list(dict.fromkeys(overload.operator.name for overload in library.overloads.values())),
         "device_type": device,
         "dispatch_key": DISPATCH_KEYS.get(device, "PrivateUse1"),
@@ -95,6 +94,12 @@ def listed_operators(library: Library) -> dict[str, list[tuple[str, str]]]:
     return lists
 
 
+def oldest_torch(operators: Mapping[str, Sequence[tuple[str, str]]]) -> str:
+    """The first release whose stable ABI passes all arguments of these operators to a kernel in C++."""
+    has_generator = any("Generator" in schema for listed in operators.values() for _, schema in listed)
+    return "2.13" if has_generator else "2.10"
+
+
 def check_lists(library: Library, operators: Mapping[str, Sequence[tuple[str, str]]]) -> None:
     """Check that the library's header has the lists of its operators under the names that the templates use.
 
@@ -112,9 +117,13 @@ def check_lists(library: Library, operators: Mapping[str, Sequence[tuple[str, st
             )
 
 
-def backend_values(namespace: str, core: str, version: str) -> dict[str, str]:
-    """What the templates want to know of the operator library."""
+def backend_values(
+    namespace: str, core: str, version: str, operators: Mapping[str, Sequence[tuple[str, str]]]
+) -> dict[str, object]:
+    """What the templates want to know of the operator library; ``operators`` as of :func:`listed_operators`."""
     return {
+        **operators,
+        "torch": oldest_torch(operators),
         "namespace": namespace,
         "core": core,
         "core_requirement": requirement(core, version),

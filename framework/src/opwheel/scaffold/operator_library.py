@@ -38,16 +38,18 @@ def new_library(name: str, *, output: Path | None = None) -> Project:
     }
     core = render(["shared", "compiled"], folder / "core", library)
     files = (*render(["shared", "repository", "library"], folder, library), *(Path("core") / file for file in core))
+    operators = {
+        "elementwise": [("axpby", "axpby(Tensor x, Tensor y, float a, float b) -> Tensor")],
+        "kernels": [("softmax", "softmax(Tensor x) -> Tensor")],
+    }
     cpu = {
-        **backend_values(namespace, f"{distribution}-core", _VERSION),
+        **backend_values(namespace, f"{distribution}-core", _VERSION, operators),
         "name": "cpu",
         "distribution": f"{distribution}-cpu",
         "package": f"{namespace}_cpu",
         "language": "cpp",
         "device_type": "cpu",
         "dispatch_key": "CPU",
-        "elementwise": [("axpby", "axpby(Tensor x, Tensor y, float a, float b) -> Tensor")],
-        "kernels": [("softmax", "softmax(Tensor x) -> Tensor")],
     }
     backend = Path("backends/cpu")
     parts = ["shared", "compiled", "backend/common", "backend/cpp_elementwise", "backend/cpp", "library_cpu"]

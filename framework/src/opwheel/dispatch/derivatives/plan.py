@@ -77,7 +77,7 @@ class Derivatives:
             ``not_differentiable``: right only for integers.
 
     Raises:
-        ValueError: a derivative of something that is no tensor argument, of names that its formula cannot use, or of a
+        ValueError: a derivative of what is not a tensor argument, of names that its formula cannot use, or of a
             random operator whose formulas name nothing that it has drawn.
     """
 

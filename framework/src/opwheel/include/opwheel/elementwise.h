@@ -73,6 +73,7 @@ class ElementwisePlan {
 
   // Step 2, for each output that is to be allocated: its strides in elements.
   void new_output_strides(int64_t* strides) {
+    if (inputs_are_flat_) return contiguous_strides(ndim, sizes, strides);
     if (std::any_of(operands + output_count, operands + operand_count, [&](auto& input) { return is_copied(input); })) {
       return as_if_copied(strides);
     }
@@ -97,6 +98,7 @@ class ElementwisePlan {
   // Step 3, once every output is set: orders the loops by stride, innermost first, and merges two neighbours where one
   // stride leads every operand through both.
   void finish() {
+    if (is_flat()) return flatten();
     int order[kMaxDims];
     iteration_order(0, order);
     permute(sizes, order);
@@ -114,6 +116,9 @@ class ElementwisePlan {
 
  private:
   std::string_view operator_;
+  // Every input is contiguous and of the result's shape. What follows from it is known without a look at dimensions,
+  // which takes a good part of a call on a few elements.
+  bool inputs_are_flat_ = false;
 
   void set(int i, std::string_view name, const Tensor& tensor, void* data) {
     operands[i].name = name;
@@ -139,6 +144,11 @@ class ElementwisePlan {
 
   void infer_shape() {
     for (int i = 0; i < input_count(); ++i) ndim = std::max(ndim, static_cast<int>(input(i).info.ndim));
+    inputs_are_flat_ = inputs_share(&TensorInfo::sizes) && every_input_is(is_contiguous);
+    if (inputs_are_flat_) {
+      std::copy_n(input(0).info.sizes, ndim, sizes);
+      return;
+    }
     std::fill_n(sizes, ndim, 1);
     for (int i = 0; i < input_count(); ++i) {
       const TensorInfo& info = input(i).info;
@@ -210,6 +220,21 @@ class ElementwisePlan {
   bool every_input_is(bool (*property)(const TensorInfo&)) const {
     return std::all_of(operands + output_count, operands + operand_count,
                        [&](const Operand& operand) { return property(operand.info); });
+  }
+
+  bool is_flat() const {
+    return inputs_are_flat_ && std::all_of(operands, operands + output_count, [&](const Operand& output) {
+             return output.info.ndim == ndim && std::equal(sizes, sizes + ndim, output.info.sizes) &&
+                    is_contiguous(output.info);
+           });
+  }
+
+  // What ordering and merging come to when all operands are contiguous and of one shape.
+  void flatten() {
+    if (ndim == 0) return;
+    ndim = 1;
+    sizes[0] = numel;
+    for (int i = 0; i < operand_count; ++i) operands[i].strides[0] = element_size(operands[i].info.dtype);
   }
 
   void broadcast_strides(Operand& operand) const {

@@ -3,8 +3,9 @@
 //
 //     opwheel::load("waves", {"cpu"});                      // finds libwaves_schema.so and libwaves_cpu.so
 //     opwheel::load("waves", {"/opt/ops/libwaves_cpu.so"});  // the schema library is looked for in that folder, too
+//     opwheel::load("waves", {"cpu", "autograd"});          // for training: gradients, from the operators' formulas
 //
-// `waves config --libs` prints the files that a program ships.
+// `waves config --libs` prints the files that a program ships; with --autograd, those of one that trains.
 #pragma once
 
 #include <dlfcn.h>
@@ -13,9 +14,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdint>
 #include <filesystem>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -120,12 +123,48 @@ inline void* open_file(const std::string& library, const Path& path) {
                             : ""));
 }
 
+inline constexpr char kAutograd[] = "libopwheel_autograd_";
+
+// The native Autograd library's file: there is one for each minor release of PyTorch.
+inline std::string autograd_file(const std::string& library) {
+  void* const version = dlsym(RTLD_DEFAULT, "aoti_torch_abi_version");
+  if (version == nullptr) {
+    throw LoadError(library +
+                    ": gradients need PyTorch >= 2.10 in the process: link the program against torch_cpu with "
+                    "-Wl,--no-as-needed");
+  }
+  const std::uint64_t number = reinterpret_cast<std::uint64_t (*)()>(version)();
+  return kAutograd + std::to_string(number >> 56) + '_' + std::to_string(number >> 48 & 0xff) + ".so";
+}
+
+// Gives the formulas in the schema library to the native Autograd library, once.
+inline void register_derivatives(const std::string& library, void* schema, const Path& autograd) {
+  static std::set<std::string> registered;
+  if (registered.count(library) != 0) return;
+  void* const handle = open_file(library, autograd);
+  const auto add =
+      reinterpret_cast<void* (*)(const char*, char*, std::size_t)>(dlsym(handle, "opwheel_autograd_register"));
+  const auto derivatives = reinterpret_cast<const char* (*)()>(dlsym(schema, (library + "_derivatives").c_str()));
+  char message[2000] = "its schema library has no derivatives; build its core package with this opwheel";
+  if (add == nullptr) {
+    throw LoadError(library + ": " + autograd.string() + " is not opwheel's Autograd library");
+  }
+  if (derivatives == nullptr || add(derivatives(), message, sizeof message) == nullptr) {
+    throw LoadError(library + ": no gradients: " + message);
+  }
+  registered.insert(library);
+}
+
 }  // namespace detail
 
 // Opens a library's schema library, then `backends` in the order given. A name such as "cpu" stands for
 // lib<library>_cpu.so, in <LIBRARY>_LIBRARY_PATH, next to the program or in ../lib; what has a slash or ends in .so is
 // a path. What is open already stays open. With no backend, the operators exist and every call says that it has no
 // kernel.
+//
+// "autograd" stands for opwheel's native Autograd library, libopwheel_autograd_2_13.so for PyTorch 2.13. With it the
+// operators have gradients wherever their formulas are declared as text; one without is an error in backward. Without
+// it PyTorch's backward warns and has no gradients of them.
 inline void load(const std::string& library, const std::vector<std::string>& backends) {
   static std::mutex mutex;
   const std::lock_guard<std::mutex> lock(mutex);
@@ -137,23 +176,28 @@ inline void load(const std::string& library, const std::vector<std::string>& bac
   }
   for (detail::Path& folder : detail::default_folders(library)) folders.push_back(std::move(folder));
 
-  std::vector<detail::Path> schemas, files;
+  std::vector<detail::Path> schemas, files, autograds;
   for (const std::string& name : backends) {
-    detail::Path path = detail::is_path(name) ? std::filesystem::absolute(name)
-                                              : detail::find_file(library, prefix + name + ".so", folders);
-    (path.filename() == schema_file ? schemas : files).push_back(std::move(path));
+    const bool is_path = detail::is_path(name);
+    const std::string file = is_path ? "" : name == "autograd" ? detail::autograd_file(library) : prefix + name + ".so";
+    detail::Path path = is_path ? std::filesystem::absolute(name) : detail::find_file(library, file, folders);
+    const bool is_autograd = path.filename().string().rfind(detail::kAutograd, 0) == 0;
+    (path.filename() == schema_file ? schemas : is_autograd ? autograds : files).push_back(std::move(path));
   }
   if (schemas.empty()) {
     const std::optional<detail::Path> open = detail::find_open(schema_file);
     schemas.push_back(open ? *open : detail::find_file(library, schema_file, folders));
   }
 
+  void* operators = nullptr;
   for (const detail::Path& schema : schemas) {
-    if (dlsym(detail::open_file(library, schema), (library + "_schemas").c_str()) == nullptr) {
+    operators = detail::open_file(library, schema);
+    if (dlsym(operators, (library + "_schemas").c_str()) == nullptr) {
       throw LoadError(library + ": " + schema.string() + " is not the schema library of " + library +
                       "; reinstall its core package");
     }
   }
+  for (const detail::Path& file : autograds) detail::register_derivatives(library, operators, file);
   for (const detail::Path& file : files) detail::set_huge_pages(library, detail::open_file(library, file));
 }
 

@@ -178,16 +178,18 @@ constexpr bool kHasVectors<BFloat16> = true;
 template <>
 constexpr bool kHasVectors<Half> = true;
 
+// Rounding as to_bfloat16() does it for one. GCC's own conversions of vectors of integers take several instructions.
+#if defined(__AVX512F__)
 inline VectorOf<float>::type widen_vector(const BFloat16* from) {
-  return reinterpret_cast<VectorOf<float>::type>(__builtin_convertvector(load_vector<Shorts>(from), Words) << 16);
+  const __m512i bits = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(bits, 16));
 }
 inline Shorts to_bfloat16(VectorOf<float>::type value) {
-  const Words bits = reinterpret_cast<Words>(value);
-  const Words rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-  const Words nan = Words{} + 0x7fc0u;
-  return __builtin_convertvector((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded, Shorts);
+  const Words bits = reinterpret_cast<Words>(value), rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+  const __mmask16 is_nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
+  const __m512i result = _mm512_mask_mov_epi32(reinterpret_cast<__m512i>(rounded), is_nan, _mm512_set1_epi32(0x7fc0));
+  return reinterpret_cast<Shorts>(_mm512_cvtepi32_epi16(result));
 }
-#if defined(__AVX512F__)
 inline VectorOf<float>::type widen_vector(const Half* from) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
 }
@@ -198,6 +200,18 @@ inline void stream_vector(void* to, Shorts value) {
   _mm256_stream_si256(reinterpret_cast<__m256i*>(to), reinterpret_cast<__m256i>(value));
 }
 #else
+inline VectorOf<float>::type widen_vector(const BFloat16* from) {
+  const __m256i bits = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(bits, 16));
+}
+inline Shorts to_bfloat16(VectorOf<float>::type value) {
+  const Words bits = reinterpret_cast<Words>(value), rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+  const __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(value, value, _CMP_UNORD_Q));
+  const __m256i result = _mm256_blendv_epi8(reinterpret_cast<__m256i>(rounded), _mm256_set1_epi32(0x7fc0), is_nan);
+  // Two lanes of 128 bits, each with its four numbers twice.
+  const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(result, result), 0x88);
+  return reinterpret_cast<Shorts>(_mm256_castsi256_si128(packed));
+}
 inline VectorOf<float>::type widen_vector(const Half* from) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
 }

@@ -23,14 +23,19 @@ constexpr int64_t kGrain = 32768;  // elements below which a second thread costs
 // data[i] is operand i's first element; elements are the plan's strides[0] apart, rows its strides[1].
 template <class Loop>
 void serial_loop(const ElementwisePlan& plan, int64_t begin, int64_t end, const Loop& loop) {
-  int64_t index[kMaxDims] = {};
   char* data[kMaxOperands];
   for (int i = 0; i < plan.operand_count; ++i) data[i] = plan.operands[i].data;
   const auto advance = [&](int d, int64_t steps) {
     for (int i = 0; i < plan.operand_count; ++i) data[i] += steps * plan.operands[i].strides[d];
   };
 
+  if (plan.ndim <= 1) {
+    if (plan.ndim == 1) advance(0, begin);
+    return loop(data, end - begin, int64_t{1});
+  }
+
   // To the element `begin`.
+  int64_t index[kMaxDims] = {};
   int64_t rest = begin;
   for (int d = 0; d < plan.ndim; ++d) {
     index[d] = rest % plan.sizes[d];
@@ -38,11 +43,11 @@ void serial_loop(const ElementwisePlan& plan, int64_t begin, int64_t end, const 
     advance(d, index[d]);
   }
 
-  const int64_t row_length = plan.ndim == 0 ? 1 : plan.sizes[0];
+  const int64_t row_length = plan.sizes[0];
   while (true) {
     const int64_t size = std::min(row_length - index[0], end - begin);
     int64_t outer_size = 1;
-    if (size == row_length && plan.ndim > 1) {
+    if (size == row_length) {
       outer_size = std::min(plan.sizes[1] - index[1], (end - begin) / row_length);
     }
     loop(data, size, outer_size);

@@ -12,19 +12,23 @@
 
 namespace opwheel::cpu {
 
-// Calls row(i) for 0 <= i < rows, on several threads where there is work enough. `length` is what a row costs, in
-// elements. A call must not throw: check before.
-template <class Row>
-void for_rows(int64_t rows, int64_t length, const Row& row) {
+// Calls part(begin, end) for ranges that together are 0 <= i < rows, on several threads where there is work enough.
+// `length` is what a row costs, in elements. A call must not throw: check before.
+template <class Part>
+void for_row_ranges(int64_t rows, int64_t length, const Part& part) {
   constexpr int64_t kElements = 32768;  // below which a second thread costs more than it saves, as in ATen
-  const auto part = [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) row(i);
-  };
   const int64_t grain = std::max<int64_t>(1, kElements / std::max<int64_t>(1, length));
   if (rows <= grain) return part(0, rows);
-  using Part = decltype(part);
-  const auto call = [](int64_t begin, int64_t end, void* context) { (*static_cast<Part*>(context))(begin, end); };
+  const auto call = [](int64_t begin, int64_t end, void* context) { (*static_cast<const Part*>(context))(begin, end); };
   OPWHEEL_SHIM(torch_parallel_for(0, rows, grain, call, const_cast<void*>(static_cast<const void*>(&part))));
+}
+
+// The same, with row(i) for each of them.
+template <class Row>
+void for_rows(int64_t rows, int64_t length, const Row& row) {
+  for_row_ranges(rows, length, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) row(i);
+  });
 }
 
 // Combines value(0) ... value(count - 1), several at a time: with 16 partial results the compiler vectorises, and sums

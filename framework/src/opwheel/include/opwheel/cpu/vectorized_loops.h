@@ -44,7 +44,10 @@
 namespace opwheel::cpu::OPWHEEL_ISA {
 namespace {
 
+#ifndef OPWHEEL_DETAIL_CONVERT
+#define OPWHEEL_DETAIL_CONVERT
 #include "convert.h"
+#endif
 
 constexpr int64_t kBlock = 512;  // elements computed at a time: all operands' blocks stay in the first-level cache
 

@@ -1,0 +1,24 @@
+"""Which native Autograd library a PyTorch needs: libtorch's C++ interface changes with every minor release."""
+
+import re
+
+# A prerelease may have the interface of another minor; a build of somebody else may differ in anything.
+_VERSION = re.compile(r"(\d+)\.(\d+)\.\d+([^+]*)(?:\+(.*))?")
+_OWN_BUILDS = re.compile(r"cpu|cu\d+")
+
+
+def native_library(version: str) -> str:
+    """The file's name for exactly that version of PyTorch: ``libopwheel_autograd_2_13.so``.
+
+    Args:
+        version: ``torch.__version__``, or that of the distribution.
+
+    Raises:
+        ValueError: the version is a prerelease, or not of PyTorch's own builds for CPUs and for CUDA.
+    """
+    parts = _VERSION.fullmatch(version)
+    if parts is None or parts[3]:
+        raise ValueError(f"torch {version} is no release, and its C++ interface may be that of no release")
+    if parts[4] is not None and not _OWN_BUILDS.fullmatch(parts[4]):
+        raise ValueError(f"torch {version} is not PyTorch's own build for CPUs or CUDA")
+    return f"libopwheel_autograd_{parts[1]}_{parts[2]}.so"

@@ -1,0 +1,144 @@
+"""One call of an operator, and files of calls: JSON and tensors, read without running code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+_FORMAT = "opwheel calls 1"
+
+
+class Call(NamedTuple):
+    """A call of an operator.
+
+    Args:
+        operator: ``"namespace::name.overload"``.
+        args: positional arguments.
+        kwargs: keyword arguments.
+        origin: ``"given"``, ``"recorded"`` or ``"generated from the schema"``.
+    """
+
+    operator: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    origin: str = "given"
+
+    @property
+    def op(self) -> Any:
+        """The overload in ``torch.ops``."""
+        return overload(self.operator)
+
+
+class CallsFileError(ValueError):
+    """A file that holds no calls."""
+
+
+def overload(operator: str) -> Any:
+    """An overload in ``torch.ops`` by its name in the dispatcher, where the overload ``default`` has no name."""
+    namespace, _, name = operator.partition("::")
+    name, _, kind = name.partition(".")
+    return getattr(getattr(getattr(torch.ops, namespace), name), kind or "default")
+
+
+def name_of(op: Any) -> str:
+    """The dispatcher's name of an overload, as :func:`overload` takes it."""
+    return str(op.name())
+
+
+def save(calls: list[Call], path: Path) -> None:
+    """Write calls to a file.
+
+    Raises:
+        TypeError: an argument is neither a tensor, a number, a string, a dtype, a device nor a list of these.
+    """
+    tensors: list[Tensor] = []
+    texts = [[c.operator, c.origin, _encode(c.args, tensors), _encode(c.kwargs, tensors)] for c in calls]
+    torch.save({"format": _FORMAT, "calls": json.dumps(texts), "tensors": tensors}, path)
+
+
+def load(path: Path) -> list[Call]:
+    """Read what :func:`save` wrote.
+
+    Raises:
+        CallsFileError: the file is something else.
+    """
+    try:
+        content = torch.load(path, weights_only=True)
+        if content["format"] != _FORMAT:
+            raise CallsFileError(f"{path} is not of the format {_FORMAT!r}")
+        rows, tensors = json.loads(content["calls"]), content["tensors"]
+    except CallsFileError:
+        raise
+    except Exception as error:
+        raise CallsFileError(f"{path} holds no calls that opwheel audit recorded: {error}") from error
+    return [Call(op, _decode(args, tensors), _decode(kwargs, tensors), origin) for op, origin, args, kwargs in rows]
+
+
+def fresh(value: Any) -> Any:
+    """The same arguments with tensors of their own; strides are kept where no elements overlap."""
+    return pytree.tree_map(lambda v: v.detach().clone() if isinstance(v, Tensor) else v, value)
+
+
+def is_plain(value: Any) -> bool:
+    """Whether :func:`save` can write it."""
+    try:
+        _encode(value, [])
+    except TypeError:
+        return False
+    return True
+
+
+_CONSTANTS = (torch.dtype, torch.layout, torch.memory_format)
+
+
+def _encode(value: Any, tensors: list[Tensor]) -> Any:
+    if isinstance(value, Tensor):
+        if type(value) is not Tensor and type(value) is not torch.nn.Parameter:
+            raise TypeError(f"a {type(value).__name__} cannot be written")
+        tensors.append(value.detach().clone())
+        return {"tensor": len(tensors) - 1}
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return {"float": value.hex()}
+    if isinstance(value, complex):
+        return {"complex": [value.real.hex(), value.imag.hex()]}
+    if isinstance(value, _CONSTANTS):
+        return {"torch": str(value).removeprefix("torch.")}
+    if isinstance(value, torch.device):
+        return {"device": str(value)}
+    if isinstance(value, (list, tuple)):
+        return {type(value).__name__: [_encode(one, tensors) for one in value]}
+    if isinstance(value, dict):
+        return {"dict": {key: _encode(one, tensors) for key, one in value.items()}}
+    raise TypeError(f"a {type(value).__name__} cannot be written")
+
+
+def _decode(value: Any, tensors: list[Tensor]) -> Any:
+    if not isinstance(value, dict):
+        return value
+    ((kind, content),) = value.items()
+    if kind == "tensor":
+        return tensors[content]
+    if kind == "float":
+        return float.fromhex(content)
+    if kind == "complex":
+        return complex(*map(float.fromhex, content))
+    if kind == "torch":
+        constant = getattr(torch, content)
+        if not isinstance(constant, _CONSTANTS):
+            raise CallsFileError(f"{content!r} is no constant of torch")
+        return constant
+    if kind == "device":
+        return torch.device(content)
+    if kind in ("list", "tuple"):
+        items = [_decode(one, tensors) for one in content]
+        return tuple(items) if kind == "tuple" else items
+    if kind == "dict":
+        return {key: _decode(one, tensors) for key, one in content.items()}
+    raise CallsFileError(f"there is no value of the kind {kind!r}")

@@ -1,0 +1,117 @@
+"""Starts workers and outlives them: one that dies or hangs ends its cell, and another does the remaining ones."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..printable import printable
+from .limits import wait
+from .outcomes import Cell, Outcome, Result
+
+_START = 120.0  # seconds until a worker has imported PyTorch and the library
+
+
+class WorkerError(Exception):
+    """A worker ended before it had begun."""
+
+
+class Workers:
+    """What starts workers for one target.
+
+    Args:
+        target: as the command line has it.
+        imports: modules to import first.
+        calls: the file of the calls.
+        seconds: the time limit for one cell.
+    """
+
+    def __init__(self, target: str, imports: list[str], calls: Path, seconds: float) -> None:
+        self._task = {"target": target, "imports": imports, "calls": str(calls)}
+        self.seconds = seconds
+
+    def prepare(self, samples: str = "", recorded: str = "", only: Sequence[str] = ()) -> dict[str, Any]:
+        """List the operators and collect the calls.
+
+        Args:
+            samples: ``"module:function"``, or empty.
+            recorded: a file of recorded calls, or empty.
+            only: operators; all where empty.
+
+        Raises:
+            WorkerError: the library cannot be loaded.
+        """
+        rows, how = self._run({"do": "prepare", "samples": samples, "recorded": recorded, "only": list(only)})
+        if not rows:
+            raise WorkerError(f"the library cannot be loaded: {how}")
+        if "error" in rows[-1]:
+            raise WorkerError(rows[-1]["error"])
+        return rows[-1]
+
+    def scripts(self, findings: list[Result]) -> list[list[str]]:
+        """For each finding the texts of its reproduction, the shortest first."""
+        asked = [[f.cell.call, f.cell.check, f.message] for f in findings]
+        rows, _ = self._run({"do": "scripts", "findings": asked})
+        return [row["scripts"] for row in rows]
+
+    def check(self, cells: list[Cell]) -> Iterator[Result]:
+        """Run cells. The first of each call is ``"call"``: where that does not go well the others are not tried."""
+        left = list(enumerate(cells))
+        broken: dict[int, str] = {}
+        while left:
+            skipped = [cell for _, cell in left if cell.call in broken]
+            yield from (Result(cell, Outcome.NOT_TRIED, broken[cell.call]) for cell in skipped)
+            left = [(i, cell) for i, cell in left if cell.call not in broken]
+            if not left:
+                return
+            # A few at a time: the next ones are not sent where a plain call has failed.
+            batch = _batch(left)
+            done = list(self._batch(batch))
+            for result in done:
+                if result.cell.check == "call" and result.outcome is not Outcome.RIGHT:
+                    how = "" if result.outcome is Outcome.NOT_TRIED else f"the plain call {result.outcome.value}: "
+                    broken[result.cell.call] = how + result.message
+            finished = {result.cell for result in done}
+            left = [(i, cell) for i, cell in left if cell not in finished]
+            yield from done
+
+    def _batch(self, batch: list[tuple[int, Cell]]) -> Iterator[Result]:
+        cells = dict(batch)
+        asked = [[i, cell.call, cell.check] for i, cell in batch]
+        rows, how = self._run({"do": "check", "cells": asked}, self.seconds)
+        for row in rows:
+            if "end" in row:
+                yield Result(cells.pop(row["end"]), Outcome(row["outcome"]), printable(row["message"]))
+        if not rows:
+            raise WorkerError(f"a worker cannot load the library: {how}")
+        if "begin" in rows[-1]:
+            yield Result(cells[rows[-1]["begin"]], Outcome.CRASHES, printable(how) or "the process ended with status 0")
+
+    def _run(self, task: dict[str, Any], seconds: float = _START) -> tuple[list[dict[str, Any]], str]:
+        """Run a worker; give its answers, and how it ended. ``seconds`` is its limit from one answer to the next."""
+        with tempfile.TemporaryDirectory() as folder:
+            answers, task_file, errors = (Path(folder) / name for name in ("answers", "task", "errors"))
+            answers.touch()
+            task_file.write_text(json.dumps({**self._task, **task, "answers": str(answers)}))
+            with errors.open("w") as stream:
+                command = [sys.executable, "-m", "opwheel.audit.worker", str(task_file)]
+                process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream)
+                how = wait(
+                    process,
+                    lambda: seconds if answers.stat().st_size else _START,
+                    lambda: answers.stat().st_size,
+                )
+            rows = [json.loads(line) for line in answers.read_text().splitlines()]
+            last = errors.read_text(errors="replace").strip().splitlines()[-1:]
+        return rows, ": ".join(filter(None, [how, *last]))
+
+
+def _batch(left: list[tuple[int, Cell]]) -> list[tuple[int, Cell]]:
+    """The plain calls first, then everything else."""
+    plain = [(i, cell) for i, cell in left if cell.check == "call"]
+    return plain or left

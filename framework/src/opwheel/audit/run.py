@@ -1,0 +1,73 @@
+"""An audit from end to end: list, collect calls, check them, reproduce what was found."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from .cells import Workers
+from .confirmation import confirm
+from .outcomes import Cell, Result
+from .report import Audit
+
+# The names in checks.CHECKS, which imports PyTorch; a test compares them. "call" is the first.
+CHECKS = (
+    *("call", "fake", "writes", "aliases", "strides", "expanded", "offset", "empty", "repeatable", "threads"),
+    *("uninitialized", "gradients", "second derivatives", "forward mode", "torch.func.jvp", "torch.func.grad"),
+    *("vmap", "autocast", "compile", "export"),
+)
+
+
+def audit(
+    target: str,
+    *,
+    imports: Sequence[str] = (),
+    samples: str = "",
+    recorded: Path | None = None,
+    only: Sequence[str] = (),
+    checks: Sequence[str] = CHECKS,
+    seconds: float = 60.0,
+    progress: Callable[[Result], Any] = lambda _: None,
+) -> Audit:
+    """Audit an operator library.
+
+    Args:
+        target: an installed module, the path of a shared library, or a namespace of operators.
+        imports: modules to import first.
+        samples: ``"module:function"`` that gives the calls of an operator, or empty.
+        recorded: a file of recorded calls.
+        only: operators, ``"namespace::name.overload"``; all where empty.
+        checks: names in :data:`CHECKS`.
+        seconds: the time limit for each cell.
+        progress: is called with each result.
+
+    Raises:
+        WorkerError: the library cannot be loaded, registers nothing, or the calls cannot be had.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        workers = Workers(target, list(imports), Path(folder) / "calls", seconds)
+        known = workers.prepare(samples, "" if recorded is None else str(recorded.resolve()), list(only))
+        wanted = [check for check in CHECKS if check == "call" or check in checks]
+        cells = [
+            Cell(operator, i, check, origin) for i, (operator, origin) in enumerate(known["calls"]) for check in wanted
+        ]
+        results = []
+        for result in workers.check(cells):
+            progress(result)
+            results.append(result)
+        results = confirm(results, workers)
+    results.sort(key=lambda result: cells.index(result.cell))
+    return Audit(target, known["version"], known["torch"], known["operators"], known["binaries"], results)
+
+
+def namespaces_of(target: str, imports: Sequence[str] = ()) -> set[str]:
+    """The namespaces of the operators that a target registers.
+
+    Raises:
+        WorkerError: the library cannot be loaded, or registers nothing.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        known = Workers(target, list(imports), Path(folder) / "calls", 1.0).prepare()
+    return {operator["operator"].partition("::")[0] for operator in known["operators"]}

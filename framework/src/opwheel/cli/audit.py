@@ -1,0 +1,139 @@
+"""``audit``: any operator library, checked without its cooperation."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from ..audit.report import Audit
+
+_PIPE_WIDTH = 160  # columns where the output goes into a file
+
+
+def audit(
+    target: Annotated[str, typer.Argument(help="An installed module, a shared library (.so), or a namespace.")],
+    command: Annotated[list[str] | None, typer.Argument(help="With --record, after --: what to record.")] = None,
+    record: Annotated[
+        Path | None, typer.Option(help="Take the calls from this file; with a COMMAND, record them into it first.")
+    ] = None,
+    samples: Annotated[
+        str, typer.Option(metavar="MODULE:FUNCTION", help="Gives the SampleInputs for an operator's name.")
+    ] = "",
+    imports: Annotated[
+        list[str] | None, typer.Option("--import", metavar="MODULE", help="Import this first; may be given again.")
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="NS::NAME", help="Audit this operator; may be given again.")
+    ] = None,
+    checks: Annotated[
+        list[str] | None, typer.Option("--check", help="Make this check; may be given again. All otherwise.")
+    ] = None,
+    baseline: Annotated[
+        Path | None, typer.Option(help="What --json wrote earlier: its findings are known, and none of this run.")
+    ] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write everything here.")] = None,
+    junit_file: Annotated[Path | None, typer.Option("--junit", help="Write JUnit XML here.")] = None,
+    html_file: Annotated[Path | None, typer.Option("--html", help="Write a page for a browser here.")] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds for each check of each call.", min=1)] = 60.0,
+) -> None:
+    """Look for silently wrong operators in any library.
+
+    Lists what the library registers and what binds it, and checks calls of its operators in processes of their own.
+    Exit codes: 0 nothing is found, 1 something is silently wrong or crashes, 2 wrong usage.
+    """
+    from ..audit import report, run
+    from ..audit.cells import WorkerError
+
+    if sys.platform != "linux":
+        raise typer.BadParameter(f"audit needs Linux, its process tables and its libraries; this is {sys.platform}")
+    unknown = [check for check in checks or [] if check not in run.CHECKS]
+    if unknown:
+        raise typer.BadParameter(f"no check {unknown[0]!r}; checks are: {', '.join(run.CHECKS)}", param_hint="--check")
+    known = _known(baseline)
+    if command:
+        _record(target, imports or [], command, record)
+    elif record is not None and not record.is_file():
+        raise typer.BadParameter(f"there is no file {record}; to make it: --record {record} -- COMMAND")
+    try:
+        found = run.audit(
+            target,
+            imports=imports or [],
+            samples=samples,
+            recorded=record,
+            only=only or [],
+            checks=checks or run.CHECKS,
+            seconds=timeout,
+            progress=lambda r: print(f"{r.cell.operator}: {r.cell.check}: {r.outcome.value}", file=sys.stderr),
+        )
+    except WorkerError as error:
+        raise typer.BadParameter(str(error), param_hint="TARGET") from None
+    _show(found, known)
+    if json_file is not None:
+        json_file.write_text(json.dumps(report.as_json(found), indent=1) + "\n")
+    if junit_file is not None:
+        report.save_junit(found, junit_file)
+    if html_file is not None:
+        report.save_html(found, known, html_file)
+    raise typer.Exit(1 if {finding.key for finding in found.findings} - known else 0)
+
+
+def _known(baseline: Path | None) -> set[str]:
+    if baseline is None:
+        return set()
+    from ..audit.report import known_findings
+
+    try:
+        return known_findings(baseline)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--baseline") from None
+
+
+def _record(target: str, imports: list[str], command: list[str], record: Path | None) -> None:
+    if record is None:
+        raise typer.BadParameter("a COMMAND is recorded into a file: --record FILE -- COMMAND", param_hint="--record")
+    from ..audit import recording
+    from ..audit.cells import WorkerError
+    from ..audit.run import namespaces_of
+
+    try:
+        status, count = recording.run(command, namespaces_of(target, imports), record)
+    except (WorkerError, OSError) as error:
+        raise typer.BadParameter(str(error), param_hint="COMMAND") from None
+    print(f"recorded {count} calls; the command ended with status {status}", file=sys.stderr)
+
+
+def _show(found: Audit, known: set[str]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from ..audit import report
+    from ..audit.outcomes import Outcome
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_PIPE_WIDTH)
+    for listed in found.operators:
+        console.print(Text(listed["schema"]), soft_wrap=True)
+        for key, place in listed["kernels"].items():
+            console.print(Text(f"    {key}: {place}"), soft_wrap=True)
+    for binary in found.binaries:
+        console.print(Text(f"{Path(binary['path']).name}: {binary['summary']}"), soft_wrap=True)
+    table = Table("operator", "checks", "outcome", "why")
+    for operator, checks, outcome, message in report.rows(found):
+        if outcome != Outcome.RIGHT.value:
+            table.add_row(*map(Text, (operator, checks, outcome, message[:200])))
+    console.print(table)
+    for finding in found.findings:
+        label = "known: " if finding.key in known else ""
+        console.print(Text(f"\n{label}{finding.cell.operator}: {finding.cell.check}: {finding.outcome.value}"))
+        console.print(Text(finding.reproduction), soft_wrap=True)
+    if found.untested:
+        console.print(Text(f"no calls of: {', '.join(found.untested)}"))
+    counts = report.counts(found)
+    console.print(Text(", ".join(f"{outcome}: {count}" for outcome, count in counts.items())))

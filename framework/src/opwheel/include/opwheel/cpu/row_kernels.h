@@ -1,0 +1,85 @@
+// Kernels over rows that exist for several instruction sets, and the tensors they are given, for the source file that
+// registers operators. A backend declares a table of functions of plain pointers, one for each instruction set,
+//
+//     struct Norm { const void* x; void* y; int64_t length, stride; double eps; };      // what a kernel is given
+//     struct Table { ByDtype<Norm> norm; };
+//     namespace avx2 { extern const Table table; }                                      // and baseline, avx512
+//
+// which sources compiled for them define (opwheel/cpu/vectorized_rows.h), and runs the machine's best:
+//
+//     static const Table& table = best("waves", baseline::table, avx2::table, avx512::table);
+//     run(table.norm, dtype_of(x), arguments, rows, length);
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "opwheel/allocate.h"
+#include "opwheel/cpu/capability.h"
+#include "opwheel/cpu/row_table.h"
+#include "opwheel/cpu/rows.h"
+#include "opwheel/tensor.h"
+
+namespace opwheel::cpu {
+
+template <class Table>
+const Table& best(const char* library, const Table& baseline, const Table& avx2, const Table& avx512) {
+  switch (instruction_set(library)) {
+    case InstructionSet::avx512:
+      return avx512;
+    case InstructionSet::avx2:
+      return avx2;
+    default:
+      return baseline;
+  }
+}
+
+// Runs a kernel for all rows, on several threads where there is work enough. `cost` is that of a row, in elements.
+template <class Arguments>
+void run(const ByDtype<Arguments>& kernel, ScalarType dtype, const Arguments& arguments, int64_t rows, int64_t cost) {
+  const auto function = kernel.functions[static_cast<int>(dtype_from_code(code_of(dtype)))];
+  for_row_ranges(rows, cost, [&](int64_t begin, int64_t end) { function(arguments, begin, end); });
+}
+
+// A tensor seen as rows: its last dimension, whose elements follow each other, and all others as one. Where strides do
+// not allow that, it holds a contiguous copy.
+struct Rows {
+  Tensor tensor;
+  int64_t rows = 0;
+  int64_t length = 0;
+  int64_t stride = 0;  // from one row to the next, in elements
+
+  explicit Rows(const Tensor& given) : tensor(share(given)) {
+    if (!has_rows()) {
+      tensor = contiguous(given);
+      has_rows();
+    }
+  }
+
+  template <class T = void>
+  T* data() const {
+    return opwheel::data<T>(tensor);
+  }
+
+ private:
+  bool has_rows() {
+    const TensorInfo info(tensor);
+    length = info.ndim == 0 ? 1 : info.sizes[info.ndim - 1];
+    rows = length == 0 ? 0 : info.numel / length;
+    stride = length;
+    if (info.ndim == 0 || rows == 0) return true;
+    if (length > 1 && info.strides[info.ndim - 1] != 1) return false;
+    bool is_first = true;
+    int64_t next = 0;  // the stride that the next dimension must have
+    for (int64_t d = info.ndim - 2; d >= 0; --d) {
+      if (info.sizes[d] == 1) continue;
+      if (is_first) stride = info.strides[d];
+      if (!is_first && info.strides[d] != next) return false;
+      is_first = false;
+      next = info.strides[d] * info.sizes[d];
+    }
+    return true;
+  }
+};
+
+}  // namespace opwheel::cpu

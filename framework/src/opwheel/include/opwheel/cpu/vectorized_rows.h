@@ -1,0 +1,150 @@
+// What kernels over rows are written with, for one instruction set.
+//
+// A source file defines OPWHEEL_ISA and is compiled with the flags of that instruction set. Its kernels are functions
+// of plain pointers in a namespace of the library's, library::cpu::<OPWHEEL_ISA>, which a table hands to the source
+// file that registers operators (opwheel/cpu/row_kernels.h). All of this has internal linkage, because the same
+// templates are compiled with other flags, too (opwheel/cpu/loop.h).
+//
+// T is what elements are in memory: Half, BFloat16, float or double; they are computed in float, or in double for
+// double, in registers of as many as fit:
+//
+//     for_vectors(n, [&](auto at) { put(y, at, get(x, at) * factor); });      // y[k] = x[k] * factor, k < n
+//     float s = sum<float>(n, [&](auto at) { return get(x, at) * get(x, at); });
+//
+// `at` is a position, of whole registers and then of single elements: get() and put() convert.
+#include <cstddef>
+#include <cstdint>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace opwheel::cpu::OPWHEEL_ISA {
+namespace {
+
+#ifndef OPWHEEL_DETAIL_CONVERT
+#define OPWHEEL_DETAIL_CONVERT
+#include "convert.h"
+#endif
+#include "vector_math.h"
+
+template <class T>
+using ComputeType = typename Compute<T>::type;
+template <class C>
+using Vector = typename VectorOf<C>::type;
+template <class C>
+constexpr int64_t kLanes = kWidth / static_cast<int64_t>(sizeof(C));
+
+// Where to read and write: elements from `index` on, as many as a vector has.
+struct Whole {
+  int64_t index;
+};
+// The last ones of a row, fewer than a vector has: the other lanes are zero, and are not written.
+struct Some {
+  int64_t index;
+  int64_t count;
+};
+
+template <class T>
+inline Vector<ComputeType<T>> get(const T* row, Whole at) {
+  if constexpr (kIs<T, ComputeType<T>> || kHasVectors<T>) {
+    return widen_vector(row + at.index);
+  } else {
+    Vector<ComputeType<T>> values;
+    for (int64_t i = 0; i < kLanes<ComputeType<T>>; ++i) values[i] = widen(row[at.index + i]);
+    return values;
+  }
+}
+template <class T>
+inline Vector<ComputeType<T>> get(const T* row, Some at) {
+  T some[kLanes<ComputeType<T>>] = {};
+  for (int64_t i = 0; i < at.count; ++i) some[i] = row[at.index + i];
+  return get(some, Whole{0});
+}
+template <class T>
+inline void put(T* row, Whole at, Vector<ComputeType<T>> values) {
+  if constexpr (kIs<T, ComputeType<T>> || kHasVectors<T>) {
+    store_vector(row + at.index, narrow_vector<T>(values));
+  } else {
+    for (int64_t i = 0; i < kLanes<ComputeType<T>>; ++i) row[at.index + i] = narrow<T>(values[i]);
+  }
+}
+template <class T>
+inline void put(T* row, Some at, Vector<ComputeType<T>> values) {
+  T some[kLanes<ComputeType<T>>];
+  put(some, Whole{0}, values);
+  for (int64_t i = 0; i < at.count; ++i) row[at.index + i] = some[i];
+}
+// Values rounded to T, as if they had been written and read again.
+template <class T>
+inline Vector<ComputeType<T>> rounded(Vector<ComputeType<T>> values) {
+  if constexpr (kIs<T, ComputeType<T>>) {
+    return values;
+  } else if constexpr (kIs<T, BFloat16>) {
+    const Bits bits = reinterpret_cast<Bits>(values), kept = (bits + 0x7fffu + (bits >> 16 & 1u)) & 0xffff0000u;
+    return values != values ? values : reinterpret_cast<Floats>(kept);
+  } else {
+    T memory[kLanes<ComputeType<T>>];
+    put(memory, Whole{0}, values);
+    return get(memory, Whole{0});
+  }
+}
+template <class T>
+inline Vector<ComputeType<T>> rounded_if(bool condition, Vector<ComputeType<T>> values) {
+  return condition ? rounded<T>(values) : values;
+}
+
+// Calls body(at) for all of n elements that are computed in C.
+template <class C, class Body>
+__attribute__((always_inline)) inline void for_vectors(int64_t n, const Body& body) {
+  int64_t k = 0;
+  for (; k + kLanes<C> <= n; k += kLanes<C>) body(Whole{k});
+  if (k < n) body(Some{k, n - k});
+}
+
+// Combines value(at) over all of n elements; lanes beyond the last element count as `start`.
+template <class C, class Value, class Combine>
+__attribute__((always_inline)) inline C reduce(int64_t n, C start, const Value& value, const Combine& combine) {
+  const Vector<C> initial = Vector<C>{} + start;
+  Vector<C> partial[4] = {initial, initial, initial, initial};  // sums do not wait for each other
+  int64_t k = 0;
+  for (; k + 4 * kLanes<C> <= n; k += 4 * kLanes<C>) {
+    for (int64_t i = 0; i < 4; ++i) partial[i] = combine(partial[i], value(Whole{k + i * kLanes<C>}));
+  }
+  for (; k + kLanes<C> <= n; k += kLanes<C>) partial[0] = combine(partial[0], value(Whole{k}));
+  if (k < n) {
+    const Vector<C> last = value(Some{k, n - k});
+    Vector<C> counted = initial;
+    for (int64_t i = 0; i < n - k; ++i) counted[i] = last[i];
+    partial[1] = combine(partial[1], counted);
+  }
+  const Vector<C> all = combine(combine(partial[0], partial[1]), combine(partial[2], partial[3]));
+  Vector<C> result = Vector<C>{} + all[0];
+  for (int64_t i = 1; i < kLanes<C>; ++i) result = combine(result, Vector<C>{} + all[i]);
+  return result[0];
+}
+template <class C, class Value>
+__attribute__((always_inline)) inline C sum(int64_t n, const Value& value) {
+  return reduce<C>(n, C(0), value, [](Vector<C> a, Vector<C> b) { return a + b; });
+}
+// Of numbers: whether nan counts is not defined.
+template <class C, class Value>
+__attribute__((always_inline)) inline C maximum(int64_t n, C start, const Value& value) {
+  return reduce<C>(n, start, value, [](Vector<C> a, Vector<C> b) { return a > b ? a : b; });
+}
+
+// Memory for a row, aligned to a cache line. Not initialised.
+template <class C>
+struct Buffer {
+  C* data;
+  explicit Buffer(int64_t n) : data(allocate(static_cast<std::size_t>(n) * sizeof(C))) {}
+  Buffer(const Buffer&) = delete;
+  ~Buffer() { __builtin_free(data); }
+
+ private:
+  static C* allocate(std::size_t bytes) {
+    return static_cast<C*>(__builtin_aligned_alloc(kLine, (bytes + kLine - 1) / kLine * kLine));
+  }
+};
+
+}  // namespace
+}  // namespace opwheel::cpu::OPWHEEL_ISA

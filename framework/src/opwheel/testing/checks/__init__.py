@@ -1,0 +1,62 @@
+"""What must hold for every operator, whatever its class: checks of one declared sample each.
+
+A check is given an overload and :class:`Samples`, and raises ``AssertionError`` with what is wrong. Nothing in here
+knows an operator: everything is compared with the operator's reference, with a loop, or with the claim of its rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+
+from opwheel.dispatch.overload import Overload
+
+from .cases import Samples, declared, dtypes_of, wide_dtype
+from .derivatives import first_derivatives, forward_mode, functional_transforms, second_derivatives
+from .kernels import aliases, errors, freed, layouts, repeatable, values, versions
+from .tracing import autocast, compiled, fake, opcheck, shardings
+from .vmap import vmap
+
+__all__ = ["CHECKS", "Samples", "cases", "declared", "dtypes_for", "dtypes_of", "layouts", "values", "wide_dtype"]
+
+Check = Callable[[Overload, Samples], None]
+
+# In every dtype of the samples, and in one where derivatives are compared.
+IN_EVERY_DTYPE: dict[str, Check] = {
+    "values": values,
+    "layouts": layouts,
+    "fake": fake,
+}
+IN_ONE_DTYPE: dict[str, Check] = {
+    "repeatable": repeatable,
+    "aliases": aliases,
+    "versions": versions,
+    "freed": freed,
+    "errors": errors,
+    "opcheck": opcheck,
+    "second derivatives": second_derivatives,
+    "first derivatives": first_derivatives,
+    "forward mode": forward_mode,
+    "torch.func": functional_transforms,
+    "vmap": vmap,
+    "autocast": autocast,
+    "shardings": shardings,
+    "compiled": compiled,
+}
+CHECKS = IN_EVERY_DTYPE | IN_ONE_DTYPE
+
+
+def dtypes_for(overload: Overload, check: str) -> tuple[torch.dtype, ...]:
+    """The dtypes of the samples that a check is made with."""
+    if check in IN_EVERY_DTYPE:
+        return dtypes_of(overload)
+    return dtypes_of(overload)[:1] if check == "autocast" else (wide_dtype(overload),)
+
+
+def cases(overload: Overload, device: torch.device) -> Iterator[tuple[str, Samples]]:
+    """Every check with every sample that it is made with."""
+    for name in CHECKS:
+        for dtype in dtypes_for(overload, name):
+            for index in range(len(declared(overload, dtype, device))):
+                yield name, Samples(overload, index, dtype, device)

@@ -1,0 +1,122 @@
+"""Checks of derivatives: reverse mode of both orders, forward mode, torch.func; against the reference's in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opwheel.dispatch.overload import Overload, as_tuple
+
+from .agreement import (
+    agree,
+    check_raises,
+    coarseness_of_derivatives,
+    differentiable,
+    gradients_of,
+    has_derivatives,
+    run_kernel,
+    run_reference,
+)
+from .cases import Samples, wide_dtype
+
+
+def first_derivatives(overload: Overload, samples: Samples) -> None:
+    """Gradients are those of the reference; without derivatives the call works, and going backward raises."""
+    _compare_gradients(overload, samples, order=1)
+
+
+def second_derivatives(overload: Overload, samples: Samples) -> None:
+    """Gradients of gradients are those of the reference."""
+    if not overload.is_random:
+        _compare_gradients(overload, samples, order=2)
+
+
+def _compare_gradients(overload: Overload, samples: Samples, order: int) -> None:
+    given = samples.values(requires_grad=True)
+    inputs = differentiable(overload, given)
+    if not inputs or overload.mutates:
+        return
+    if not has_derivatives(overload):
+        results = [r for r in run_kernel(overload, given) if r.requires_grad]
+        for result in results:
+            check_raises(RuntimeError, "not differentiable", result.sum().backward)
+        return
+    if overload.is_random:
+        for gradient in gradients_of(run_kernel(overload, given), inputs, 1):
+            assert gradient is not None, "a random operator's gradient is missing"
+        return
+    other = samples.values(requires_grad=True)
+    others = differentiable(overload, other)
+    fixed = overload.operator.not_differentiable
+    names = overload.result_names
+    expected = [r.detach() if n in fixed else r for n, r in zip(names, run_reference(overload, other), strict=True)]
+    got = gradients_of(run_kernel(overload, given), inputs, order)
+    want = gradients_of(expected, others, order)
+    zeros = [torch.zeros_like(x) for x in inputs]
+    agree(
+        overload,
+        f"{['first', 'second'][order - 1]} derivatives by tensor",
+        [z if g is None else g for g, z in zip(got, zeros, strict=True)],
+        [z if g is None else g for g, z in zip(want, zeros, strict=True)],
+        coarseness_of_derivatives(wide_dtype(overload)),
+    )
+
+
+def _only_floats(overload: Overload, values: tuple[Any, ...], function: Callable[..., Any]) -> Any:
+    """A function of the plain floating-point tensors alone that gives the differentiable results, and these tensors."""
+    positions = [
+        i for i in overload.tensor_positions if isinstance(values[i], Tensor) and values[i].is_floating_point()
+    ]
+
+    def of(*tensors: Tensor) -> tuple[Tensor, ...]:
+        given = list(values)
+        for i, one in zip(positions, tensors, strict=True):
+            given[i] = one
+        fixed = overload.operator.not_differentiable
+        results = zip(overload.result_names, as_tuple(function(overload, tuple(given))), strict=True)
+        return tuple(r for name, r in results if name not in fixed and r.is_floating_point())
+
+    return of, tuple(values[i] for i in positions)
+
+
+def forward_mode(overload: Overload, samples: Samples) -> None:
+    """Forward-mode derivatives are those of the reference."""
+    if not has_derivatives(overload) or overload.is_random:
+        return
+    given = samples.values()
+    mine, inputs = _only_floats(overload, given, run_kernel)
+    theirs, _ = _only_floats(overload, given, run_reference)
+    if not inputs or not mine(*inputs):
+        return
+    tangents = tuple(torch.cos(x) for x in inputs)
+    got, want = torch.func.jvp(mine, inputs, tangents), torch.func.jvp(theirs, inputs, tangents)
+    agree(overload, "forward mode: values", got[0], want[0])
+    agree(overload, "forward mode: tangents", got[1], want[1])
+
+
+def functional_transforms(overload: Overload, samples: Samples) -> None:
+    """``torch.func``: vjp, vmap of grad, grad of vmap, and forward over reverse are those of the reference."""
+    if not has_derivatives(overload) or overload.is_random:
+        return
+    given = samples.values()
+    mine, inputs = _only_floats(overload, given, run_kernel)
+    theirs, _ = _only_floats(overload, given, run_reference)
+    if not inputs or not mine(*inputs):
+        return
+    every = tuple(range(len(inputs)))
+    stacked = tuple(torch.stack([x, 0.5 * x]) for x in inputs)
+
+    def total(function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *xs: sum((r * torch.cos(r)).sum() for r in function(*xs))
+
+    forms: dict[str, Callable[[Callable[..., Any]], Any]] = {
+        "grad": lambda f: torch.func.grad(total(f), every)(*inputs),
+        "vmap of grad": lambda f: torch.vmap(torch.func.grad(total(f), every))(*stacked),
+        "grad of vmap": lambda f: torch.func.grad(lambda *x: torch.vmap(total(f))(*x).sum(), every)(*stacked),
+        "jvp of grad": lambda f: torch.func.jvp(torch.func.grad(total(f), every), inputs, inputs)[1],
+    }
+    for name, form in forms.items():
+        agree(overload, name, form(mine), form(theirs))

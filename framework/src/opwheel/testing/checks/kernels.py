@@ -1,0 +1,167 @@
+"""Checks of the kernel itself: values, layouts, memory, errors."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import warnings
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from opwheel.dispatch.overload import Overload, as_tuple
+
+from .agreement import agree, check_raises, has_derivatives, run_kernel, run_reference, widened
+from .cases import Samples
+
+
+def values(overload: Overload, samples: Samples) -> None:
+    """The kernel's results and what it writes are the reference's, whatever the memory held before."""
+    given, expected = samples.values(), samples.values()
+    with uninitialized_memory_filled():
+        got = run_kernel(overload, given)
+    want = run_reference(overload, expected)
+    if overload.is_random:
+        assert [(t.shape, t.dtype) for t in got] == [(t.shape, t.dtype) for t in want]
+        return
+    if not overload.mutates:
+        exact = run_reference(overload, widened(samples.values()))
+        pairs = zip(want, exact, strict=True)
+        want = tuple(e.to(w.dtype) if w.is_floating_point() and e.shape == w.shape else w for w, e in pairs)
+        floats = [t.dtype for t in overload.all_tensors(given) if t.is_floating_point()]
+        agree(overload, "values", got, want, max((torch.finfo(dtype).eps for dtype in floats), default=0.0))
+    before = samples.values()
+    for i in overload.tensor_positions:
+        is_written = i in overload.written
+        name = f"'{overload.names[i]}', which is {'' if is_written else 'not '}written to"
+        after = as_tuple(tuple(given[i]) if isinstance(given[i], (list, tuple)) else given[i])
+        source = expected if is_written else before
+        wanted = as_tuple(tuple(source[i]) if isinstance(source[i], (list, tuple)) else source[i])
+        agree(overload, name, after, wanted)
+
+
+def repeatable(overload: Overload, samples: Samples) -> None:
+    """The same call gives the same results, also in several threads at once."""
+    if overload.is_random:
+        return
+    want = run_kernel(overload, samples.values())
+    found: list[Any] = []
+    given = [samples.values() for _ in range(4)]  # not in the threads: their random numbers are the process's
+    threads = [threading.Thread(target=lambda v=v: found.append(run_kernel(overload, v))) for v in given]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == len(threads), "a call in a thread failed"
+    for got in found:
+        agree(overload, "in a thread", got, want)
+
+
+def layouts(overload: Overload, samples: Samples) -> None:
+    """Arguments with gaps, an offset or transposed: the same values, and nothing is written beside them."""
+    if overload.is_random:
+        return
+    written = [overload.names[i] for i in overload.written]
+    want = run_kernel(overload, expected := samples.values())
+    for name in ("sliced", "offset", "transposed"):
+        rooms: list[tuple[Tensor, Tensor, Tensor]] = []
+
+        def laid_out(value: Any, name: str = name, rooms: list[Any] = rooms) -> Any:
+            return _in_room(value, name, rooms) if isinstance(value, Tensor) else value
+
+        given = pytree.tree_map(laid_out, samples.values())
+        got = run_kernel(overload, given)
+        agree(overload, f"{name} arguments", got, want)
+        for room, mask, before in rooms:
+            assert torch.equal(room[mask], before[mask]), f"{name} arguments: written outside of an argument"
+        for i in overload.written:
+            agree(overload, f"{name} arguments: {written}", [given[i]], [expected[i]])
+
+
+def _in_room(value: Tensor, layout: str, rooms: list[Any]) -> Tensor:
+    """The value as a part of a larger tensor, which is noted with a mask of what is around it."""
+    sizes = [size * 2 + 1 for size in value.shape] if layout == "sliced" else list(value.shape)
+    if layout == "offset":
+        room = torch.full((value.numel() + 6,), _poison(value.dtype), dtype=value.dtype, device=value.device)
+        view = room[3 : 3 + value.numel()].view(value.shape)
+    elif layout == "sliced":
+        room = torch.full(sizes, _poison(value.dtype), dtype=value.dtype, device=value.device)
+        view = room[tuple(slice(1, None, 2) for _ in sizes)] if sizes else room
+    else:
+        room = torch.empty(list(reversed(sizes)), dtype=value.dtype, device=value.device)
+        view = room.permute(*reversed(range(room.dim())))
+    inside = torch.zeros_like(room, dtype=torch.bool)
+    inside.as_strided(view.shape, view.stride(), view.storage_offset()).fill_(True)
+    view.copy_(value)
+    before = room.clone()
+    rooms.append((room, ~inside, before))
+    return view
+
+
+def _poison(dtype: torch.dtype) -> Any:
+    return True if dtype is torch.bool else 77
+
+
+def versions(overload: Overload, samples: Samples) -> None:
+    """What is written to counts as modified, and nothing else does."""
+    given = samples.values()
+    tensors = {i: t for i in overload.tensor_positions for t in overload.all_tensors(given) if t is given[i]}
+    before = {i: t._version for i, t in tensors.items()}
+    run_kernel(overload, given)
+    for i, t in tensors.items():
+        is_written = i in overload.written
+        assert (t._version > before[i]) == is_written, (
+            f"the version counter of '{overload.names[i]}' went from {before[i]} to {t._version}, but it is "
+            f"{'' if is_written else 'not '}written to"
+        )
+
+
+def aliases(overload: Overload, samples: Samples) -> None:
+    """Results are new tensors: neither arguments nor one another."""
+    given = samples.values()
+    results = run_kernel(overload, given)
+    memory = [t.untyped_storage()._cdata for t in (*overload.all_tensors(given), *results) if t.numel()]
+    distinct = len({t.untyped_storage()._cdata for t in overload.all_tensors(given) if t.numel()})
+    assert len(set(memory)) == distinct + sum(r.numel() > 0 for r in results), "a result shares memory"
+
+
+def freed(overload: Overload, samples: Samples) -> None:
+    """Nothing is kept once results and gradients are gone."""
+    given = samples.values(requires_grad=has_derivatives(overload))
+    results = run_kernel(overload, given)
+    if any(r.requires_grad for r in results):
+        sum(r.sum() for r in results if r.requires_grad).backward()
+    watched = [weakref.ref(t) for t in (*overload.all_tensors(given), *results)]
+    del given, results
+    gc.collect()
+    assert not any(ref() is not None for ref in watched), "a tensor of the call is still alive after it"
+
+
+def errors(overload: Overload, samples: Samples) -> None:
+    """What is declared to be refused is refused, by the kernel and by the fake kernel."""
+    if overload.operator.errors is None or samples.index > 0:
+        return
+    for one in overload.operator.errors(samples.device):
+        check_raises(one.error, one.match, partial(overload.op, *one.sample.args, **one.sample.kwargs))
+
+
+@contextmanager
+def uninitialized_memory_filled() -> Iterator[None]:
+    """New tensors hold nan, or the largest number, until they are written to."""
+    settings: Any = torch.utils.deterministic
+    was, fill = torch.are_deterministic_algorithms_enabled(), settings.fill_uninitialized_memory
+    settings.fill_uninitialized_memory = True
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        try:
+            yield
+        finally:
+            torch.use_deterministic_algorithms(was)
+            settings.fill_uninitialized_memory = fill

@@ -1,0 +1,108 @@
+// swiglu and geglu: an activation of one half times the other. Included by kernels.inc.h.
+
+// A constant of the type that a vector's elements have.
+template <class V>
+constexpr auto number(double value) {
+  return static_cast<decltype(V{}[0] + 0)>(value);
+}
+
+// silu(x) = x * sigmoid(x); its derivative is sigmoid(x) * (1 + x * (1 - sigmoid(x))).
+struct Silu {
+  template <class V>
+  static V value(V x) {
+    return x * sigmoid(x);
+  }
+  template <class V>
+  static void value_and_derivative(V x, V& value, V& derivative) {
+    const V s = sigmoid(x);
+    value = x * s;
+    derivative = s * (1 + x * (1 - s));
+  }
+};
+
+// gelu(x) = x * (1 + tanh(u)) / 2 with u = sqrt(2 / pi) * (x + 0.044715 x^3); (1 + tanh(u)) / 2 is sigmoid(2 u).
+struct GeluTanh {
+  template <class V>
+  static V doubled_u(V x) {
+    return x * number<V>(kFactor) * (1 + number<V>(kCubic) * x * x);
+  }
+  static constexpr double kFactor = 2 * 0.7978845608028654, kCubic = 0.044715;
+  template <class V>
+  static V value(V x) {
+    return x * sigmoid(doubled_u(x));
+  }
+  template <class V>
+  static void value_and_derivative(V x, V& value, V& derivative) {
+    const V s = sigmoid(doubled_u(x));
+    const V slope = number<V>(kFactor) * (1 + number<V>(3 * kCubic) * x * x);
+    value = x * s;
+    derivative = s + x * s * (1 - s) * slope;
+  }
+};
+
+// gelu(x) = x * (1 + erf(x / sqrt(2))) / 2
+struct Gelu {
+  static constexpr double kRoot = 0.7071067811865476, kDensity = 0.3989422804014327;  // 1/sqrt(2), 1/sqrt(2 pi)
+  template <class V>
+  static V value(V x) {
+    return x * number<V>(0.5) * (1 + erf(x * number<V>(kRoot)));
+  }
+  template <class V>
+  static void value_and_derivative(V x, V& value, V& derivative) {
+    const V phi = number<V>(0.5) * (1 + erf(x * number<V>(kRoot)));
+    value = x * phi;
+    derivative = phi + x * number<V>(kDensity) * exp_of_negative(number<V>(-0.5) * x * x);
+  }
+};
+
+template <class F, class T>
+void gated_rows(const Gated& a, int64_t begin, int64_t end) {
+  using C = ComputeType<T>;
+  for (int64_t i = begin; i < end; ++i) {
+    const T* u = static_cast<const T*>(a.a) + i * a.a_stride;
+    const T* v = static_cast<const T*>(a.b) + i * a.b_stride;
+    T* y = static_cast<T*>(a.y) + i * a.length;
+    for_vectors<C>(a.length, [&](auto at) { put(y, at, rounded<T>(F::value(get(u, at))) * get(v, at)); });
+  }
+}
+
+template <class F, class T>
+void gated_rows_backward(const GatedBackward& a, int64_t begin, int64_t end) {
+  using C = ComputeType<T>;
+  for (int64_t i = begin; i < end; ++i) {
+    const T* u = static_cast<const T*>(a.a) + i * a.a_stride;
+    const T* v = static_cast<const T*>(a.b) + i * a.b_stride;
+    const T* g = static_cast<const T*>(a.grad) + i * a.grad_stride;
+    T *da = static_cast<T*>(a.da) + i * a.length, *db = static_cast<T*>(a.db) + i * a.length;
+    for_vectors<C>(a.length, [&](auto at) {
+      Vector<C> value, derivative;
+      F::value_and_derivative(get(u, at), value, derivative);
+      put(da, at, get(g, at) * get(v, at) * derivative);
+      put(db, at, get(g, at) * value);
+    });
+  }
+}
+
+template <class T>
+void gated(const Gated& a, int64_t begin, int64_t end) {
+  switch (a.activation) {
+    case Activation::silu:
+      return gated_rows<Silu, T>(a, begin, end);
+    case Activation::gelu_tanh:
+      return gated_rows<GeluTanh, T>(a, begin, end);
+    case Activation::gelu:
+      return gated_rows<Gelu, T>(a, begin, end);
+  }
+}
+
+template <class T>
+void gated_backward(const GatedBackward& a, int64_t begin, int64_t end) {
+  switch (a.activation) {
+    case Activation::silu:
+      return gated_rows_backward<Silu, T>(a, begin, end);
+    case Activation::gelu_tanh:
+      return gated_rows_backward<GeluTanh, T>(a, begin, end);
+    case Activation::gelu:
+      return gated_rows_backward<Gelu, T>(a, begin, end);
+  }
+}

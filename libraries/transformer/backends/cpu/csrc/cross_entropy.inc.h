@@ -1,0 +1,82 @@
+// Cross entropy over rows of logits, forward and backward. Included by kernels.inc.h.
+
+// softcap * tanh(x / softcap) with tanh(u) = 2 sigmoid(2 u) - 1, or x.
+template <class V, class C>
+inline V capped(V x, C softcap) {
+  return softcap > 0 ? softcap * (2 * sigmoid(x * (2 / softcap)) - 1) : x;
+}
+
+// With z = log(sum(exp(x))) and t the target, for one row:
+//   loss = w[t] (1 - smoothing) (z - x[t]) + smoothing / n sum(w (z - x)) + lse_square_scale z^2
+// where w, the weights of classes, is 1 for all if there is none; the last term is in z_loss, too.
+template <class T>
+void cross_entropy(const CrossEntropy& a, int64_t begin, int64_t end) {
+  using C = ComputeType<T>;
+  const int64_t n = a.length;
+  const C softcap = static_cast<C>(a.softcap), smoothing = static_cast<C>(a.label_smoothing);
+  const T* w = static_cast<const T*>(a.weight);
+  for (int64_t i = begin; i < end; ++i) {
+    C &loss = static_cast<C*>(a.loss)[i], &z_loss = static_cast<C*>(a.z_loss)[i], &lse = static_cast<C*>(a.lse)[i];
+    loss = z_loss = lse = C(0);
+    const int64_t target = a.target[i];
+    if (target == a.ignore_index) continue;
+    const T* x = static_cast<const T*>(a.x) + i * a.x_stride;
+    // The cap keeps the order, so that the largest logit is the largest one before.
+    const C largest = maximum<C>(n, -static_cast<C>(__builtin_inf()), [&](auto at) { return get(x, at); });
+    const C top = capped(Vector<C>{} + largest, softcap)[0];
+    const C total = sum<C>(n, [&](auto at) { return exp_of_negative(capped(get(x, at), softcap) - top); });
+    lse = top + static_cast<C>(__builtin_log(static_cast<double>(total)));
+    const C z = lse, chosen = capped(Vector<C>{} + static_cast<C>(widen(x[target])), softcap)[0];
+    const C factor = w == nullptr ? C(1) : static_cast<C>(widen(w[target]));
+    loss = factor * (C(1) - smoothing) * (z - chosen);
+    if (smoothing > 0 && w == nullptr) {
+      loss += smoothing * (z - sum<C>(n, [&](auto at) { return capped(get(x, at), softcap); }) / C(n));
+    } else if (smoothing > 0) {
+      loss += smoothing / C(n) * sum<C>(n, [&](auto at) { return get(w, at) * (z - capped(get(x, at), softcap)); });
+    }
+    z_loss = static_cast<C>(a.lse_square_scale) * z * z;
+    loss += z_loss;
+  }
+}
+
+// With p = exp(x - z): dx = factor (w[t] (1 - smoothing) (p - [k = t]) + smoothing / n (p sum(w) - w) +
+// 2 lse_square_scale z p), times the derivative of the cap.
+template <class T>
+void cross_entropy_backward(const CrossEntropyBackward& a, int64_t begin, int64_t end) {
+  using C = ComputeType<T>;
+  const int64_t n = a.length;
+  const C softcap = static_cast<C>(a.softcap), smoothing = static_cast<C>(a.label_smoothing);
+  const T* w = static_cast<const T*>(a.weight);
+  const C weights = smoothing > 0 && w != nullptr ? sum<C>(n, [&](auto at) { return get(w, at); }) : C(n);
+  for (int64_t i = begin; i < end; ++i) {
+    const T* x = static_cast<const T*>(a.x) + i * a.x_stride;
+    T* d = static_cast<T*>(a.dx) + i * n;
+    const int64_t target = a.target[i];
+    if (target == a.ignore_index) {
+      for_vectors<C>(n, [&](auto at) { put(d, at, Vector<C>{}); });
+      continue;
+    }
+    const C z = static_cast<const C*>(a.lse)[i];
+    const C g = static_cast<const C*>(a.grad)[a.grad_per_row ? i : 0] * static_cast<C>(a.scale);
+    const C chosen = (w == nullptr ? C(1) : static_cast<C>(widen(w[target]))) * (C(1) - smoothing);
+    const C of_p = chosen + smoothing / C(n) * weights + C(2) * static_cast<C>(a.lse_square_scale) * z;
+    const C shift = smoothing / C(n);
+    const auto gradient = [&](auto value, auto weight) {
+      const auto capped_value = capped(value, softcap);
+      auto result = g * (of_p * exp_of_negative(capped_value - z) - shift * weight);
+      if (softcap > 0) result *= 1 - (capped_value / softcap) * (capped_value / softcap);
+      return result;
+    };
+    // The target's own, not as a difference of what has been rounded; read first, because dx may be where x is.
+    const Vector<C> own_logit = Vector<C>{} + static_cast<C>(widen(x[target]));
+    const C own_weight = w == nullptr ? C(1) : static_cast<C>(widen(w[target]));
+    const C own_cap = capped(own_logit, softcap)[0];
+    const C slope = softcap > 0 ? C(1) - (own_cap / softcap) * (own_cap / softcap) : C(1);
+    const C own = gradient(own_logit, Vector<C>{} + own_weight)[0] - g * chosen * slope;
+    for_vectors<C>(n, [&](auto at) {
+      const auto weight = w == nullptr ? Vector<C>{} + C(1) : get(w, at);
+      put(d, at, gradient(get(x, at), weight));
+    });
+    d[target] = narrow<T>(own);
+  }
+}

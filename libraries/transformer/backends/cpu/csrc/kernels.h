@@ -1,0 +1,159 @@
+// What each kernel is given, and the table of kernels of one instruction set. Lengths and strides are in elements,
+// strides from one row to the next; rows are contiguous. `weight` and `bias` may be null.
+#pragma once
+
+#include <cstdint>
+
+#include "opwheel/cpu/row_table.h"
+
+namespace transformer_ops::cpu {
+
+using opwheel::cpu::ByDtype;
+
+enum class Casting { llama, gemma };  // where the normalised row is rounded: before it is weighted, or after
+
+struct RmsNorm {
+  const void *x, *weight;
+  void* y;
+  int64_t length, x_stride, y_stride;
+  double eps, offset;
+  Casting casting;
+  const void* residual;  // added to x first, if not null, and the sum kept
+  void* sum;
+  int64_t residual_stride, sum_stride;
+};
+
+// The gradients of x and of weight. Rows are summed up in `parts` groups, whatever the number of threads, so that
+// results do not depend on it; a call's rows are these groups. `partial` has a row of length float (double for float64)
+// for each group.
+struct RmsNormBackward {
+  const void *grad, *x, *weight, *grad_sum;  // grad_sum is added to dx, if not null
+  void *dx, *partial;
+  int64_t length, grad_stride, x_stride, grad_sum_stride, rows, parts;
+  double eps, offset;
+  Casting casting;
+};
+
+struct LayerNorm {
+  const void *x, *weight, *bias;
+  void* y;
+  int64_t length, x_stride;
+  double eps;
+};
+
+struct LayerNormBackward {
+  const void *grad, *x, *weight;
+  void *dx, *partial, *partial_bias;
+  int64_t length, grad_stride, x_stride, rows, parts;
+  double eps;
+};
+
+// Adds the groups' sums up: a call's rows are columns.
+struct SumParts {
+  const void* partial;
+  void* sums;
+  int64_t length, parts;
+};
+
+enum class Activation { silu, gelu_tanh, gelu };
+
+struct Gated {  // activation(a) * b
+  const void *a, *b;
+  void* y;
+  int64_t length, a_stride, b_stride;
+  Activation activation;
+};
+
+struct GatedBackward {
+  const void *grad, *a, *b;
+  void *da, *db;
+  int64_t length, grad_stride, a_stride, b_stride;
+  Activation activation;
+};
+
+struct Softmax {
+  const void* x;
+  void* y;
+  int64_t length, x_stride;
+};
+
+struct SoftmaxBackward {
+  const void *grad, *y;
+  void* dx;
+  int64_t length, grad_stride, y_stride;
+};
+
+// Rows of q or k: all positions of all heads of all batches, as they are in y, which is contiguous. Strides are those
+// of x along batches, heads and positions; cos and sin have a row of length / 2 for each position.
+struct Rope {
+  const void *x, *cos, *sin;
+  void* y;
+  const int64_t* position_ids;  // null: positions are counted
+  int64_t length, heads, positions, strides[3], angle_stride, angle_batches, position_batches;
+  bool heads_first, interleaved, backwards;
+};
+
+// loss, z_loss and lse are float (double for float64), one for each row; softcap is 0 for none.
+struct CrossEntropy {
+  const void *x, *weight;
+  const int64_t* target;
+  void *loss, *z_loss, *lse;
+  int64_t length, x_stride, ignore_index;
+  double lse_square_scale, label_smoothing, softcap;
+};
+
+// grad is float (double for float64): one for each row, or one for all.
+struct CrossEntropyBackward {
+  const void *grad, *x, *weight, *lse;
+  const int64_t* target;
+  void* dx;
+  int64_t length, x_stride, ignore_index;
+  double lse_square_scale, label_smoothing, softcap, scale;
+  bool grad_per_row;
+};
+
+struct Quantize {
+  const void* x;
+  void *q, *scale;  // int8 and float
+  int64_t length, x_stride;
+};
+
+struct Dequantize {
+  const void *q, *scale;  // int8 and float
+  void* x;
+  int64_t length;
+};
+
+struct Table {
+  ByDtype<RmsNorm> rms_norm;
+  ByDtype<RmsNormBackward> rms_norm_backward;
+  ByDtype<LayerNorm> layer_norm;
+  ByDtype<LayerNormBackward> layer_norm_backward;
+  ByDtype<SumParts> sum_parts;
+  ByDtype<Gated> gated;
+  ByDtype<GatedBackward> gated_backward;
+  ByDtype<Softmax> softmax;
+  ByDtype<SoftmaxBackward> softmax_backward;
+  ByDtype<Rope> rope;
+  ByDtype<CrossEntropy> cross_entropy;
+  ByDtype<CrossEntropyBackward> cross_entropy_backward;
+  ByDtype<Quantize> quantize;
+  ByDtype<Dequantize> dequantize;
+};
+
+namespace baseline {
+extern const Table table;
+}
+#if defined(__x86_64__)
+namespace avx2 {
+extern const Table table;
+}
+namespace avx512 {
+extern const Table table;
+}
+#else
+namespace avx2 = baseline;
+namespace avx512 = baseline;
+#endif
+
+}  // namespace transformer_ops::cpu

@@ -1,0 +1,29 @@
+// The kernels of one instruction set, which OPWHEEL_ISA names, and their table.
+#include "kernels.h"
+#include "opwheel/cpu/vectorized_rows.h"
+
+namespace transformer_ops::cpu::OPWHEEL_ISA {
+namespace {
+
+using namespace ::opwheel::cpu::OPWHEEL_ISA;
+
+#include "activations.inc.h"
+#include "cross_entropy.inc.h"
+#include "norms.inc.h"
+#include "quantize.inc.h"
+#include "rope.inc.h"
+#include "softmax.inc.h"
+
+}  // namespace
+
+const Table table = {
+    OPWHEEL_BY_DTYPE(rms_norm),         OPWHEEL_BY_DTYPE(rms_norm_backward),
+    OPWHEEL_BY_DTYPE(layer_norm),       OPWHEEL_BY_DTYPE(layer_norm_backward),
+    OPWHEEL_BY_DTYPE(sum_parts),        OPWHEEL_BY_DTYPE(gated),
+    OPWHEEL_BY_DTYPE(gated_backward),   OPWHEEL_BY_DTYPE(softmax),
+    OPWHEEL_BY_DTYPE(softmax_backward), OPWHEEL_BY_DTYPE(rope),
+    OPWHEEL_BY_DTYPE(cross_entropy),    OPWHEEL_BY_DTYPE(cross_entropy_backward),
+    OPWHEEL_BY_DTYPE(quantize),         OPWHEEL_BY_DTYPE(dequantize),
+};
+
+}  // namespace transformer_ops::cpu::OPWHEEL_ISA

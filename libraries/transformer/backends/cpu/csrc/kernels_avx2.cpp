@@ -1,0 +1,2 @@
+#define OPWHEEL_ISA avx2
+#include "kernels.inc.h"

@@ -1,0 +1,2 @@
+#define OPWHEEL_ISA avx512
+#include "kernels.inc.h"

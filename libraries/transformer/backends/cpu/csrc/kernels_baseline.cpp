@@ -1,0 +1,2 @@
+#define OPWHEEL_ISA baseline
+#include "kernels.inc.h"

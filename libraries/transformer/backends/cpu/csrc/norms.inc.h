@@ -1,0 +1,158 @@
+// rms_norm and layer_norm, forward and backward. Included by kernels.inc.h.
+
+// The rows of one group out of `parts`, of which all but the last have the same number.
+inline void rows_of_part(int64_t rows, int64_t parts, int64_t part, int64_t& begin, int64_t& end) {
+  const int64_t size = (rows + parts - 1) / parts;
+  begin = part * size < rows ? part * size : rows;
+  end = begin + size < rows ? begin + size : rows;
+}
+
+// 1 / sqrt(mean(x^2) + eps)
+template <class C>
+inline C reciprocal_root(C squares, int64_t n, double eps) {
+  return C(1) / static_cast<C>(__builtin_sqrt(static_cast<double>(squares / C(n)) + eps));
+}
+
+// What a normalised row is multiplied by: offset + weight, or 1.
+template <class T, class At>
+inline auto factor(const void* weight, double offset, At at) {
+  using C = ComputeType<T>;
+  if (weight == nullptr) return Vector<C>{} + C(1);
+  return get(static_cast<const T*>(weight), at) + static_cast<C>(offset);
+}
+
+template <class T>
+void rms_norm(const RmsNorm& a, int64_t begin, int64_t end) {
+  using C = ComputeType<T>;
+  const int64_t n = a.length;
+  const bool rounds_first = a.casting == Casting::llama && a.weight != nullptr;
+  for (int64_t i = begin; i < end; ++i) {
+    const T* x = static_cast<const T*>(a.x) + i * a.x_stride;
+    if (a.residual != nullptr) {
+      const T* r = static_cast<const T*>(a.residual) + i * a.residual_stride;
+      T* total = static_cast<T*>(a.sum) + i * a.sum_stride;
+      for_vectors<C>(n, [&](auto at) { put(total, at, get(x, at) + get(r, at)); });
+      x = total;
+    }
+    const C squares = sum<C>(n, [&](auto at) { return get(x, at) * get(x, at); });
+    const C r = reciprocal_root(squares, n, a.eps);
+    T* y = static_cast<T*>(a.y) + i * a.y_stride;
+    if (rounds_first) {
+      for_vectors<C>(
+          n, [&](auto at) { put(y, at, rounded<T>(get(x, at) * r) * rounded<T>(factor<T>(a.weight, a.offset, at))); });
+    } else {
+      for_vectors<C>(n, [&](auto at) { put(y, at, get(x, at) * r * factor<T>(a.weight, a.offset, at)); });
+    }
+  }
+}
+
+// With m = grad * (offset + weight) and r the reciprocal of the root mean square:
+// dx = r * (m - x * r^2 * mean(m * x)), dweight = sum over rows of grad * x * r
+template <class T>
+void rms_norm_backward(const RmsNormBackward& a, int64_t begin, int64_t end) {
+  using C = ComputeType<T>;
+  const int64_t n = a.length;
+  const bool rounds_first = a.casting == Casting::llama;
+  for (int64_t part = begin; part < end; ++part) {
+    C* sums = a.partial == nullptr ? nullptr : static_cast<C*>(a.partial) + part * n;
+    if (sums != nullptr) for_vectors<C>(n, [&](auto at) { put(sums, at, Vector<C>{}); });
+    int64_t first, last;
+    rows_of_part(a.rows, a.parts, part, first, last);
+    for (int64_t i = first; i < last; ++i) {
+      const T* x = static_cast<const T*>(a.x) + i * a.x_stride;
+      const T* g = static_cast<const T*>(a.grad) + i * a.grad_stride;
+      const T* more = a.grad_sum == nullptr ? nullptr : static_cast<const T*>(a.grad_sum) + i * a.grad_sum_stride;
+      T* d = static_cast<T*>(a.dx) + i * n;
+      const C r = reciprocal_root(sum<C>(n, [&](auto at) { return get(x, at) * get(x, at); }), n, a.eps);
+      const C products =
+          sum<C>(n, [&](auto at) { return get(g, at) * factor<T>(a.weight, a.offset, at) * get(x, at); });
+      const C inner = products * r * r / C(n);
+      for_vectors<C>(n, [&](auto at) {
+        const auto values = get(x, at), gradients = get(g, at);
+        auto gradient = r * (gradients * factor<T>(a.weight, a.offset, at) - values * inner);
+        if (more != nullptr) gradient += get(more, at);
+        put(d, at, gradient);
+        if (sums != nullptr) put(sums, at, get(sums, at) + gradients * rounded_if<T>(rounds_first, values * r));
+      });
+    }
+  }
+}
+
+// Mean, and 1 / sqrt(variance + eps), in two passes: the row is in the cache.
+template <class T>
+inline void moments(const T* x, int64_t n, double eps, ComputeType<T>& mean, ComputeType<T>& r) {
+  using C = ComputeType<T>;
+  const C m = sum<C>(n, [&](auto at) { return get(x, at); }) / C(n);
+  const C squares = sum<C>(n, [&](auto at) {
+    const auto centred = get(x, at) - m;
+    return centred * centred;
+  });
+  mean = m;
+  r = reciprocal_root(squares, n, eps);
+}
+
+template <class T>
+void layer_norm(const LayerNorm& a, int64_t begin, int64_t end) {
+  using C = ComputeType<T>;
+  const int64_t n = a.length;
+  const T* bias = static_cast<const T*>(a.bias);
+  for (int64_t i = begin; i < end; ++i) {
+    const T* x = static_cast<const T*>(a.x) + i * a.x_stride;
+    T* y = static_cast<T*>(a.y) + i * n;
+    C mean, r;
+    moments(x, n, a.eps, mean, r);
+    for_vectors<C>(n, [&](auto at) {
+      auto value = (get(x, at) - mean) * r * factor<T>(a.weight, 0, at);
+      if (bias != nullptr) value += get(bias, at);
+      put(y, at, value);
+    });
+  }
+}
+
+// With h = (x - mean) * r and m = grad * weight: dx = r * (m - mean(m) - h * mean(m * h)), dweight = sum over rows of
+// grad * h, dbias = sum over rows of grad
+template <class T>
+void layer_norm_backward(const LayerNormBackward& a, int64_t begin, int64_t end) {
+  using C = ComputeType<T>;
+  const int64_t n = a.length;
+  for (int64_t part = begin; part < end; ++part) {
+    C* sums = static_cast<C*>(a.partial) + part * n;
+    C* bias_sums = static_cast<C*>(a.partial_bias) + part * n;
+    for_vectors<C>(n, [&](auto at) {
+      put(sums, at, Vector<C>{});
+      put(bias_sums, at, Vector<C>{});
+    });
+    int64_t first, last;
+    rows_of_part(a.rows, a.parts, part, first, last);
+    for (int64_t i = first; i < last; ++i) {
+      const T* x = static_cast<const T*>(a.x) + i * a.x_stride;
+      const T* g = static_cast<const T*>(a.grad) + i * a.grad_stride;
+      T* d = static_cast<T*>(a.dx) + i * n;
+      C mean, r;
+      moments(x, n, a.eps, mean, r);
+      const C gradients = sum<C>(n, [&](auto at) { return get(g, at) * factor<T>(a.weight, 0, at); }) / C(n);
+      const C products =
+          sum<C>(n, [&](auto at) { return get(g, at) * factor<T>(a.weight, 0, at) * (get(x, at) - mean); });
+      const C inner = products * r / C(n);
+      for_vectors<C>(n, [&](auto at) {
+        const auto normalised = (get(x, at) - mean) * r, gradient = get(g, at);
+        put(d, at, r * (gradient * factor<T>(a.weight, 0, at) - gradients - normalised * inner));
+        put(sums, at, get(sums, at) + gradient * normalised);
+        put(bias_sums, at, get(bias_sums, at) + gradient);
+      });
+    }
+  }
+}
+
+// The sums of columns begin <= k < end.
+template <class T>
+void sum_parts(const SumParts& a, int64_t begin, int64_t end) {
+  using C = ComputeType<T>;
+  const C* partial = static_cast<const C*>(a.partial) + begin;
+  T* sums = static_cast<T*>(a.sums) + begin;
+  for_vectors<C>(end - begin, [&](auto at) {
+    Vector<C> total{};
+    for (int64_t part = 0; part < a.parts; ++part) total += get(partial + part * a.length, at);
+    put(sums, at, total);
+  });
+}

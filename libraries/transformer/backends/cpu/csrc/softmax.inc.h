@@ -1,0 +1,34 @@
+// softmax over rows: exp(x - max(x)) / sum(exp(x - max(x))). Included by kernels.inc.h.
+
+template <class T>
+void softmax(const Softmax& a, int64_t begin, int64_t end) {
+  using C = ComputeType<T>;
+  const int64_t n = a.length;
+  Buffer<C> exps(n);
+  for (int64_t i = begin; i < end; ++i) {
+    const T* x = static_cast<const T*>(a.x) + i * a.x_stride;
+    T* y = static_cast<T*>(a.y) + i * n;
+    const C top = maximum<C>(n, -static_cast<C>(__builtin_inf()), [&](auto at) { return get(x, at); });
+    const C total = sum<C>(n, [&](auto at) {
+      const auto value = exp_of_negative(get(x, at) - top);
+      put(exps.data, at, value);
+      return value;
+    });
+    const C factor = C(1) / total;
+    for_vectors<C>(n, [&](auto at) { put(y, at, get(exps.data, at) * factor); });
+  }
+}
+
+// dx = y * (grad - sum(grad * y))
+template <class T>
+void softmax_backward(const SoftmaxBackward& a, int64_t begin, int64_t end) {
+  using C = ComputeType<T>;
+  const int64_t n = a.length;
+  for (int64_t i = begin; i < end; ++i) {
+    const T* y = static_cast<const T*>(a.y) + i * a.y_stride;
+    const T* g = static_cast<const T*>(a.grad) + i * a.grad_stride;
+    T* d = static_cast<T*>(a.dx) + i * n;
+    const C inner = sum<C>(n, [&](auto at) { return get(g, at) * get(y, at); });
+    for_vectors<C>(n, [&](auto at) { put(d, at, get(y, at) * (get(g, at) - inner)); });
+  }
+}

@@ -1,0 +1,45 @@
+"""The operators of transformer_ops, with kernels from separately installed backends."""
+
+import opwheel
+
+from ._version import __version__
+from .losses import cross_entropy
+from .operators import OPERATORS
+
+library = opwheel.open_library(__name__, OPERATORS, distribution="transformer-ops-core", version=__version__)
+
+backends, require, load = library.backends, library.require, library.load
+decompositions, get_include = library.decompositions, library.get_include
+globals().update(library.functions)
+
+from .hugging_face import Patch, patch  # noqa: E402  # they call the operators
+from .modules import (  # noqa: E402  # they call the operators
+    GEGLU,
+    CrossEntropyLoss,
+    FusedLinearCrossEntropyLoss,
+    LayerNorm,
+    RMSNorm,
+    SwiGLU,
+)
+
+__all__ = [
+    "GEGLU",
+    "CrossEntropyLoss",
+    "FusedLinearCrossEntropyLoss",
+    "LayerNorm",
+    "Patch",
+    "RMSNorm",
+    "SwiGLU",
+    "__version__",
+    "backends",
+    "cross_entropy",
+    "decompositions",
+    "get_include",
+    "library",
+    "load",
+    "patch",
+    "require",
+    *library.functions,
+]
+
+library.load_backends()  # last, as their code may use all of the above

@@ -1,0 +1,5 @@
+"""``python -m transformer_ops``."""
+
+from opwheel.cli import main
+
+main(__package__)

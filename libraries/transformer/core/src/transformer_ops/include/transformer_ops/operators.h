@@ -1,0 +1,53 @@
+// The operators: a row each, with its schema (opwheel/kernel_list.h). Nothing else lists them: the schema library and
+// every backend go by this list.
+#pragma once
+
+#include "opwheel/kernel_list.h"
+
+#define TRANSFORMER_OPS_KERNELS(KERNEL)                                                                               \
+  KERNEL(rms_norm,                                                                                                    \
+         "rms_norm(Tensor x, Tensor? weight=None, float eps=1e-06, float offset=0., str casting_mode='llama') -> "    \
+         "Tensor")                                                                                                    \
+  KERNEL(rms_norm_backward,                                                                                           \
+         "rms_norm_backward(Tensor grad, Tensor x, Tensor? weight, float eps, float offset, str casting_mode) -> "    \
+         "(Tensor, Tensor)")                                                                                          \
+  KERNEL(fused_add_rms_norm,                                                                                          \
+         "fused_add_rms_norm(Tensor x, Tensor residual, Tensor? weight=None, float eps=1e-06, float offset=0., "      \
+         "str casting_mode='llama') -> (Tensor y, Tensor sum)")                                                       \
+  KERNEL(fused_add_rms_norm_,                                                                                         \
+         "fused_add_rms_norm_(Tensor(a!) x, Tensor(b!) residual, Tensor? weight=None, float eps=1e-06, "              \
+         "float offset=0., str casting_mode='llama') -> ()")                                                          \
+  KERNEL(fused_add_rms_norm_backward,                                                                                 \
+         "fused_add_rms_norm_backward(Tensor grad_y, Tensor grad_sum, Tensor sum, Tensor? weight, float eps, "        \
+         "float offset, str casting_mode) -> (Tensor, Tensor)")                                                       \
+  KERNEL(layer_norm, "layer_norm(Tensor x, Tensor? weight=None, Tensor? bias=None, float eps=1e-05) -> Tensor")       \
+  KERNEL(layer_norm_backward,                                                                                         \
+         "layer_norm_backward(Tensor grad, Tensor x, Tensor? weight, float eps) -> (Tensor, Tensor, Tensor)")         \
+  KERNEL(swiglu, "swiglu(Tensor a, Tensor b) -> Tensor")                                                              \
+  KERNEL(swiglu_backward, "swiglu_backward(Tensor grad, Tensor a, Tensor b) -> (Tensor, Tensor)")                     \
+  KERNEL(geglu, "geglu(Tensor a, Tensor b, str approximate='tanh') -> Tensor")                                        \
+  KERNEL(geglu_backward, "geglu_backward(Tensor grad, Tensor a, Tensor b, str approximate) -> (Tensor, Tensor)")      \
+  KERNEL(softmax, "softmax(Tensor x) -> Tensor")                                                                      \
+  KERNEL(softmax_backward, "softmax_backward(Tensor grad, Tensor y) -> Tensor")                                       \
+  KERNEL(rope,                                                                                                        \
+         "rope(Tensor q, Tensor k, Tensor cos, Tensor sin, Tensor? position_ids=None, int unsqueeze_dim=1, "          \
+         "bool interleaved=False) -> (Tensor, Tensor)")                                                               \
+  KERNEL(cross_entropy_rows,                                                                                          \
+         "cross_entropy_rows(Tensor input, Tensor target, Tensor? weight, int ignore_index, float lse_square_scale, " \
+         "float label_smoothing, float softcap) -> (Tensor loss, Tensor z_loss, Tensor lse)")                         \
+  KERNEL(cross_entropy_backward,                                                                                      \
+         "cross_entropy_backward(Tensor grad, Tensor input, Tensor target, Tensor? weight, Tensor lse, "              \
+         "int ignore_index, float lse_square_scale, float label_smoothing, float softcap) -> Tensor")                 \
+  KERNEL(quantize_rowwise, "quantize_rowwise(Tensor x) -> (Tensor q, Tensor scale)")                                  \
+  KERNEL(dequantize_rowwise, "dequantize_rowwise(Tensor q, Tensor scale, *, ScalarType dtype=float) -> Tensor")       \
+  KERNEL(reshape_and_cache,                                                                                           \
+         "reshape_and_cache(Tensor key, Tensor value, Tensor(a!) key_cache, Tensor(b!) value_cache, "                 \
+         "Tensor slot_mapping) -> ()")                                                                                \
+  KERNEL(fused_linear_cross_entropy,                                                                                  \
+         "fused_linear_cross_entropy(Tensor input, Tensor weight, Tensor target, Tensor? bias=None, "                 \
+         "int ignore_index=-100, float lse_square_scale=0., float label_smoothing=0., str reduction='mean', "         \
+         "float softcap=0.) -> Tensor")                                                                               \
+  KERNEL(fused_linear_cross_entropy_training,                                                                         \
+         "fused_linear_cross_entropy_training(Tensor input, Tensor weight, Tensor target, Tensor? bias=None, "        \
+         "int ignore_index=-100, float lse_square_scale=0., float label_smoothing=0., str reduction='mean', "         \
+         "float softcap=0.) -> (Tensor loss, Tensor d_input, Tensor d_weight, Tensor d_bias)")

@@ -1,0 +1,187 @@
+"""Modules that take the place of PyTorch's: the same arguments and state dicts, computed by these operators."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .losses import cross_entropy
+
+_ops = torch.ops.transformer_ops
+
+
+def _row(shape: Any) -> int:
+    """The length of a row; the operators normalise over the last dimension alone."""
+    sizes = (shape,) if isinstance(shape, Integral) else tuple(shape)
+    if len(sizes) != 1:
+        raise ValueError(f"normalized_shape is {sizes}, expected one number: the size of the last dimension")
+    return int(sizes[0])
+
+
+class RMSNorm(nn.RMSNorm):
+    """``torch.nn.RMSNorm`` over the last dimension, by :func:`transformer_ops.rms_norm`.
+
+    Args:
+        normalized_shape: size of the last dimension, a number or a sequence of one.
+        eps: added to the mean of the squares; None: the spacing of numbers of the input's dtype around 1.
+        elementwise_affine: whether there is a weight.
+        offset: added to the weight: 1.0 in Gemma.
+        casting_mode: as :func:`transformer_ops.rms_norm` has it; PyTorch's own is ``"gemma"``.
+        device: of the weight.
+        dtype: of the weight.
+
+    Raises:
+        ValueError: there are several normalised dimensions.
+    """
+
+    def __init__(
+        self,
+        normalized_shape: Any,
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        *,
+        offset: float = 0.0,
+        casting_mode: str = "gemma",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        _row(normalized_shape)
+        super().__init__(normalized_shape, eps, elementwise_affine, device, dtype)
+        self.offset = offset
+        self.casting_mode = casting_mode
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The normalised rows of ``x``, whose last dimension has the module's size."""
+        eps = torch.finfo(x.dtype).eps if self.eps is None else self.eps
+        result: Tensor = _ops.rms_norm(x, self.weight, eps, self.offset, self.casting_mode)
+        return result
+
+
+class LayerNorm(nn.LayerNorm):
+    """``torch.nn.LayerNorm`` over the last dimension, by :func:`transformer_ops.layer_norm`.
+
+    Its arguments are ``torch.nn.LayerNorm``'s.
+
+    Raises:
+        ValueError: there are several normalised dimensions.
+    """
+
+    def __init__(self, normalized_shape: Any, *args: Any, **kwargs: Any) -> None:
+        _row(normalized_shape)
+        super().__init__(normalized_shape, *args, **kwargs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The normalised rows of ``x``, whose last dimension has the module's size."""
+        result: Tensor = _ops.layer_norm(x, self.weight, self.bias, self.eps)
+        return result
+
+
+class _GatedLinear(nn.Module):
+    """``down_proj(activation(gate_proj(x)) * up_proj(x))``, with the names that Hugging Face's models have."""
+
+    def __init__(self, width: int, hidden: int, *, bias: bool = False, device: Any = None, dtype: Any = None) -> None:
+        super().__init__()
+        options = {"bias": bias, "device": device, "dtype": dtype}
+        self.gate_proj = nn.Linear(width, hidden, **options)
+        self.up_proj = nn.Linear(width, hidden, **options)
+        self.down_proj = nn.Linear(hidden, width, **options)
+
+
+class SwiGLU(_GatedLinear):
+    """The feed-forward block of Llama: ``down_proj(swiglu(gate_proj(x), up_proj(x)))``.
+
+    Args:
+        width: of the input and the result.
+        hidden: features in between.
+        bias: whether the three linear layers have one.
+        device: of the parameters.
+        dtype: of the parameters.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """A tensor of the shape of ``x``, ``(..., width)``."""
+        result: Tensor = self.down_proj(_ops.swiglu(self.gate_proj(x), self.up_proj(x)))
+        return result
+
+
+class GEGLU(_GatedLinear):
+    """The feed-forward block of Gemma: ``down_proj(geglu(gate_proj(x), up_proj(x)))``; arguments as :class:`SwiGLU`."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """A tensor of the shape of ``x``, ``(..., width)``."""
+        result: Tensor = self.down_proj(_ops.geglu(self.gate_proj(x), self.up_proj(x)))
+        return result
+
+
+class CrossEntropyLoss(nn.CrossEntropyLoss):
+    """``torch.nn.CrossEntropyLoss`` of class indices, by :func:`transformer_ops.cross_entropy`.
+
+    Args:
+        weight: a factor for each class.
+        ignore_index: targets that do not count.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        label_smoothing: share of the target that is spread over all classes.
+        lse_square_scale: factor of the z-loss.
+        softcap: of the logits.
+    """
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+        label_smoothing: float = 0.0,
+        *,
+        lse_square_scale: float = 0.0,
+        softcap: float | None = None,
+    ) -> None:
+        super().__init__(weight, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing)
+        self.lse_square_scale = lse_square_scale
+        self.softcap = softcap
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        """The loss of logits ``(rows, classes)`` and targets ``(rows,)``."""
+        loss = cross_entropy(
+            input,
+            target,
+            self.weight,
+            self.ignore_index,
+            self.lse_square_scale,
+            self.label_smoothing,
+            self.reduction,
+            self.softcap,
+        )
+        assert isinstance(loss, Tensor)
+        return loss
+
+
+class FusedLinearCrossEntropyLoss(nn.Module):
+    """The loss of a linear layer's results without all of them in memory (``fused_linear_cross_entropy``).
+
+    Args:
+        ignore_index: targets that do not count.
+        reduction: ``"mean"`` or ``"sum"``.
+        label_smoothing: share of the target that is spread over all classes.
+        lse_square_scale: factor of the z-loss.
+        softcap: of the logits.
+    """
+
+    def __init__(
+        self,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+        label_smoothing: float = 0.0,
+        *,
+        lse_square_scale: float = 0.0,
+        softcap: float | None = None,
+    ) -> None:
+        super().__init__()
+        self.options = (ignore_index, lse_square_scale, label_smoothing, reduction, softcap or 0.0)
+
+    def forward(self, weight: Tensor, input: Tensor, target: Tensor, bias: Tensor | None = None) -> Tensor:
+        """The loss of ``input @ weight.T + bias``: rows of ``(rows, width)``, ``(classes, width)``, ``(rows,)``."""
+        result: Tensor = _ops.fused_linear_cross_entropy(input, weight, target, bias, *self.options)
+        return result

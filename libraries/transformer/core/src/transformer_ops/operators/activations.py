@@ -1,0 +1,121 @@
+"""Gated activations: an activation of one half, times the other half."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import torch
+from opwheel import Operator, Rows
+from opwheel.dispatch import ErrorSample, Sample
+from torch import Tensor
+from torch.nn import functional
+
+from .samples import SHAPES, measured, randn, wide
+
+
+def _swiglu(a: Tensor, b: Tensor) -> Tensor:
+    return functional.silu(wide(a)).to(a.dtype) * b
+
+
+def _swiglu_backward(grad: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    grad_, a_, b_ = wide(grad), wide(a), wide(b)
+    s = torch.sigmoid(a_)
+    return (grad_ * b_ * s * (1 + a_ * (1 - s))).to(a.dtype), (grad_ * a_ * s).to(a.dtype)
+
+
+def _check_approximate(approximate: str) -> None:
+    if approximate not in ("tanh", "none"):
+        raise ValueError(f"approximate is {approximate!r}, expected 'tanh' or 'none'")
+
+
+def _geglu(a: Tensor, b: Tensor, approximate: str = "tanh") -> Tensor:
+    _check_approximate(approximate)
+    return functional.gelu(wide(a), approximate=approximate).to(a.dtype) * b
+
+
+def _geglu_backward(grad: Tensor, a: Tensor, b: Tensor, approximate: str) -> tuple[Tensor, Tensor]:
+    grad_, a_, b_ = wide(grad), wide(a), wide(b)
+    if approximate == "tanh":
+        factor, cubic = (2 / torch.pi) ** 0.5, 0.044715
+        t = torch.tanh(factor * (a_ + cubic * a_.pow(3)))
+        value = 0.5 * a_ * (1 + t)
+        derivative = 0.5 * (1 + t) + 0.5 * a_ * (1 - t * t) * factor * (1 + 3 * cubic * a_ * a_)
+    else:
+        phi = 0.5 * (1 + torch.erf(a_ * 0.5**0.5))
+        value = a_ * phi
+        derivative = phi + a_ * torch.exp(-0.5 * a_ * a_) / (2 * torch.pi) ** 0.5
+    return (grad_ * b_ * derivative).to(a.dtype), (grad_ * value).to(a.dtype)
+
+
+def _samples(
+    device: str, dtype: torch.dtype, requires_grad: bool, *, inputs: int = 2, options: tuple[str, ...] = ()
+) -> Iterator[Sample]:
+    make = partial(randn, device=device, dtype=dtype, requires_grad=requires_grad)
+    for shape in SHAPES:
+        yield Sample(*(make(*shape) for _ in range(inputs)), *options[:1])
+    for option in options[1:]:
+        yield Sample(*(make(3, 8) for _ in range(inputs)), option)
+
+
+def _errors(device: str) -> Iterator[ErrorSample]:
+    a = torch.ones(3, 4, device=device)
+    yield ErrorSample(Sample(a, torch.ones(3, 5, device=device)), RuntimeError)
+    yield ErrorSample(Sample(a, a.double()), RuntimeError)
+
+
+_ARGUMENTS = """
+    Args:
+        a: tensor of at least one dimension; float16, bfloat16, float32 or float64.
+        b: tensor of the shape and dtype of ``a``."""
+_RESULT = """
+
+    Returns:
+        A tensor of the shape and dtype of ``a``. 16-bit dtypes are computed in float32; the activation is rounded once,
+        and its product with ``b`` again, as by two operators of PyTorch.
+"""
+
+SWIGLU = Operator(
+    "swiglu",
+    reference=_swiglu,
+    rule=Rows(a=1, b=1),
+    derivatives={"a, b": "swiglu_backward(grad, a, b)"},
+    samples=_samples,
+    measured=measured(2),
+    peers={"F.silu(a) * b": lambda a, b: functional.silu(a) * b},
+    errors=_errors,
+    doc=f"""``silu(a) * b`` with ``silu(a) = a * sigmoid(a)`` (Shazeer 2020, https://arxiv.org/abs/2002.05202).
+{_ARGUMENTS}{_RESULT}
+    Raises:
+        RuntimeError: shapes or dtypes differ.
+    """,
+)
+SWIGLU_BACKWARD = Operator(
+    "swiglu_backward",
+    reference=_swiglu_backward,
+    rule=Rows(grad=1, a=1, b=1),
+    samples=partial(_samples, inputs=3),
+)
+GEGLU = Operator(
+    "geglu",
+    reference=_geglu,
+    rule=Rows(a=1, b=1),
+    derivatives={"a, b": "geglu_backward(grad, a, b, approximate)"},
+    samples=partial(_samples, options=("tanh", "none")),
+    measured=measured(2),
+    peers={"F.gelu(a) * b": lambda a, b, approximate="tanh": functional.gelu(a, approximate=approximate) * b},
+    errors=_errors,
+    doc=f"""``gelu(a) * b`` (Hendrycks and Gimpel 2016, https://arxiv.org/abs/1606.08415; Shazeer 2020).
+{_ARGUMENTS}
+        approximate: ``"tanh"``: ``gelu(a) = a / 2 * (1 + tanh(sqrt(2 / pi) * (a + 0.044715 * a ** 3)))``; ``"none"``:
+            ``a / 2 * (1 + erf(a / sqrt(2)))``.{_RESULT}
+    Raises:
+        RuntimeError: shapes or dtypes differ, or ``approximate`` is neither.
+    """,
+)
+GEGLU_BACKWARD = Operator(
+    "geglu_backward",
+    reference=_geglu_backward,
+    rule=Rows(grad=1, a=1, b=1),
+    samples=partial(_samples, inputs=3, options=("tanh", "none")),
+)

@@ -1,0 +1,64 @@
+"""Writing keys and values into a paged cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from opwheel import Operator
+from opwheel.dispatch import ErrorSample, Sample
+from torch import Tensor
+
+from .samples import randn
+
+
+def _reshape_and_cache(
+    key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slot_mapping: Tensor
+) -> None:
+    if slot_mapping.shape[0] == 0:
+        return
+    # Shapes do not depend on the slots: a token that is left out stands for the first one that is not, and if there is
+    # none, a slot gets what it has.
+    used = slot_mapping >= 0
+    tokens = torch.where(used, torch.arange(len(used), device=used.device), used.int().argmax())
+    slots = slot_mapping[tokens].clamp(min=0)
+    at = slots // key_cache.shape[1], slots % key_cache.shape[1]
+    for new, cache in ((key, key_cache), (value, value_cache)):
+        cache[at] = torch.where(used[tokens, None, None], new[tokens], cache[at])
+
+
+def _samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
+    key, value = (randn(3, 2, width, device=device, dtype=dtype) for width in (8, 4))
+    caches = [randn(4, 5, 2, width, device=device, dtype=dtype) for width in (8, 4)]
+    for slots in ([7, -1, 19], [-1, 0, 3], [-1, -2, -1]):
+        yield Sample(key, value, *(cache.clone() for cache in caches), torch.tensor(slots, device=device))
+
+
+def _errors(device: str) -> Iterator[ErrorSample]:
+    key, cache = torch.ones(1, 2, 8, device=device), torch.ones(4, 5, 2, 8, device=device)
+    for slots in ([20], [0, 1]):
+        yield ErrorSample(
+            Sample(key, key, cache, cache.clone(), torch.tensor(slots, device=device)), (RuntimeError, IndexError)
+        )
+
+
+RESHAPE_AND_CACHE = Operator(
+    "reshape_and_cache",
+    reference=_reshape_and_cache,
+    derivatives=None,
+    samples=_samples,
+    errors=_errors,
+    doc="""Write the keys and values of tokens into their slots of a paged cache, in place.
+
+    Args:
+        key: ``(tokens, heads, length)``, of any dtype that the cache has.
+        value: ``(tokens, heads, value_length)``.
+        key_cache: ``(blocks, block_size, heads, length)``, of the same dtype. Overwritten.
+        value_cache: ``(blocks, block_size, heads, value_length)``. Overwritten.
+        slot_mapping: int64 ``(tokens,)``: ``block * block_size + offset`` of each token, or negative: it is left out.
+            If two tokens have one slot, either may be what is there afterwards.
+
+    Raises:
+        RuntimeError: a shape or dtype does not fit, or a slot is not in the caches.
+    """,
+)

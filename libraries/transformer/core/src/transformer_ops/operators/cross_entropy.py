@@ -1,0 +1,126 @@
+"""Cross entropy of rows of logits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import torch
+from opwheel import Operator
+from opwheel.dispatch import ErrorSample, Sample
+from torch import Tensor
+
+from .samples import randn, wide
+
+
+def _capped(x: Tensor, softcap: float) -> Tensor:
+    return softcap * torch.tanh(x / softcap) if softcap > 0 else x
+
+
+def cross_entropy_rows_reference(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    ignore_index: int,
+    lse_square_scale: float,
+    label_smoothing: float,
+    softcap: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The loss of each row, the part of it that ``lse_square_scale`` adds, and log(sum(exp)) of its logits."""
+    counted = target != ignore_index
+    index = torch.where(counted, target, 0)
+    logits = _capped(wide(input), softcap)
+    lse = torch.logsumexp(logits, -1)
+    weights = torch.ones_like(logits[0]) if weight is None else wide(weight)
+    loss = weights[index] * (1 - label_smoothing) * (lse - logits.gather(-1, index.unsqueeze(-1)).squeeze(-1))
+    if label_smoothing > 0:
+        loss = loss + label_smoothing / input.shape[-1] * (weights * (lse.unsqueeze(-1) - logits)).sum(-1)
+    z_loss = lse_square_scale * lse * lse
+    loss, z_loss, lse = (torch.where(counted, one, 0) for one in (loss + z_loss, z_loss, lse))
+    return loss, z_loss, lse
+
+
+def _cross_entropy_backward(
+    grad: Tensor,
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    lse: Tensor,
+    ignore_index: int,
+    lse_square_scale: float,
+    label_smoothing: float,
+    softcap: float,
+) -> Tensor:
+    counted = (target != ignore_index).unsqueeze(-1)
+    index = torch.where(counted, target.unsqueeze(-1), 0)
+    classes = input.shape[-1]
+    logits = _capped(wide(input), softcap)
+    z = lse.unsqueeze(-1)
+    p = torch.exp(logits - z)
+    weights = torch.ones_like(logits[0]) if weight is None else wide(weight)
+    chosen = weights[index] * (1 - label_smoothing)
+    smoothing = label_smoothing / classes
+    d = p * (chosen + smoothing * weights.sum() + 2 * lse_square_scale * z) - smoothing * weights
+    d = d - torch.zeros_like(d).scatter(-1, index, chosen)
+    if softcap > 0:
+        d = d * (1 - (logits / softcap).pow(2))
+    return torch.where(counted, grad.unsqueeze(-1) * d, 0).to(input.dtype)
+
+
+def _numbers() -> Iterator[tuple[float, float, float]]:
+    """lse_square_scale, label_smoothing, softcap."""
+    yield 0.0, 0.0, 0.0
+    yield 1e-2, 0.1, 0.0
+    yield 0.0, 0.1, 3.0
+
+
+def _arguments(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[tuple[object, ...]]:
+    make = partial(randn, device=device, dtype=dtype)
+    target = torch.tensor([1, 0, -100, 4, 2], device=device)
+    for numbers in _numbers():
+        yield make(5, 37, requires_grad=requires_grad), target, None, -100, *numbers
+        weight = torch.rand(5, device=device, dtype=dtype)
+        yield make(5, 5, requires_grad=requires_grad), target, weight, -100, *numbers
+
+
+def _samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
+    for arguments in _arguments(device, dtype, requires_grad):
+        yield Sample(*arguments)
+
+
+def _measured(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
+    rows, classes = 512, 32_000
+    target = torch.randint(classes, (rows,), device=device)
+    x = randn(rows, classes, device=device, dtype=dtype, requires_grad=requires_grad)
+    yield Sample(x, target, None, -100, 0.0, 0.0, 0.0)
+
+
+def _backward_samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
+    for x, target, weight, ignored, *numbers in _arguments(device, dtype, requires_grad):
+        assert isinstance(x, Tensor)
+        lse = wide(x.detach()).logsumexp(-1) if numbers[-1] == 0 else wide(x.detach()).logsumexp(-1) + 1
+        grad = torch.rand(5, device=device, dtype=lse.dtype, requires_grad=requires_grad)
+        yield Sample(grad, x, target, weight, lse.requires_grad_(requires_grad), ignored, *numbers)
+
+
+def _errors(device: str) -> Iterator[ErrorSample]:
+    x, numbers = torch.ones(2, 3, device=device), (-100, 0.0, 0.0, 0.0)
+    yield ErrorSample(Sample(x, torch.tensor([0, 3], device=device), None, *numbers), (RuntimeError, IndexError))
+    yield ErrorSample(Sample(x, torch.tensor([0], device=device), None, *numbers), RuntimeError)
+
+
+CROSS_ENTROPY_ROWS = Operator(
+    "cross_entropy_rows",
+    reference=cross_entropy_rows_reference,
+    derivatives={
+        "input": "cross_entropy_backward(grad, input, target, weight, lse, ignore_index, lse_square_scale, "
+        "label_smoothing, softcap)"
+    },
+    not_differentiable=("z_loss", "lse"),
+    samples=_samples,
+    measured=_measured,
+    errors=_errors,
+)
+CROSS_ENTROPY_BACKWARD = Operator(
+    "cross_entropy_backward", reference=_cross_entropy_backward, samples=_backward_samples
+)

@@ -1,0 +1,143 @@
+"""Cross entropy of a linear layer's results, which are never in memory all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import torch
+from opwheel import Operator
+from opwheel.dispatch import ErrorSample, Sample
+from torch import Tensor
+
+from .cross_entropy import cross_entropy_rows_reference
+from .samples import randn, wide
+
+
+def _fused_linear_cross_entropy(
+    input: Tensor,
+    weight: Tensor,
+    target: Tensor,
+    bias: Tensor | None = None,
+    ignore_index: int = -100,
+    lse_square_scale: float = 0.0,
+    label_smoothing: float = 0.0,
+    reduction: str = "mean",
+    softcap: float = 0.0,
+) -> Tensor:
+    if reduction not in ("mean", "sum"):
+        raise ValueError(f"reduction is {reduction!r}, expected 'mean' or 'sum'")
+    logits = torch.nn.functional.linear(input, weight, bias)
+    loss, _, _ = cross_entropy_rows_reference(
+        logits, target, None, ignore_index, lse_square_scale, label_smoothing, softcap
+    )
+    return loss.sum() / ((target != ignore_index).sum() if reduction == "mean" else 1)
+
+
+def _fused_linear_cross_entropy_training(
+    input: Tensor,
+    weight: Tensor,
+    target: Tensor,
+    bias: Tensor | None = None,
+    ignore_index: int = -100,
+    lse_square_scale: float = 0.0,
+    label_smoothing: float = 0.0,
+    reduction: str = "mean",
+    softcap: float = 0.0,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    options = (ignore_index, lse_square_scale, label_smoothing, reduction, softcap)
+    loss = _fused_linear_cross_entropy(input, weight, target, bias, *options)
+    counted = (target != ignore_index).unsqueeze(-1)
+    index = torch.where(counted, target.unsqueeze(-1), 0)
+    classes = weight.shape[0]
+    logits = wide(torch.nn.functional.linear(input, weight, bias))
+    logits = softcap * torch.tanh(logits / softcap) if softcap > 0 else logits
+    z = torch.logsumexp(logits, -1, keepdim=True)
+    d = torch.exp(logits - z) * (1 + 2 * lse_square_scale * z) - label_smoothing / classes
+    d = d - torch.zeros_like(d).scatter(-1, index, 1 - label_smoothing)
+    if softcap > 0:
+        d = d * (1 - (logits / softcap).pow(2))
+    d = torch.where(counted, d, 0) / (counted.sum() if reduction == "mean" else 1)
+    d = d.to(input.dtype)
+    d_bias = input.new_empty(0) if bias is None else d.sum(0)
+    return loss, d @ weight, d.t() @ input, d_bias
+
+
+def _samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
+    make = partial(randn, device=device, dtype=dtype, requires_grad=requires_grad)
+    target = torch.tensor([1, 0, -100, 4, 2], device=device)
+    yield Sample(make(5, 8), make(7, 8), target)
+    yield Sample(make(5, 8), make(7, 8), target, make(7), -100, 1e-2, 0.1, "sum")
+    yield Sample(make(5, 8), make(7, 8), torch.where(target < 0, 4, target), make(7), 4, 0.0, 0.1, "mean", 3.0)
+
+
+def _of_two_operators(
+    input: Tensor,
+    weight: Tensor,
+    target: Tensor,
+    bias: Tensor | None = None,
+    ignore_index: int = -100,
+    lse_square_scale: float = 0.0,
+    label_smoothing: float = 0.0,
+    reduction: str = "mean",
+    softcap: float = 0.0,
+) -> Tensor:
+    if lse_square_scale or softcap:
+        raise ValueError("without lse_square_scale and softcap")
+    logits = torch.nn.functional.linear(input, weight, bias).float()
+    return torch.nn.functional.cross_entropy(
+        logits, target, ignore_index=ignore_index, label_smoothing=label_smoothing, reduction=reduction
+    )
+
+
+def _measured(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
+    make = partial(randn, device=device, dtype=dtype, requires_grad=requires_grad)
+    rows, width, classes = 512, 512, 32_000
+    yield Sample(make(rows, width), make(classes, width), torch.randint(classes, (rows,), device=device))
+
+
+def _errors(device: str) -> Iterator[ErrorSample]:
+    x, weight = torch.ones(2, 3, device=device), torch.ones(4, 3, device=device)
+    yield ErrorSample(Sample(x, weight, torch.tensor([0, 4], device=device)), (RuntimeError, IndexError))
+    target = torch.tensor([0, 1], device=device)
+    yield ErrorSample(Sample(x, weight, target, None, -100, 0.0, 0.0, "none"), (RuntimeError, ValueError))
+
+
+FUSED_LINEAR_CROSS_ENTROPY = Operator(
+    "fused_linear_cross_entropy",
+    reference=_fused_linear_cross_entropy,
+    training="fused_linear_cross_entropy_training",
+    samples=_samples,
+    measured=_measured,
+    peers={"F.cross_entropy": _of_two_operators},
+    errors=_errors,
+    doc="""Cross entropy of ``input @ weight.T + bias``, without all of these logits in memory.
+
+    A few rows of logits are computed at a time. Where a gradient is recorded, those of ``input``, ``weight`` and
+    ``bias`` are computed with them, and only scaled in the backward pass.
+
+    Args:
+        input: ``(rows, width)``; float16, bfloat16, float32 or float64.
+        weight: ``(classes, width)``, of the same dtype.
+        target: int64 ``(rows,)``: the right class of each row.
+        bias: None, or ``(classes,)``.
+        ignore_index: rows with this target do not count.
+        lse_square_scale: factor of ``logsumexp(logits) ** 2``, which is added to the loss of a row.
+        label_smoothing: share of the target that is spread over all classes.
+        reduction: ``"mean"`` over the rows that count, or ``"sum"``.
+        softcap: logits become ``softcap * tanh(logits / softcap)``; 0 for none.
+
+    Returns:
+        The loss, a 0-d tensor: float64 for float64, else float32.
+
+    Raises:
+        RuntimeError: a shape or dtype does not fit, a target is no class, or ``reduction`` is neither.
+    """,
+)
+FUSED_LINEAR_CROSS_ENTROPY_TRAINING = Operator(
+    "fused_linear_cross_entropy_training",
+    reference=_fused_linear_cross_entropy_training,
+    derivatives={"input": "grad * d_input", "weight": "grad * d_weight", "bias": "grad * d_bias"},
+    not_differentiable=("d_input", "d_weight", "d_bias"),
+    samples=_samples,
+)

@@ -1,0 +1,81 @@
+"""Quantisation to int8 with a scale for each row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from opwheel import Operator, Rows
+from opwheel.dispatch import ErrorSample, Sample, Tolerance
+from torch import Tensor
+
+from .samples import SHAPES, randn
+
+
+def _quantize_rowwise(x: Tensor) -> tuple[Tensor, Tensor]:
+    values = x.float()
+    scale = values.abs().amax(-1) / 127
+    return (values / scale.clamp_min(1e-12).unsqueeze(-1)).round().to(torch.int8), scale
+
+
+def _dequantize_rowwise(q: Tensor, scale: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    return (q.to(scale.dtype) * scale.unsqueeze(-1)).to(dtype)
+
+
+def _samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
+    for shape in SHAPES:
+        yield Sample(randn(*shape, device=device, dtype=dtype, requires_grad=requires_grad))
+
+
+def _dequantize_samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
+    q = torch.randint(-127, 128, (4, 16), device=device, dtype=torch.int8)
+    scale = torch.rand(4, device=device).requires_grad_(requires_grad)
+    yield Sample(q, scale)
+    yield Sample(q, scale, dtype=dtype)
+
+
+def _errors(device: str) -> Iterator[ErrorSample]:
+    q = torch.ones(2, 3, dtype=torch.int8, device=device)
+    yield ErrorSample(Sample(q, torch.ones(3, device=device)), RuntimeError)
+
+
+QUANTIZE_ROWWISE = Operator(
+    "quantize_rowwise",
+    reference=_quantize_rowwise,
+    rule=Rows(x=1),
+    derivatives=None,
+    samples=_samples,
+    tolerance={torch.int8: Tolerance(0, 1)},
+    doc="""Quantise each row to int8: ``scale = max(abs(x)) / 127``, ``q = round(x / scale)``.
+
+    Args:
+        x: tensor of at least one dimension; float16, bfloat16, float32 or float64.
+
+    Returns:
+        ``(q, scale)``: int8 of the shape of ``x``, from -127 to 127, and float32 of that shape without the last
+        dimension. The scale is 0 where a row is. Not differentiable.
+
+    Raises:
+        RuntimeError: ``x`` is 0-d, or of another dtype.
+    """,
+)
+DEQUANTIZE_ROWWISE = Operator(
+    "dequantize_rowwise",
+    reference=_dequantize_rowwise,
+    rule=Rows(q=1, scale=0),
+    samples=_dequantize_samples,
+    errors=_errors,
+    doc="""Undo :func:`quantize_rowwise`: ``q * scale``.
+
+    Args:
+        q: int8, of at least one dimension.
+        scale: float32, of the shape of ``q`` without the last dimension.
+        dtype: of the result: float16, bfloat16, float32 or float64.
+
+    Returns:
+        A tensor of the shape of ``q``.
+
+    Raises:
+        RuntimeError: a shape or dtype does not fit.
+    """,
+)

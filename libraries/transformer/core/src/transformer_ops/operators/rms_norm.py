@@ -1,0 +1,217 @@
+"""Root mean square normalisation, alone and after the addition of a residual."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import torch
+from opwheel import Operator, Rows
+from opwheel.dispatch import ErrorSample, Sample
+from torch import Tensor
+
+from .samples import SHAPES, measured, randn, wide
+
+MODES = ("llama", "gemma", "none")
+
+
+def _rms_norm(
+    x: Tensor, weight: Tensor | None = None, eps: float = 1e-6, offset: float = 0.0, casting_mode: str = "llama"
+) -> Tensor:
+    _check_mode(casting_mode)
+    values = wide(x)
+    values = values * torch.rsqrt(values.pow(2).mean(-1, keepdim=True) + eps)
+    if weight is not None and casting_mode == "llama":
+        return values.to(x.dtype) * (offset + weight)
+    if weight is not None:
+        values = values * (offset + wide(weight))
+    return values.to(x.dtype)
+
+
+def _pytorchs(
+    x: Tensor, weight: Tensor | None = None, eps: float = 1e-6, offset: float = 0.0, casting_mode: str = "llama"
+) -> Tensor:
+    return torch.nn.functional.rms_norm(x, x.shape[-1:], weight if weight is None else weight + offset, eps)
+
+
+def _check_mode(casting_mode: str) -> None:
+    if casting_mode not in MODES:
+        raise ValueError(f"casting_mode is {casting_mode!r}, expected one of {', '.join(map(repr, MODES))}")
+
+
+def _rms_norm_backward(
+    grad: Tensor, x: Tensor, weight: Tensor | None, eps: float, offset: float, casting_mode: str
+) -> tuple[Tensor, Tensor]:
+    d_x, d_weight = _backward(grad, x, weight, eps, offset, casting_mode)
+    return d_x.to(x.dtype), d_weight
+
+
+def _backward(
+    grad: Tensor, x: Tensor, weight: Tensor | None, eps: float, offset: float, casting_mode: str
+) -> tuple[Tensor, Tensor]:
+    """The gradient of x in the dtype that is computed in, and that of the weight."""
+    _check_mode(casting_mode)
+    gradients, values = wide(grad), wide(x)
+    r = torch.rsqrt(values.pow(2).mean(-1, keepdim=True) + eps)
+    weighted = gradients if weight is None else gradients * (offset + wide(weight))
+    inner = (weighted * values).mean(-1, keepdim=True) * r * r
+    d_x = r * (weighted - values * inner)
+    if weight is None:
+        return d_x, x.new_empty(0)
+    normalised = values * r
+    if casting_mode == "llama":
+        normalised = wide(normalised.to(x.dtype))
+    return d_x, (gradients * normalised).reshape(-1, x.shape[-1]).sum(0).to(weight.dtype)
+
+
+def _fused_add_rms_norm(
+    x: Tensor,
+    residual: Tensor,
+    weight: Tensor | None = None,
+    eps: float = 1e-6,
+    offset: float = 0.0,
+    casting_mode: str = "llama",
+) -> tuple[Tensor, Tensor]:
+    total = x + residual
+    return _rms_norm(total, weight, eps, offset, casting_mode), total
+
+
+def _fused_add_rms_norm_in_place(
+    x: Tensor,
+    residual: Tensor,
+    weight: Tensor | None = None,
+    eps: float = 1e-6,
+    offset: float = 0.0,
+    casting_mode: str = "llama",
+) -> None:
+    normalised, total = _fused_add_rms_norm(x, residual, weight, eps, offset, casting_mode)
+    x.copy_(normalised)
+    residual.copy_(total)
+
+
+def _fused_add_rms_norm_backward(
+    grad_y: Tensor,
+    grad_sum: Tensor,
+    sum: Tensor,
+    weight: Tensor | None,
+    eps: float,
+    offset: float,
+    casting_mode: str,
+) -> tuple[Tensor, Tensor]:
+    d_x, d_weight = _backward(grad_y, sum, weight, eps, offset, casting_mode)
+    return (d_x + wide(grad_sum)).to(sum.dtype), d_weight
+
+
+def _fused_add_gradients(
+    grads: tuple[Tensor, ...],
+    sum: Tensor,
+    weight: Tensor | None,
+    eps: float,
+    offset: float,
+    casting_mode: str,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Both inputs enter as their sum, so that their gradients are equal."""
+    grad_y, grad_sum = (torch.zeros_like(sum) if grad is None else grad for grad in grads)
+    d_sum, d_weight = torch.ops.transformer_ops.fused_add_rms_norm_backward(
+        grad_y, grad_sum, sum, weight, eps, offset, casting_mode
+    )
+    return d_sum, d_sum, d_weight
+
+
+def _rms_norm_samples(device: str, dtype: torch.dtype, requires_grad: bool, *, inputs: int = 1) -> Iterator[Sample]:
+    make = partial(randn, device=device, dtype=dtype, requires_grad=requires_grad)
+    for shape in SHAPES:
+        yield Sample(*(make(*shape) for _ in range(inputs)), make(shape[-1]))
+    rows = [make(4, 16) for _ in range(inputs)]
+    yield Sample(*rows)
+    for mode in MODES:
+        yield Sample(*rows, make(16), 1e-5, 1.0, mode)
+
+
+def _backward_samples(device: str, dtype: torch.dtype, requires_grad: bool, *, inputs: int = 2) -> Iterator[Sample]:
+    make = partial(randn, device=device, dtype=dtype, requires_grad=requires_grad)
+    for shape in SHAPES[:3]:
+        yield Sample(*(make(*shape) for _ in range(inputs)), make(shape[-1]), 1e-6, 0.0, "llama")
+    yield Sample(*(make(3, 8) for _ in range(inputs)), None, 1e-6, 1.0, "gemma")
+    yield Sample(*(make(3, 8) for _ in range(inputs)), make(8), 1e-6, 1.0, "gemma")
+
+
+def _rms_norm_errors(device: str) -> Iterator[ErrorSample]:
+    x = torch.ones(3, 4, device=device)
+    yield ErrorSample(Sample(x, torch.ones(5, device=device)), RuntimeError)
+    yield ErrorSample(Sample(x, torch.ones(4, device=device), 1e-6, 0.0, "qwen"), (RuntimeError, ValueError))
+
+
+_SHARED = """
+        weight: None, or a tensor of the last dimension's size and of the dtype of ``x``.
+        eps: added to the mean of the squares.
+        offset: added to the weight; 1.0 in Gemma, whose weights are stored around 0.
+        casting_mode: where rounding to the dtype of ``x`` happens for 16-bit dtypes; all else is computed in float32.
+            ``"llama"``: of the normalised value and of its product with the weight; ``"gemma"`` and ``"none"``: once,
+            at the end."""
+
+RMS_NORM = Operator(
+    "rms_norm",
+    reference=_rms_norm,
+    rule=Rows(x=1),
+    derivatives={"x, weight": "rms_norm_backward(grad, x, weight, eps, offset, casting_mode)"},
+    samples=_rms_norm_samples,
+    measured=measured(1, 1),
+    peers={"F.rms_norm": _pytorchs},
+    errors=_rms_norm_errors,
+    doc=f"""Divide each row by its root mean square: ``x / sqrt(mean(x ** 2) + eps) * (offset + weight)``.
+
+    The mean is over the last dimension (Zhang and Sennrich 2019, https://arxiv.org/abs/1910.07467).
+
+    Args:
+        x: tensor of at least one dimension; float16, bfloat16, float32 or float64.{_SHARED}
+
+    Returns:
+        A tensor of the shape and dtype of ``x``.
+
+    Raises:
+        RuntimeError: a shape or dtype does not fit, or ``casting_mode`` is none of these.
+    """,
+)
+RMS_NORM_BACKWARD = Operator("rms_norm_backward", reference=_rms_norm_backward, samples=_backward_samples)
+
+FUSED_ADD_RMS_NORM = Operator(
+    "fused_add_rms_norm",
+    reference=_fused_add_rms_norm,
+    rule=Rows(x=1, residual=1),
+    derivatives={"x, residual, weight": _fused_add_gradients},
+    samples=partial(_rms_norm_samples, inputs=2),
+    measured=measured(2, 1),
+    doc=f"""Add a residual, then normalise: ``sum = x + residual``, ``y = rms_norm(sum)``, in one pass over memory.
+
+    Args:
+        x: tensor of at least one dimension; float16, bfloat16, float32 or float64.
+        residual: tensor of the shape and dtype of ``x``.{_SHARED}
+
+    Returns:
+        ``(y, sum)``, of the shape and dtype of ``x``. ``sum`` is the residual of the next block.
+
+    Raises:
+        RuntimeError: a shape or dtype does not fit, or ``casting_mode`` is none of these.
+    """,
+)
+FUSED_ADD_RMS_NORM_ = Operator(
+    "fused_add_rms_norm_",
+    reference=_fused_add_rms_norm_in_place,
+    samples=partial(_rms_norm_samples, inputs=2),
+    derivatives=None,
+    doc=f"""In place: ``residual`` becomes the sum, ``x`` the normalised sum. Without gradients.
+
+    Args:
+        x: tensor of at least one dimension; float16, bfloat16, float32 or float64. Overwritten.
+        residual: tensor of the shape and dtype of ``x``. Overwritten.{_SHARED}
+
+    Raises:
+        RuntimeError: a shape or dtype does not fit, or a tensor requires grad.
+    """,
+)
+FUSED_ADD_RMS_NORM_BACKWARD = Operator(
+    "fused_add_rms_norm_backward",
+    reference=_fused_add_rms_norm_backward,
+    samples=partial(_backward_samples, inputs=3),
+)

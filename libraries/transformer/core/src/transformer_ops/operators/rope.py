@@ -1,0 +1,121 @@
+"""Rotary position embedding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import torch
+from opwheel import Operator
+from opwheel.dispatch import ErrorSample, Sample
+from torch import Tensor
+
+from .samples import randn, wide
+
+
+def _rope(
+    q: Tensor,
+    k: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    position_ids: Tensor | None = None,
+    unsqueeze_dim: int = 1,
+    interleaved: bool = False,
+) -> tuple[Tensor, Tensor]:
+    if unsqueeze_dim not in (1, 2):
+        raise ValueError(f"unsqueeze_dim is {unsqueeze_dim}, expected 1 or 2")
+    if position_ids is not None:
+        cos, sin = (table.reshape(table.shape[-2:])[position_ids] for table in (cos, sin))
+    half = q.shape[-1] // 2
+    cos, sin = (table if table.dim() == 3 else table.unsqueeze(0) for table in (cos, sin))
+    c, s = (wide(table[..., :half]).unsqueeze(unsqueeze_dim) for table in (cos, sin))
+
+    def rotated(x: Tensor) -> Tensor:
+        values = wide(x)
+        if interleaved:
+            u, v = values[..., 0::2], values[..., 1::2]
+            return torch.stack((u * c - v * s, v * c + u * s), -1).flatten(-2).to(x.dtype)
+        u, v = values[..., :half], values[..., half:]
+        return torch.cat((u * c - v * s, v * c + u * s), -1).to(x.dtype)
+
+    return rotated(q), rotated(k)
+
+
+def _samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
+    make = partial(randn, device=device, dtype=dtype)
+    leaf = partial(make, requires_grad=requires_grad)
+    yield Sample(leaf(2, 4, 3, 8), leaf(2, 2, 3, 8), make(1, 3, 8), make(1, 3, 8))
+    yield Sample(leaf(2, 4, 3, 8), leaf(2, 2, 3, 8), make(2, 3, 8), make(2, 3, 8), None, 1, True)
+    yield Sample(leaf(2, 3, 4, 40), leaf(2, 3, 1, 40), make(3, 20), make(3, 20), None, 2)
+    ids = torch.tensor([[4, 0, 2], [1, 1, 3]], device=device)
+    yield Sample(leaf(2, 1, 3, 8), leaf(2, 2, 3, 8), make(5, 8), make(5, 8), ids)
+    yield Sample(leaf(2, 1, 3, 8), leaf(2, 2, 3, 8), make(5, 4), make(5, 4), ids[:1], 1, True)
+
+
+def _as_models_write_it(
+    q: Tensor,
+    k: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    position_ids: Tensor | None = None,
+    unsqueeze_dim: int = 1,
+    interleaved: bool = False,
+) -> tuple[Tensor, Tensor]:
+    if position_ids is not None or interleaved:
+        raise ValueError("not with position ids, and of halves alone")
+    cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
+
+    def turned(x: Tensor) -> Tensor:
+        u, v = x.chunk(2, -1)
+        return x * cos + torch.cat((-v, u), -1) * sin
+
+    return turned(q), turned(k)
+
+
+def _measured(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
+    make = partial(randn, device=device, dtype=dtype)
+    q, k = (make(2, heads, 1024, 128, requires_grad=requires_grad) for heads in (16, 4))
+    angles = make(1, 1024, 64)
+    cos, sin = (torch.cat((half, half), -1) for half in (angles.cos(), angles.sin()))
+    yield Sample(q, k, cos, sin)
+
+
+def _errors(device: str) -> Iterator[ErrorSample]:
+    q, cos = torch.ones(2, 1, 3, 8, device=device), torch.ones(5, 8, device=device)
+    wrong = torch.tensor([[5, 0, 0]], device=device)
+    yield ErrorSample(Sample(q, q, cos, cos, wrong), (RuntimeError, IndexError))
+    yield ErrorSample(Sample(q, q, cos, cos), RuntimeError)
+
+
+ROPE = Operator(
+    "rope",
+    reference=_rope,
+    derivatives={"q, k": "rope(grads[0], grads[1], cos, -sin, position_ids, unsqueeze_dim, interleaved)"},
+    samples=_samples,
+    measured=_measured,
+    peers={"as models write it": _as_models_write_it},
+    errors=_errors,
+    doc="""Rotate pairs of elements of queries and keys by angles that depend on their positions.
+
+    A pair ``(u, v)`` becomes ``(u * cos - v * sin, v * cos + u * sin)`` (Su et al. 2021,
+    https://arxiv.org/abs/2104.09864).
+
+    Args:
+        q: queries, ``(batch, heads, positions, length)``; float16, bfloat16, float32 or float64. ``length`` is even.
+        k: keys, of the same dtype, batch, positions and length; the number of heads may differ.
+        cos: ``(batch or 1, positions, length)`` or ``(positions, length)``, of the dtype of ``q``. Of each row the
+            first half is used; it may have just that.
+        sin: of the shape and dtype of ``cos``.
+        position_ids: None, or int64 ``(batch or 1, positions)``: the rows of ``cos`` and ``sin`` to take, which then
+            have any number of positions and no batches.
+        unsqueeze_dim: the dimension of the heads: 1 as above, or 2 for ``(batch, positions, heads, length)``.
+        interleaved: whether pairs are neighbours, ``(x[2 i], x[2 i + 1])``, and not ``(x[i], x[i + length / 2])``.
+
+    Returns:
+        ``q`` and ``k``, rotated: new tensors of their shapes and dtypes. Computed in float32, float64 for float64, and
+        rounded once.
+
+    Raises:
+        RuntimeError: a shape or dtype does not fit, or a position has no row.
+    """,
+)

@@ -1,0 +1,119 @@
+"""The operators as users call them, beside PyTorch's own. What every backend must do is in the conformance kit."""
+
+import pytest
+import torch
+import transformer_ops
+from torch.nn import functional
+
+ROWS, CLASSES = 6, 50
+TOLERANCES = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 2e-3}
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    torch.manual_seed(0)
+
+
+def logits(dtype=torch.float64):
+    target = torch.randint(CLASSES, (ROWS,))
+    target[2] = -100
+    return torch.randn(ROWS, CLASSES, dtype=dtype, requires_grad=True), target
+
+
+def compare(mine, theirs, inputs, dtype=torch.float64):
+    """Values and gradients."""
+    tolerance = {"rtol": TOLERANCES[dtype], "atol": TOLERANCES[dtype], "check_dtype": False}
+    torch.testing.assert_close(mine, theirs, **tolerance)
+    grad = torch.randn_like(theirs)
+    found = torch.autograd.grad(mine, inputs, grad.to(mine.dtype), retain_graph=True)
+    torch.testing.assert_close(found, torch.autograd.grad(theirs, inputs, grad, retain_graph=True), **tolerance)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
+def test_norms_are_pytorchs(dtype):
+    x, w, b = (torch.randn(*shape, dtype=dtype, requires_grad=True) for shape in ((3, 4, 40), (40,), (40,)))
+    wide = [t.double() for t in (x, w, b)]
+    compare(
+        transformer_ops.rms_norm(x, w, casting_mode="gemma"),
+        functional.rms_norm(wide[0], (40,), wide[1], 1e-6),
+        (x, w),
+        dtype,
+    )
+    compare(transformer_ops.layer_norm(x, w, b), functional.layer_norm(wide[0], (40,), *wide[1:]), (x, w, b), dtype)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_cross_entropy_is_pytorchs(reduction, smoothing, weighted):
+    x, target = logits()
+    weight = torch.rand(CLASSES, dtype=torch.float64) if weighted else None
+    options = {"weight": weight, "label_smoothing": smoothing, "reduction": reduction}
+    compare(transformer_ops.cross_entropy(x, target, **options), functional.cross_entropy(x, target, **options), (x,))
+
+
+def test_z_loss_and_softcap():
+    x, target = logits()
+    loss, z_loss = transformer_ops.cross_entropy(x, target, lse_square_scale=0.1, softcap=2.0, return_z_loss=True)
+    capped = 2 * torch.tanh(x / 2)
+    expected = 0.1 * capped.logsumexp(-1).square()[target != -100].mean()
+    torch.testing.assert_close(z_loss, expected.detach())
+    compare(loss, functional.cross_entropy(capped, target) + expected, (x,))
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("biased", [False, True])
+def test_fused_linear_cross_entropy(reduction, biased):
+    rows, width = 600, 24  # more than one part
+    x, weight, bias = (
+        torch.randn(*shape, dtype=torch.float64, requires_grad=True)
+        for shape in ((rows, width), (CLASSES, width), (CLASSES,))
+    )
+    target = torch.randint(CLASSES, (rows,))
+    target[::7] = -100
+    inputs = (x, weight, bias)[: 2 + biased]
+    mine = transformer_ops.fused_linear_cross_entropy(x, weight, target, bias if biased else None, reduction=reduction)
+    theirs = functional.cross_entropy(
+        functional.linear(x, weight, bias if biased else None), target, reduction=reduction
+    )
+    compare(mine, theirs, inputs)
+    with torch.no_grad():
+        torch.testing.assert_close(
+            transformer_ops.fused_linear_cross_entropy(*inputs[:2], target, *inputs[2:], reduction=reduction), theirs
+        )
+
+
+def test_rope_keeps_lengths_and_turns_back():
+    q, k = torch.randn(2, 4, 5, 16), torch.randn(2, 1, 5, 16)
+    angles = torch.arange(5)[:, None] * 0.1 ** torch.arange(8)
+    turned = transformer_ops.rope(q, k, angles.cos(), angles.sin())
+    for one, before in zip(turned, (q, k), strict=True):
+        torch.testing.assert_close(one.norm(dim=-1), before.norm(dim=-1))
+    back = transformer_ops.rope(*turned, angles.cos(), -angles.sin())
+    torch.testing.assert_close(back, (q, k))
+    transposed = [t.transpose(1, 2) for t in (q, k)]
+    again = transformer_ops.rope(*transposed, angles.cos(), angles.sin(), unsqueeze_dim=2)
+    torch.testing.assert_close(tuple(t.transpose(1, 2) for t in again), turned)
+
+
+def test_quantised_rows_come_back_within_half_a_step():
+    x = torch.randn(7, 33)
+    q, scale = transformer_ops.quantize_rowwise(x)
+    assert ((transformer_ops.dequantize_rowwise(q, scale) - x).abs() <= 0.5001 * scale[:, None]).all()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: transformer_ops.rms_norm(x, casting_mode="qwen"), "casting_mode' is 'qwen', expected 'llama'"),
+        (lambda x: transformer_ops.geglu(x, x, "fast"), "approximate' is 'fast', expected 'tanh' or 'none'"),
+        (lambda x: transformer_ops.swiglu(x, x.double()), "'b' is torch.float64, but 'a' is torch.float32"),
+        (lambda x: transformer_ops.softmax(x.long()), "'x' is torch.int64, expected one of torch.float16"),
+        (lambda x: transformer_ops.cross_entropy(x, torch.tensor([0, 1, 4])), "'target' has 4, which is no class"),
+        (lambda x: transformer_ops.cross_entropy(x, torch.zeros(3).long(), reduction="max"), "reduction is 'max'"),
+        (lambda x: transformer_ops.cross_entropy(x, torch.zeros(3).long(), softcap=-1.0), "softcap is -1.0"),
+    ],
+)
+def test_errors_name_the_argument(call, message):
+    with pytest.raises((RuntimeError, ValueError), match=message):
+        call(torch.ones(3, 4))

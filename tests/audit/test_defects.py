@@ -1,0 +1,81 @@
+"""The audit finds planted defects, each in a library of its own, and nothing in the right library of them all."""
+
+import json
+import os
+
+import pytest
+from opwheel.audit import checks, samples, worker
+from opwheel.audit.outcomes import Outcome
+
+from . import planted
+from .command import opwheel_audit
+
+# Not for the tests' own process; the check that finds each.
+DANGEROUS = {
+    "crashes_on_empty": "empty",
+    "ends_the_process": "call",
+    "hangs": "call",
+    "writes_out_of_bounds": "offset",
+}
+FOUND = {"silently wrong", "crashes"}
+NEEDED = 22  # of the planted defects
+
+
+def judged(operator):
+    """The checks of an operator's calls, in this process, that find something."""
+    return [
+        (check, message)
+        for call in samples.given(f"{planted.__name__}:samples", [operator])
+        for check in checks.CHECKS
+        for outcome, message in [worker.judge(call, check)]
+        if outcome is Outcome.WRONG
+    ]
+
+
+@pytest.mark.parametrize("name", [name for name, one in planted.WRONG.items() if one.name not in DANGEROUS])
+def test_each_defect_is_found(name):
+    assert judged(name)
+
+
+@pytest.mark.parametrize("name", planted.RIGHT)
+def test_its_right_twin_is_right(name):
+    assert judged(name) == []
+
+
+def test_a_process_that_ends_does_not_end_the_audit(tmp_path):
+    """Each of the dangerous operators is found by its own check, and the other checks of all of them are made."""
+    names = {one.name: name for name, one in planted.WRONG.items() if one.name in DANGEROUS}
+    options = ["tests.audit.planted", "--samples", "tests.audit.planted:samples", "--timeout", 3]
+    options += [option for name in (*names.values(), "planted::negate") for option in ("--only", name)]
+    options += [option for check in ("aliases", *DANGEROUS.values()) for option in ("--check", check)]
+    done = opwheel_audit(*options, "--json", tmp_path / "a.json")
+    assert done.returncode == 1, done.stderr
+    rows = json.loads((tmp_path / "a.json").read_text())["results"]
+    outcomes = {(row["operator"], row["check"]): row["outcome"] for row in rows}
+    for name, check in DANGEROUS.items():
+        assert outcomes[names[name], check] in FOUND, (name, rows)
+        assert f"torch.ops.{names[name].replace('::', '.')}.default" in done.stdout
+    assert outcomes[names["crashes_on_empty"], "aliases"] == "right"
+    assert outcomes[names["hangs"], "aliases"] == "not tried"
+    assert {outcomes["planted::negate", check] for check in ("call", "aliases", "offset")} == {"right"}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    os.environ.get("TEST_WHOLE_AUDIT") != "1", reason="every check in processes of its own: make nightly"
+)
+def test_the_whole_audit_by_its_command(tmp_path):
+    only = [option for name in (*planted.RIGHT, *planted.WRONG) for option in ("--only", name)]
+    file = tmp_path / "a.json"
+    options = ["tests.audit.planted", "--samples", "tests.audit.planted:samples", "--timeout", 20, *only]
+    done = opwheel_audit(*options, "--json", file)
+    assert done.returncode == 1, done.stderr
+    findings = [row for row in json.loads(file.read_text())["results"] if row["outcome"] in FOUND]
+    missed = set(planted.WRONG) - {row["operator"] for row in findings}
+    assert len(planted.WRONG) >= 24
+    assert len(planted.WRONG) - len(missed) >= NEEDED, missed
+    assert [row for row in findings if row["operator"] in planted.RIGHT] == []
+    for row in findings:
+        assert row["reproduction"]
+        assert "opwheel" not in row["reproduction"]
+        assert row["operator"] in done.stdout

@@ -1,0 +1,99 @@
+"""The audit finds nothing in operators that are right: PyTorch's own, and those of muladd."""
+
+import json
+import os
+
+import muladd
+import pytest
+import torch
+from opwheel.audit import calls, checks, worker
+from opwheel.audit.outcomes import FINDINGS, Outcome
+from opwheel.audit.recording import Recorder
+
+from . import torch_operators
+from .command import opwheel_audit
+
+
+@pytest.fixture(scope="module")
+def of_pytorch(tmp_path_factory):
+    """The file of the calls, and the operators."""
+    file = tmp_path_factory.mktemp("calls") / "calls"
+    return file, torch_operators.record(file)
+
+
+def findings(recorded, names):
+    """Keys of what checks of calls find, in this process."""
+    cells = [(call, check, *worker.judge(call, check)) for call in recorded for check in names]
+    return {f"{call.operator} {check} {outcome.value}" for call, check, outcome, _ in cells if outcome in FINDINGS}
+
+
+def test_the_operators_of_pytorch_are_those_listed(of_pytorch):
+    assert of_pytorch[1] == list(torch_operators.NAMES)
+    assert len(set(torch_operators.NAMES)) == torch_operators.COUNT
+
+
+@pytest.mark.slow
+def test_nothing_is_found_in_operators_of_pytorch(of_pytorch):
+    """By everything but compiling them, which takes minutes."""
+    found = findings(calls.load(of_pytorch[0]), [check for check in checks.CHECKS if check != "compile"])
+    assert found == torch_operators.EXPLAINED
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.environ.get("TEST_WHOLE_AUDIT") != "1", reason="60 operators are compiled: make nightly")
+def test_nothing_is_found_in_operators_of_pytorch_by_the_command(of_pytorch, tmp_path):
+    file, names = of_pytorch
+    only = [option for name in names for option in ("--only", name)]
+    opwheel_audit("aten", "--import", "torch", "--record", file, *only, "--json", tmp_path / "a.json")
+    results = json.loads((tmp_path / "a.json").read_text())["results"]
+    assert {row["operator"] for row in results} == set(names)
+    found = {f"{r['operator']} {r['check']} {r['outcome']}" for r in results if Outcome(r["outcome"]) in FINDINGS}
+    assert found <= torch_operators.EXPLAINED
+
+
+@pytest.mark.filterwarnings("ignore:torch.triangular_solve is deprecated")
+def test_what_is_explained_is_so():
+    """The reasons of torch_operators.EXPLAINED, without the audit."""
+    a, b = torch.tensor([[2.0, 0.0], [0.0, 2.0]]), torch.ones(2, 1)
+    below = torch.tensor([[0.0, 0.0], [1.0, 0.0]])  # the triangle that the operator does not read
+    assert torch.equal(torch.triangular_solve(b, a + below).solution, torch.triangular_solve(b, a).solution)
+    tangent = torch.func.jvp(lambda a: torch.triangular_solve(b, a).solution, (a,), (below,))[1]
+    assert not torch.equal(tangent, torch.zeros(2, 1))
+    norm = torch.ops.aten._batch_norm_with_update.default
+    given = [torch.ones(2, 3, 4).mT, *(torch.ones(4) for _ in range(4)), 0.1, 1e-5]
+    with torch._subclasses.FakeTensorMode() as mode:
+        guessed = norm(*(mode.from_tensor(x) if isinstance(x, torch.Tensor) else x for x in given))[0]
+    assert guessed.stride() != norm(*given)[0].stride()
+    assert torch.unsafe_split(a, 1)[0].data_ptr() == a.data_ptr()
+    assert "Tensor(a" not in str(torch.ops.aten.unsafe_split.Tensor._schema)
+
+
+def test_nothing_is_found_in_muladd():
+    a, b, c = (torch.rand(3, 4, generator=torch.Generator().manual_seed(i)) + 0.5 for i in range(3))
+    with Recorder({"muladd"}) as recorder:
+        muladd.fma(a, b, c)
+        muladd.muladd(a, b[:1], 2.0)
+        muladd.mul(a, b)
+        muladd.add(a, b)
+        muladd.scale(a, 2.0)
+        muladd.muladd_(a.clone(), b, 2.0)
+        muladd.muladd(a, b, c, out=torch.empty(3, 4))
+    assert {call.operator.partition(".")[0] for call in recorder.calls} >= {"muladd::fma", "muladd::scale"}
+    assert findings(recorder.calls, checks.CHECKS) == set()
+
+
+@pytest.mark.parametrize(
+    ("operator", "arguments"),
+    [
+        ("aten::relu", (torch.zeros(3),)),
+        ("aten::max.dim", (torch.zeros(3, 2), 0)),
+        ("aten::floor", (torch.arange(3.0),)),
+        ("aten::clamp", (torch.arange(4.0), 1.0, 2.0)),
+    ],
+)
+@pytest.mark.parametrize(
+    "check", ["gradients", "second derivatives", "forward mode", "torch.func.jvp", "torch.func.grad"]
+)
+def test_kinks_and_jumps_are_no_findings(operator, arguments, check):
+    outcome, message = worker.judge(calls.Call(operator, arguments, {}), check)
+    assert outcome not in FINDINGS, message

@@ -1,0 +1,160 @@
+"""What an audit writes: a table, JSON by its schema, JUnit XML, a page; what binds shared libraries; a baseline."""
+
+import json
+import subprocess
+import sys
+from importlib import resources
+from pathlib import Path
+from xml.etree import ElementTree
+
+import jsonschema
+import pytest
+import torch
+import typer
+from opwheel.audit import binaries, calls, checks, releases, report, reproduction, run
+from opwheel.audit.outcomes import Cell, Outcome, Result
+from opwheel.audit.target import Target
+from opwheel.cli.audit import audit
+
+from .command import ROOT, opwheel_audit
+
+
+def test_the_names_of_checks():
+    """What the command line knows without PyTorch is what there is."""
+    assert tuple(checks.CHECKS) == run.CHECKS
+
+
+OPTIONS = (
+    *("tests.audit.planted", "--samples", "tests.audit.planted:samples", "--only", "planted_fake_dtype::positive"),
+    *("--check", "fake", "--check", "gradients"),
+)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """The folder of the files that the audit of an operator with a defect writes."""
+    folder = tmp_path_factory.mktemp("audit")
+    done = opwheel_audit(
+        *OPTIONS, "--json", folder / "a.json", "--junit", folder / "a.xml", "--html", folder / "a.html"
+    )
+    assert done.returncode == 1, done.stderr
+    return folder
+
+
+def test_json_is_as_its_schema_says(written):
+    content = json.loads((written / "a.json").read_text())
+    schema = json.loads((resources.files("opwheel.audit") / "schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(content, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**content, "more": 1}, schema)
+    assert content["counts"]["silently wrong"] == 1
+    (operator,) = content["operators"]
+    assert "CPU" in operator["kernels"]
+
+
+def test_junit(written):
+    suite = ElementTree.parse(written / "a.xml").getroot()
+    (failure,) = suite.findall("testcase/failure")
+    assert "the kernel's is torch.int64" in failure.get("message")
+    assert suite.get("failures") == "1"
+    assert len(suite.findall("testcase/skipped")) == 1
+
+
+def test_a_page(written):
+    page = (written / "a.html").read_text()
+    assert "planted_fake_dtype::positive: fake" in page
+    assert "planted_fake_dtype::positive(Tensor x) -&gt; Tensor" in page
+
+
+def test_a_page_shows_no_markup_of_others(tmp_path):
+    result = Result(Cell("a::b", 0, "fake", "given"), Outcome.WRONG, "<script>", "<script>")
+    report.save_html(report.Audit("<script>", "", "", [], [], [result]), set(), tmp_path / "a.html")
+    assert "<script>" not in (tmp_path / "a.html").read_text()
+
+
+def test_the_reproduction_needs_pytorch_and_the_library_alone(written, tmp_path):
+    (row,) = [r for r in json.loads((written / "a.json").read_text())["results"] if r["reproduction"]]
+    assert "opwheel" not in row["reproduction"]
+    script = tmp_path / "script.py"
+    script.write_text(row["reproduction"])
+    environment = {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "AssertionError: fake: result 0 is torch.float32, the kernel's is torch.int64" in done.stderr
+
+
+@pytest.mark.parametrize("check", checks.CHECKS)
+def test_the_reproduction_of_each_check_has_all_that_it_uses(check):
+    call = calls.Call("aten::mul.Tensor", (torch.rand(2, 3), torch.rand(2, 3)), {})
+    text = reproduction.script(Target("torch"), call, check, "a message", exact=True)
+    exec(compile(text, check, "exec"), {"__name__": "script"})  # it raises where something is wrong
+
+
+def test_a_baseline(written):
+    assert report.known_findings(written / "a.json") == {"planted_fake_dtype::positive fake silently wrong"}
+    done = opwheel_audit(*OPTIONS, "--baseline", written / "a.json")
+    assert done.returncode == 0, done.stderr
+    assert "known: planted_fake_dtype::positive: fake" in done.stdout
+
+
+def test_another_system_is_refused(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(typer.BadParameter, match="needs Linux"):
+        audit("torch")
+
+
+def test_the_worst_of_several_calls_is_shown():
+    cells = [Cell("a::b", i, "fake", "given") for i in range(2)]
+    results = [Result(cells[0], Outcome.RIGHT), Result(cells[1], Outcome.WRONG, "bad\nworse", "script")]
+    audit = report.Audit("a", "", "", [{"operator": "a::b"}, {"operator": "a::c"}], [], results)
+    assert list(report.rows(audit)) == [("a::b", "fake", "silently wrong", "bad")]
+    assert audit.untested == ["a::c"]
+
+
+def test_what_binds_a_library():
+    library = Path(torch.__file__).parent / "lib" / "libtorch_python.so"
+    found = binaries.read(library)
+    assert "libtorch_cpu.so" in found.needed
+    assert found.unstable
+    assert found.python
+    assert found.glibc
+    with pytest.raises(ValueError, match="no 64-bit little-endian ELF"):
+        binaries.read(Path(__file__))
+    assert found.torch == ""
+
+
+def test_the_lowest_torch_of_a_library_on_the_stable_abi():
+    """The core is built for PyTorch 2.10; some interfaces of PyTorch 2.12 are newer."""
+    found = binaries.read(Path(str(resources.files("muladd"))) / "libmuladd_schema.so")
+    assert (found.unstable, found.python, found.torch) == ([], [], "2.10")
+    assert "torch >= 2.10" in found.summary
+    assert releases.lowest(["torch_call_dispatcher", "aoti_torch_cpu__grouped_mm"]) == "2.12"
+    assert releases.lowest(["aoti_torch_no_such_function"]) == ""
+
+
+def test_a_shared_library_is_listed():
+    """Schemas, where each kernel was registered, and what binds the library, of a file alone."""
+    library = Path(str(resources.files("muladd"))) / "libmuladd_schema.so"
+    done = opwheel_audit(library, "--check", "call", "--only", "muladd::scale")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("muladd::scale(Tensor ")
+    assert f"{library.name}: stable ABI of torch alone, torch >= 2.10" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["no_such_library"], "neither a module nor a shared library"),
+        (["no_such.so"], "there is no file no_such.so"),
+        (["torch", "--check", "nothing"], "no check 'nothing'"),
+        (["torch", "--record", "no_such_file"], "there is no file no_such_file"),
+        (["torch", "--", "true"], "a COMMAND is recorded into a file"),
+        (["torch", "--baseline", __file__], "is not what --json of an earlier audit wrote"),
+    ],
+)
+def test_wrong_usage(options, words):
+    done = opwheel_audit(*options)
+    assert done.returncode == 2, done.stdout
+    assert words in " ".join(done.stderr.replace("│", " ").split())

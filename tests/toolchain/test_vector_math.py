@@ -1,0 +1,107 @@
+"""exp, sigmoid and erf of vectors (opwheel/cpu/vector_math.h): the errors that the header names, against float64."""
+
+import ctypes
+import subprocess
+
+import opwheel
+import pytest
+import torch
+from opwheel.build import instruction_sets
+
+SOURCE = """
+#define OPWHEEL_ISA tested
+#include "opwheel/cpu/vectorized_rows.h"
+namespace isa = opwheel::cpu::tested;
+
+template <class T, class F>
+static void each(const void* x, void* y, int64_t n, const F& function) {
+  isa::for_vectors<T>(n, [&](auto at) {
+    isa::put(static_cast<T*>(y), at, function(isa::get(static_cast<const T*>(x), at)));
+  });
+}
+#define FUNCTION(name)                                                                                         \\
+  extern "C" void name##_float(const void* x, void* y, int64_t n) {                                            \\
+    each<float>(x, y, n, [](auto value) { return isa::name(value); });                                         \\
+  }                                                                                                            \\
+  extern "C" void name##_double(const void* x, void* y, int64_t n) {                                           \\
+    each<double>(x, y, n, [](auto value) { return isa::name(value); });                                        \\
+  }
+FUNCTION(exp_of_negative)
+FUNCTION(sigmoid)
+FUNCTION(erf)
+"""
+SETS = {"DEFAULT": ("baseline",), "AVX2": ("baseline", "avx2"), "AVX512": ("baseline", "avx2", "avx512")}
+HERE = SETS.get(torch.backends.cpu.get_cpu_capability(), ("baseline",))
+LEAST = 4.5e-38  # the header's: smaller results are zero
+BOUNDS = {"exp_of_negative": 2, "sigmoid": 4}  # units in the last place
+
+
+@pytest.fixture(
+    scope="module",
+    params=[(name, fused) for name in HERE for fused in (False, True)],
+    ids=lambda param: f"{param[0]}{'-fused' if param[1] else ''}",
+)
+def functions(request, tmp_path_factory):
+    """The functions, compiled for an instruction set, with and without fused multiply-add."""
+    name, fused = request.param
+    folder = tmp_path_factory.mktemp("vector_math")
+    (folder / "functions.cpp").write_text(SOURCE)
+    flags = instruction_sets("{}", contract=fused)[name]
+    command = ["g++", "-std=c++20", "-O3", "-fPIC", "-shared", f"-I{opwheel.get_include()}", *flags]
+    subprocess.run([*command, str(folder / "functions.cpp"), "-o", str(folder / "functions.so")], check=True)
+    library = ctypes.CDLL(str(folder / "functions.so"))
+
+    def call(function, x):
+        y = torch.empty_like(x)
+        arguments = ctypes.c_void_p(x.data_ptr()), ctypes.c_void_p(y.data_ptr()), ctypes.c_int64(x.numel())
+        library[f"{function}_{'float' if x.dtype is torch.float32 else 'double'}"](*arguments)
+        return y
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def floats():
+    """A million numbers of every sign and exponent, subnormal ones too, and where the functions are steep."""
+    bits = torch.arange(-(2**31), 2**31, 4099).to(torch.int32)
+    everywhere = bits.view(torch.float32)
+    return torch.cat([everywhere[everywhere.isfinite()], torch.linspace(-90, 20, 300_001), torch.zeros(1)])
+
+
+def units(got, want):
+    """The error in units in the last place of a float32."""
+    _, exponent = torch.frexp(want)
+    return (got.double() - want).abs() / torch.ldexp(torch.ones_like(want), exponent - 24)
+
+
+@pytest.mark.parametrize("function", BOUNDS)
+def test_units_in_the_last_place(functions, floats, function):
+    reference = torch.exp if function == "exp_of_negative" else torch.sigmoid
+    x = floats[floats <= 0] if function == "exp_of_negative" else floats
+    got, want = functions(function, x), reference(x.double())
+    large = want > LEAST
+    assert units(got[large], want[large]).max() <= BOUNDS[function]
+    assert got[~large].max() <= LEAST  # zero, or right at the edge
+    assert got[x < -87].count_nonzero() == 0
+
+
+def test_error_of_erf(functions, floats):
+    error = (functions("erf", floats).double() - torch.erf(floats.double())).abs()
+    assert error.max() <= 1.5e-7
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_special_values(functions, dtype):
+    inf, nan = float("inf"), float("nan")
+    x = torch.tensor([0.0, -0.0, -inf, nan, inf], dtype=dtype)
+    for function, reference in (("sigmoid", torch.sigmoid), ("erf", torch.erf)):
+        torch.testing.assert_close(functions(function, x), reference(x), equal_nan=True, rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(functions("exp_of_negative", x[:4]), torch.exp(x[:4]), equal_nan=True, rtol=0, atol=0)
+
+
+def test_vectors_of_double(functions):
+    x = torch.cat([torch.linspace(-800, 800, 10_001, dtype=torch.float64), torch.linspace(-6, 6, 10_001).double()])
+    for function, reference in (("sigmoid", torch.sigmoid), ("erf", torch.erf)):
+        torch.testing.assert_close(functions(function, x), reference(x), rtol=1e-15, atol=1e-300)
+    negative = x[x <= 0]
+    torch.testing.assert_close(functions("exp_of_negative", negative), torch.exp(negative), rtol=1e-15, atol=1e-320)
