@@ -34,7 +34,7 @@ TORCHVISION := torchvision==0.28.0
 # The SYCL runtime takes 1.7 GB, so that backend is in an environment of its own, which only its tests make.
 SYCL := .venv-sycl
 BACKENDS := $(filter-out sycl,$(shell sed -n '/^\[backends/,/^directory/s|^directory = "backends/\(.*\)"|\1|p' plugins.toml))
-sources_of = $(shell find $(1) -type f -not -path '$(1)/build/*' -not -path '$(1)/tests/*' -not -path '*.egg-info/*' -not -name '*.so' -not -path '*/__pycache__/*')
+sources_of = $(shell find $(1) -type f -not -path '$(1)/build/*' -not -path '$(1)/tests/*' -not -path '*.egg-info/*' -not -name '*.so' -not -name '*.pyi' -not -path '*/__pycache__/*')
 FRAMEWORK_SOURCES := $(call sources_of,framework)
 CORE_SOURCES := plugins.toml $(call sources_of,core)
 TRANSFORMER := libraries/transformer

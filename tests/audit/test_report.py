@@ -143,6 +143,14 @@ def test_a_shared_library_is_listed():
     assert f"{library.name}: stable ABI of torch alone, torch >= 2.10" in done.stdout
 
 
+def test_a_recording_without_calls_is_no_success(tmp_path):
+    """Tests that call none of the operators, or not in the recorded processes."""
+    done = opwheel_audit("muladd", "--record", tmp_path / "calls", "--", "true")
+    assert done.returncode == 2, done.stdout
+    assert "recorded 0 calls" in done.stderr
+    assert "it called no operator of muladd" in " ".join(done.stderr.replace("│", " ").split())
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -105,6 +105,9 @@ def _record(target: str, imports: list[str], command: list[str], record: Path | 
     except (WorkerError, OSError) as error:
         raise typer.BadParameter(str(error), param_hint="COMMAND") from None
     print(f"recorded {count} calls; the command ended with status {status}", file=sys.stderr)
+    if count == 0:
+        # Whoever reads the exit code alone would take it for an audit without findings.
+        raise typer.BadParameter(f"it called no operator of {target} that could be recorded", param_hint="COMMAND")
 
 
 def _show(found: Audit, known: set[str]) -> None:

@@ -48,7 +48,7 @@ def doctor(
 ) -> None:
     """Show every backend: its state, the reason, the fix."""
     if install:
-        suggest(context.obj.open(load_backends=False, check_lock=False))
+        suggest(context.obj.open(check_lock=False))
         raise typer.Exit
     # With --deep, what ends a process must not end this one. A lock that does not fit is reported, not obeyed.
     library: Library = context.obj.open(load_backends=not try_all, check_lock=False)
