@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import sys
 
 import muladd
 import pytest
@@ -11,7 +13,7 @@ from opwheel.audit.outcomes import FINDINGS, Outcome
 from opwheel.audit.recording import Recorder
 
 from . import torch_operators
-from .command import opwheel_audit
+from .command import ROOT, opwheel_audit
 
 
 @pytest.fixture(scope="module")
@@ -97,3 +99,14 @@ def test_nothing_is_found_in_muladd():
 def test_kinks_and_jumps_are_no_findings(operator, arguments, check):
     outcome, message = worker.judge(calls.Call(operator, arguments, {}), check)
     assert outcome not in FINDINGS, message
+
+
+@pytest.mark.slow
+def test_nothing_is_found_in_transformer_ops(tmp_path):
+    """By the command, from recorded calls, with every check."""
+    script = ROOT / "examples/audit/transformer_calls.py"
+    done = opwheel_audit("transformer_ops", "--record", tmp_path / "calls", "--", sys.executable, script)
+    assert done.returncode == 0, done.stdout
+    counts = dict(re.findall(r"(right|silently wrong|crashes): (\d+)", done.stdout))
+    assert int(counts["right"]) > 300
+    assert (counts["silently wrong"], counts["crashes"]) == ("0", "0")

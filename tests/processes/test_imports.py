@@ -62,3 +62,12 @@ def test_the_compiler_is_told_even_if_somebody_asked_before_whether_it_is_there(
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
+
+
+def test_an_old_setuptools_is_told_in_one_sentence():
+    """A virtual environment of Python 3.10 or 3.11 begins with one, and pip does not look without build isolation."""
+    code = "import sys; sys.modules['setuptools.command.bdist_wheel'] = None; import opwheel.build"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("ImportError: setuptools ")
+    assert "pip install --upgrade 'setuptools>=80'" in done.stderr.splitlines()[-1]

@@ -24,10 +24,10 @@ def test_it_builds_and_passes_its_own_kit(environment, tmp_path):
     assert doctor.returncode == 0
     row = ["cpu", "loaded", "CPU", "ocean-waves-cpu", "0.1.0"]
     assert row in [line.split()[:5] for line in doctor.stdout.splitlines()]
-    own = environment.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests", cwd=folder)
+    # As the README of the project says: its own tests, and the whole kit.
+    own = environment.run("-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=folder)
     assert own.returncode == 0, own.stdout
-    environment.passes_the_kit("cpu", "ocean_waves")
-    environment.passes_the_kit("cpu", "ocean_waves", ("-k", "test_samples"))
+    assert "ok: passed, FAIL: failed" in own.stdout
     # Its policy and its environment variables are its own.
     assert environment.status("cpu", "ocean_waves", OCEAN_WAVES_BACKENDS="")["state"] == "disabled"
     assert environment.status("cpu", "muladd", OCEAN_WAVES_BACKENDS="")["state"] == "loaded"

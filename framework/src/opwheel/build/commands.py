@@ -6,8 +6,14 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import setuptools
 from setuptools import Command
-from setuptools.command.bdist_wheel import bdist_wheel
+
+try:
+    from setuptools.command.bdist_wheel import bdist_wheel
+except ModuleNotFoundError as error:  # without build isolation, pip takes the one that is there
+    text = f"setuptools {setuptools.__version__} is too old to build this: pip install --upgrade 'setuptools>=80'"
+    raise ImportError(text) from error
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
