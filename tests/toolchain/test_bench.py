@@ -75,7 +75,7 @@ def test_picture(run):
 
 
 @pytest.mark.slow
-def test_fresh_results(monkeypatch):
+def test_fresh_results():
     """Large ones are beside what says where the time goes; one peer is timed in a process of its own."""
     results = Results({}, {})
     names = {"addcmul", "small pages", "addcmul, huge pages", "addcmul, out="}

@@ -69,8 +69,8 @@ def read(path: Path) -> Binary:
     if not content.startswith(b"\x7fELF\x02\x01"):
         raise ValueError(f"{path} is no 64-bit little-endian ELF file")
     sections = list(_sections(content))
-    needed = [name for kind, name in _dynamic(content, sections) if kind == _NEEDED]
-    undefined = [name for name, is_defined in symbols(path).items() if not is_defined]
+    needed = list(_needed(content, sections))
+    undefined = [name for name, is_defined in _symbols(content, sections).items() if not is_defined]
     stable = [name for name in undefined if _STABLE.fullmatch(name)]
     unstable = [name for name in undefined if _UNSTABLE.match(name)]
     versions = [tuple(map(int, v.removeprefix("GLIBC_").split("."))) for v in _versions(content, sections)]
@@ -109,21 +109,24 @@ def _string(content: bytes, strings: _Section, at: int) -> str:
     return content[start : content.index(b"\0", start)].decode()
 
 
-def _dynamic(content: bytes, sections: list[_Section]) -> Iterator[tuple[int, str]]:
+def _needed(content: bytes, sections: list[_Section]) -> Iterator[str]:
     for section in sections:
         if section.kind == _DYNAMIC:
             for at in range(section.offset, section.offset + section.size, 16):
                 kind, value = struct.unpack_from("<qQ", content, at)
                 if kind == _NEEDED:
-                    yield kind, _string(content, sections[section.link], value)
+                    yield _string(content, sections[section.link], value)
 
 
-def _symbols(content: bytes, sections: list[_Section]) -> Iterator[tuple[str, int]]:
+def _symbols(content: bytes, sections: list[_Section]) -> dict[str, bool]:
+    found = {}
     for section in sections:
         if section.kind == _DYNSYM:
             for at in range(section.offset, section.offset + section.size, 24):
                 name, _, _, where = struct.unpack_from("<IBBH", content, at)
-                yield _string(content, sections[section.link], name), where
+                found[_string(content, sections[section.link], name)] = where != 0
+    found.pop("", None)
+    return found
 
 
 def _versions(content: bytes, sections: list[_Section]) -> Iterator[str]:
@@ -147,7 +150,7 @@ def _versions(content: bytes, sections: list[_Section]) -> Iterator[str]:
 def symbols(path: Path) -> dict[str, bool]:
     """A shared library's dynamic symbols, and whether it defines each; the others it needs."""
     content = path.read_bytes()
-    return {name: section != 0 for name, section in _symbols(content, list(_sections(content))) if name}
+    return _symbols(content, list(_sections(content)))
 
 
 def of_package(file: str) -> list[Path]:

@@ -58,7 +58,8 @@ def audit(
             progress(result)
             results.append(result)
         results = confirm(results, workers)
-    results.sort(key=lambda result: cells.index(result.cell))
+    order = {cell: i for i, cell in enumerate(cells)}
+    results.sort(key=lambda result: order[result.cell])
     return Audit(target, known["version"], known["torch"], known["operators"], known["binaries"], results)
 
 

@@ -82,15 +82,22 @@ def _only_floats(overload: Overload, values: tuple[Any, ...], function: Callable
     return of, tuple(values[i] for i in positions)
 
 
-def forward_mode(overload: Overload, samples: Samples) -> None:
-    """Forward-mode derivatives are those of the reference."""
+def _kernel_and_reference(overload: Overload, samples: Samples) -> tuple[Any, Any, tuple[Tensor, ...]] | None:
+    """Both as functions of plain floating-point tensors, and these; None where there is nothing to differentiate."""
     if not has_derivatives(overload) or overload.is_random:
-        return
+        return None
     given = samples.values()
     mine, inputs = _only_floats(overload, given, run_kernel)
     theirs, _ = _only_floats(overload, given, run_reference)
-    if not inputs or not mine(*inputs):
+    return (mine, theirs, inputs) if inputs and mine(*inputs) else None
+
+
+def forward_mode(overload: Overload, samples: Samples) -> None:
+    """Forward-mode derivatives are those of the reference."""
+    functions = _kernel_and_reference(overload, samples)
+    if functions is None:
         return
+    mine, theirs, inputs = functions
     tangents = tuple(torch.cos(x) for x in inputs)
     got, want = torch.func.jvp(mine, inputs, tangents), torch.func.jvp(theirs, inputs, tangents)
     agree(overload, "forward mode: values", got[0], want[0])
@@ -99,13 +106,10 @@ def forward_mode(overload: Overload, samples: Samples) -> None:
 
 def functional_transforms(overload: Overload, samples: Samples) -> None:
     """``torch.func``: vjp, vmap of grad, grad of vmap, and forward over reverse are those of the reference."""
-    if not has_derivatives(overload) or overload.is_random:
+    functions = _kernel_and_reference(overload, samples)
+    if functions is None:
         return
-    given = samples.values()
-    mine, inputs = _only_floats(overload, given, run_kernel)
-    theirs, _ = _only_floats(overload, given, run_reference)
-    if not inputs or not mine(*inputs):
-        return
+    mine, theirs, inputs = functions
     every = tuple(range(len(inputs)))
     stacked = tuple(torch.stack([x, 0.5 * x]) for x in inputs)
 
