@@ -17,3 +17,17 @@ def test_check(name, check):
     for found, samples in checks.cases(OVERLOADS[name], CPU):
         if found == check:
             checks.CHECKS[check](OVERLOADS[name], samples)
+
+
+@pytest.mark.parametrize("check", ["forward mode", "torch.func"])
+def test_wrong_derivatives_of_transforms_are_noticed(check, monkeypatch):
+    """By these checks alone: every other one would notice a kernel that is wrong, too."""
+    right = checks.derivatives.run_kernel
+    monkeypatch.setattr(
+        checks.derivatives,
+        "run_kernel",
+        lambda *call: tuple(2 * r if r.is_floating_point() else r for r in right(*call)),
+    )
+    name, samples = next(one for one in checks.cases(OVERLOADS["rms_norm"], CPU) if one[0] == check)
+    with pytest.raises(AssertionError):
+        checks.CHECKS[name](OVERLOADS["rms_norm"], samples)
