@@ -117,3 +117,12 @@ def test_quantised_rows_come_back_within_half_a_step():
 def test_errors_name_the_argument(call, message):
     with pytest.raises((RuntimeError, ValueError), match=message):
         call(torch.ones(3, 4))
+
+
+def test_messages_name_the_argument_that_was_given():
+    target = torch.tensor([0, 1])
+    with pytest.raises(RuntimeError, match=r"'weight' is torch.float64, but 'input' is torch.float32"):
+        transformer_ops.cross_entropy(torch.randn(2, 3), target, torch.ones(3).double())
+    q, scale = transformer_ops.quantize_rowwise(torch.randn(2, 3))
+    with pytest.raises(RuntimeError, match=r"'dtype' is torch.int32, expected one of torch.float16"):
+        transformer_ops.dequantize_rowwise(q, scale, dtype=torch.int32)

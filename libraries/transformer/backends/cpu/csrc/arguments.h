@@ -32,9 +32,10 @@ inline int64_t check_rows(const Tensor& x, std::string_view name) {
 inline void check_like(const Tensor& tensor, std::string_view name, const Tensor& x, std::string_view x_name) {
   check(tensor, name).on_cpu().same_shape(x, x_name).same_dtype(x, x_name);
 }
-inline Tensor optional_vector(const std::optional<Tensor>& given, std::string_view name, const Tensor& x, int64_t n) {
+inline Tensor optional_vector(const std::optional<Tensor>& given, std::string_view name, const Tensor& x, int64_t n,
+                              std::string_view x_name = "x") {
   if (!given) return Tensor();
-  check(*given, name).on_cpu().same_dtype(x, "x").shape({n});
+  check(*given, name).on_cpu().same_dtype(x, x_name).shape({n});
   return contiguous(*given);
 }
 inline const void* data_or_null(const Tensor& tensor) {

@@ -371,7 +371,7 @@ std::array<Tensor, 3> cross_entropy_rows(const Tensor& input, const Tensor& give
                                          double lse_square_scale, double label_smoothing, double softcap) {
   const Check checked = check(input, "input").on_cpu().dtype(opwheel::floating).ndim(2);
   const int64_t rows = checked.info().sizes[0], classes = checked.info().sizes[1];
-  const Tensor weight = optional_vector(given_weight, "weight", input, classes);
+  const Tensor weight = optional_vector(given_weight, "weight", input, classes, "input");
   const Targets target(given_target, rows, classes, ignore_index);
   const Rows x(input);
   const auto of_rows = [&] { return new_empty({rows}, wide(dtype_of(input)), device_of(input)); };
@@ -399,7 +399,7 @@ Tensor cross_entropy_backward(const Tensor& given_grad, const Tensor& input, con
   const int64_t rows = checked.info().sizes[0], classes = checked.info().sizes[1];
   check(given_grad, "grad").on_cpu().dtype(wide(dtype_of(input))).shape({rows});
   check(given_lse, "lse").on_cpu().dtype(wide(dtype_of(input))).shape({rows});
-  const Tensor weight = optional_vector(given_weight, "weight", input, classes);
+  const Tensor weight = optional_vector(given_weight, "weight", input, classes, "input");
   const Targets target(given_target, rows, classes, ignore_index);
   const Rows x(input);
   const Tensor grad = contiguous(given_grad), lse = contiguous(given_lse);
@@ -434,7 +434,7 @@ std::array<Tensor, 4> linear_cross_entropy(const Tensor& given_input, const Tens
   const Check of_weight =
       check(given_weight, "weight").on_cpu().same_dtype(given_input, "input").ndim(2).size(1, width);
   const int64_t classes = of_weight.info().sizes[0];
-  const Tensor bias = optional_vector(given_bias, "bias", given_input, classes);
+  const Tensor bias = optional_vector(given_bias, "bias", given_input, classes, "input");
   const Targets target(given_target, rows, classes, ignore_index);
   if (reduction != "mean" && reduction != "sum") {
     fail("argument 'reduction' is '", reduction, "', expected 'mean' or 'sum'");
@@ -547,7 +547,10 @@ std::array<Tensor, 2> quantize_rowwise(const Tensor& given) {
 Tensor dequantize_rowwise(const Tensor& given, const Tensor& given_scale, ScalarType dtype) {
   const Check checked = check(given, "q").on_cpu().dtype(ScalarType::Char).at_least(1);
   const int64_t n = checked.info().sizes[checked.info().ndim - 1];
-  if (!opwheel::floating.has(dtype)) fail("argument 'dtype' is no floating-point dtype");
+  if (!opwheel::floating.has(dtype)) {
+    fail("argument 'dtype' is ", opwheel::dtype_name(opwheel::code_of(dtype)), ", expected one of ",
+         opwheel::floating.text());
+  }
   check(given_scale, "scale").on_cpu().dtype(ScalarType::Float).ndim(checked.info().ndim - 1);
   for (int64_t d = 0; d + 1 < checked.info().ndim; ++d) check(given_scale, "scale").size(d, checked.info().sizes[d]);
   const Tensor q = contiguous(given), scale = contiguous(given_scale);
