@@ -14,7 +14,8 @@
 #                calls, other torches, whole audits; its result goes into benchmarks/results/nightly.json, which is committed
 #   make fuzz    20,000 calls drawn at random and 200 compiled ones, of which make test takes a part
 #   make docs    the documentation site, docs/_build/html/index.html
-#   make bench   measure the CPU backend beside its alternatives, for about half an hour, into benchmarks/results
+#   make bench   measure the CPU backend beside its alternatives, for about half an hour, into benchmarks/results;
+#                RESULTS=cpu-xeon: into the files of another machine
 #   make instructions   count instructions (needs valgrind) and make them the record that the tests compare with
 #   make wheels  every wheel that can be built here, into dist/, with checks; TORCHES=all: native Autograd for PyTorch
 #                2.10 to 2.15 from the headers of each, of which it downloads 4 GB the first time
@@ -26,6 +27,7 @@
 
 PYTHON ?= python3
 JOBS ?= 2
+RESULTS ?= cpu
 VENV := .venv
 BIN := $(VENV)/bin
 TORCH := torch==2.13.0
@@ -141,7 +143,7 @@ quick-rest:
 	$(BIN)/python -m pytest -q -m "not slow and not wheels" $(addprefix --ignore tests/,deploy docs faults release wheels)
 
 bench: $(VENV)/.installed
-	$(BIN)/muladd bench --label "commit $$(git describe --always --dirty --abbrev=12)" --json benchmarks/results/cpu.json --plot benchmarks/results/cpu.png
+	$(BIN)/muladd bench --label "commit $$(git describe --always --dirty --abbrev=12)" --json benchmarks/results/$(RESULTS).json --plot benchmarks/results/$(RESULTS).png
 	$(BIN)/python -m benchmarks.summary
 
 instructions: $(VENV)/.installed

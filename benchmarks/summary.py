@@ -1,9 +1,9 @@
-"""The few rows of benchmarks/results/cpu.json that README and docs show, as a picture and as a table.
+"""The few rows of benchmarks/results that README and docs show, as a picture and as tables.
 
     python -m benchmarks.summary
 
 draws benchmarks/results/summary.png and writes the tables into docs/benchmarks.md. What is slower than PyTorch is there
-as well.
+as well, and so is a machine on which there is less to gain.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from opwheel.bench.tables import format_time
 
 ROOT = Path(__file__).parent
 RESULTS = ROOT / "results/cpu.json"
+ANOTHER_MACHINE = ROOT / "results/cpu-xeon.json"
 PICTURE = ROOT / "results/summary.png"
 PAGE = ROOT.parent / "docs/benchmarks.md"
 END = "<!-- end of what benchmarks/summary.py writes -->\n"
@@ -41,6 +42,7 @@ ROWS = {
 CALLS = (
     ("`muladd.muladd`, no_grad", "no_grad", "muladd", "addcmul"),
     ("`torch.ops.muladd.muladd.default`, no_grad", "no_grad", "torch.ops", "addcmul"),
+    ("`torch.ops.aten.addcmul.default`, no_grad: PyTorch's own", "no_grad", "torch.ops.aten", "addcmul"),
     ("forward, inputs require gradients", "forward", "muladd", "addcmul"),
     ("forward and backward", "forward+backward", "muladd", "addcmul"),
     ("`out=`", "out", "muladd", "addcmul"),
@@ -104,9 +106,15 @@ def draw(results: Results, path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-def replaced(page: str, results: Results) -> str:
-    """The page with the tables of these results."""
-    for name, text in (("summary", table(results)), ("calls", calls(results))):
+def replaced(page: str, results: Results, another: Results) -> str:
+    """The page with the tables of these results, of two machines."""
+    texts = {
+        "summary": table(results),
+        "calls": calls(results),
+        "another machine": table(another),
+        "another machine's calls": calls(another),
+    }
+    for name, text in texts.items():
         before, begin, rest = page.partition(f"<!-- {name}: benchmarks/summary.py writes this -->\n")
         _, end, after = rest.partition(END)
         page = f"{before}{begin}{text}{end}{after}"
@@ -120,4 +128,4 @@ def _ratio(ours: Measurement, theirs: Measurement) -> float:
 if __name__ == "__main__":
     measured = load(RESULTS)
     draw(measured, PICTURE)
-    PAGE.write_text(replaced(PAGE.read_text(), measured))
+    PAGE.write_text(replaced(PAGE.read_text(), measured, load(ANOTHER_MACHINE)))

@@ -162,11 +162,14 @@ def train(title: str, models: dict[str, nn.Module], data: Digits, epochs: int, s
     # SGD rather than Adam, which divides by the gradient's size and so enlarges rounding differences in tiny gradients.
     optimizers = {name: torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9) for name, model in models.items()}
     seconds: dict[str, list[float]] = {name: [] for name in models}
+    order = list(models)
     for _ in track(range(epochs), description=title):
         batches = shuffled_batches(data, generator)
-        # The models take turns, so that whatever else the machine is doing slows them alike.
-        for name, model in models.items():
-            seconds[name].append(train_epoch(model, optimizers[name], batches))
+        # The models take turns, so that whatever else the machine is doing slows them alike, and the first is another
+        # one each time: it is the first to read new batches.
+        for name in order:
+            seconds[name].append(train_epoch(models[name], optimizers[name], batches))
+        order.reverse()
     times = ", ".join(f"{name} {1000 * median(epoch_times):.1f} ms" for name, epoch_times in seconds.items())
     print(f"time per epoch (median, a demonstration and not a benchmark): {times}")
     if models.keys() < {"muladd", "plain torch"}:

@@ -80,6 +80,13 @@ OTHERS = (
         explanation="the operator without its public function",
     ),
     Peer(
+        "torch.ops.aten",
+        _forms("torch.ops.aten.addcmul.default(c, a, b)"),
+        setup=_addcmul_setup,
+        groups=_OVERHEAD_ONLY,
+        explanation="addcmul called as torch.ops is: what that way costs PyTorch's own operators",
+    ),
+    Peer(
         "eager",
         _forms("a * b + c", out="torch.mul(a, b, out=out).add_(c)", in_place="a.mul_(b).add_(c)"),
         explanation="the expression as PyTorch runs it: two operators, a temporary result between them",
