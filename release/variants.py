@@ -1,7 +1,7 @@
-"""Variants of a wheel, as PEP 825 (a draft) describes them: the same wheel with more requirements, for certain machines.
+"""Variants of a wheel, as PEP 825 (a draft) describes them: the same wheel with more requirements, for some machines.
 
-They lie beside the plain wheel on an index, with a JSON file that says what each is for. Installers that do not know the
-draft, such as pip, ignore them.
+They lie beside the plain wheel on an index, with a JSON file that says what each is for. Installers that do not know
+the draft, such as pip, ignore them.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def test_uv_finds_an_intel_gpu(index, tmp_path):
 
 @pytest.mark.parametrize(("gpu", "added"), [("20.1.0", {"muladd-sycl"}), ("11.0.0", set())], ids=["Arc B", "older"])
 def test_uv_takes_the_variant_for_intel_gpus_where_its_provider_answers(dist, serve, tmp_path, gpu, added):
-    """The provider's answer is in the files: PEP 825's successor lets them have static properties."""
+    """The provider's answer is in the files: the draft about providers lets them have static properties."""
     description = copy.deepcopy(variants.read_description(ROOT / "metapackage" / variants.DESCRIPTION))
     description["providers"]["intel"] = {"static-properties": {"gt_gmdid": [gpu]}}
     (plain,) = dist.glob("*.whl")
@@ -143,7 +143,7 @@ def test_doctor_suggests_what_the_variant_requires(dist, capsys, monkeypatch, de
 
 def test_the_wheels_are_small_and_have_metadata_alone(dist):
     wheels = [*dist.glob("*.whl"), *dist.glob("variants/*.whl")]
-    assert {wheel.name: audit.audit(wheel) for wheel in wheels} == dict.fromkeys([one.name for one in wheels], [])
+    assert {wheel.name: audit.audit(wheel) for wheel in wheels} == {wheel.name: [] for wheel in wheels}
     assert len(wheels) == 3
 
 

@@ -25,6 +25,16 @@ def test_wheels_are_as_promised(wheels, projects):
     assert {wheel.name: problems for wheel in wheels if (problems := audit.audit(wheel))} == {}
 
 
+@pytest.mark.parametrize("system", ["manylinux_2_28_aarch64", "macosx_14_0_arm64", "win_amd64"])
+def test_pip_refuses_the_wheels_on_another_system(wheels, system, tmp_path):
+    command = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-deps", "--only-binary=:all:"]
+    command += ["--platform", system, "--target", str(tmp_path)]
+    for wheel in wheels:
+        result = subprocess.run([*command, str(wheel)], capture_output=True, text=True, check=False)
+        assert result.returncode == 1
+        assert f"{wheel.name} is not a supported wheel on this platform" in result.stderr
+
+
 def names_in(wheels, prefix):
     (wheel,) = [wheel for wheel in wheels if wheel.name.startswith(prefix)]
     return zipfile.ZipFile(wheel).namelist()
