@@ -72,7 +72,7 @@ def _build_folder() -> Iterator[Path]:
     BUILD_FOLDER.mkdir(mode=0o700, exist_ok=True)
     found = BUILD_FOLDER.lstat()
     if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode):
-        raise SystemExit(f"release: {BUILD_FOLDER} belongs to another user or is no folder; remove it first")
+        raise SystemExit(f"release: {BUILD_FOLDER} belongs to another user or is not a folder; remove it first")
     with (BUILD_FOLDER / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         folder = BUILD_FOLDER / "build"

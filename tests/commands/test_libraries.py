@@ -167,7 +167,7 @@ def test_completion(waves):
     [
         (("doctor",), "opwheel --library MODULE"),
         (("--library", "nowhere", "doctor"), "no module 'nowhere'"),
-        (("--library", "json", "doctor"), "'json' is no operator library"),
+        (("--library", "json", "doctor"), "'json' is not an operator library"),
         (("--library", "waves"), "Usage: opwheel"),
         (("new-library", "Waves"), "no name for a library"),
     ],

@@ -56,7 +56,7 @@ def build(library: CppLibrary, output: Path, build_dir: Path, *, jobs: int | Non
     command += ["-v"] if verbose else ["--quiet"]
     command += ["-j", str(jobs)] if jobs else []
     if subprocess.run(command, check=False).returncode != 0:
-        raise ToolchainError(f"compiling {library.name} failed; the compiler's messages stand above.")
+        raise ToolchainError(f"compiling {library.name} failed; the compiler's messages are above.")
     if device.description:
         output.with_suffix(".json").write_text(device.description)
 

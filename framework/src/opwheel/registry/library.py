@@ -280,7 +280,7 @@ class OperatorLibrary:
         return error
 
     def explain(self, operator: str, device_type: str) -> Choice:
-        """Which backend serves the operator on tensors of that device type, and what became of the others."""
+        """Which backend serves the operator on tensors of that device type, and why the others do not."""
         blocked = {key: why for (name, key), why in self._isolation.blocked.items() if name == operator}
         return explain(self.backends().values(), operator, device_type, blocked)
 

@@ -82,7 +82,7 @@ def snapshot(inventory: Inventory, fallback: str, owners: Owners) -> Snapshot:
 def foreign_files(inventory: Inventory, files: Iterable[tuple[str, Path]]) -> list[str]:
     """Files that are used, but are not among those of the distribution they should come from."""
     return [
-        f"{path} is used, but is no file of {name}"
+        f"{path} is used, but is not a file of {name}"
         for name, path in files
         if name in inventory.wheels and not inventory.wheels[name].has(str(path))
     ]
