@@ -1,4 +1,4 @@
-"""Keeps what became of every backend, and tells the user once about what went wrong."""
+"""Keeps the state of every backend, and tells the user once what went wrong."""
 
 from __future__ import annotations
 
