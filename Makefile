@@ -171,7 +171,7 @@ test-torch: $(VENV)/.installed $(VENV)/.release
 	$(BIN)/python -m pytest tests/release/test_torches.py
 
 clean:
-	rm -rf $(VENV) $(SYCL) dist docs/_build framework/build core/build backends/*/build libraries/*/core/build libraries/*/backends/*/build
+	rm -rf $(VENV) $(SYCL) dist docs/_build framework/build core/build metapackage/build backends/*/build libraries/*/core/build libraries/*/backends/*/build
 
 # ---- set-up ----------------------------------------------------------------------------------------------------------
 
