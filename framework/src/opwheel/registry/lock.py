@@ -111,7 +111,7 @@ def read_lock(path: Path, namespace: str) -> Snapshot:
         raise LockError("OPWHEEL-E070", f"{path}: is not JSON: {error}") from error
     problem = _problem_with(document, namespace)
     if problem:
-        raise LockError("OPWHEEL-E070", f"{path}: {problem}; `{namespace} lock {path}` writes it anew")
+        raise LockError("OPWHEEL-E070", f"{path}: {problem}; `{namespace} lock {path}` writes it again")
     return Snapshot(**{field: document[field] for field in Snapshot._fields})
 
 
