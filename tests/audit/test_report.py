@@ -119,7 +119,7 @@ def test_what_binds_a_library():
     assert found.unstable
     assert found.python
     assert found.glibc
-    with pytest.raises(ValueError, match="not a 64-bit little-endian ELF"):
+    with pytest.raises(ValueError, match="no 64-bit little-endian ELF"):
         binaries.read(Path(__file__))
     assert found.torch == ""
 

@@ -63,11 +63,11 @@ def read(path: Path) -> Binary:
     """Read a shared library's tables.
 
     Raises:
-        ValueError: it is not a 64-bit little-endian ELF file.
+        ValueError: it is no 64-bit little-endian ELF file.
     """
     content = path.read_bytes()
     if not content.startswith(b"\x7fELF\x02\x01"):
-        raise ValueError(f"{path} is not a 64-bit little-endian ELF file")
+        raise ValueError(f"{path} is no 64-bit little-endian ELF file")
     sections = list(_sections(content))
     needed = list(_needed(content, sections))
     undefined = [name for name, is_defined in _symbols(content, sections).items() if not is_defined]
