@@ -1,6 +1,7 @@
 """On which systems opwheel.build builds."""
 
 import platform
+from pathlib import Path
 
 import pytest
 from opwheel.build import CppLibrary, commands
@@ -24,6 +25,14 @@ def test_a_library_is_refused_by_name_of_the_system(elsewhere, tmp_path):
     with pytest.raises(SystemExit) as refused:
         build(CppLibrary("waves.libwaves", ["waves.cpp"]), tmp_path)
     assert str(refused.value).startswith(f"opwheel.build: libraries are built on Linux only, and this is {elsewhere}.")
+
+
+def test_the_support_page_has_the_message(monkeypatch, tmp_path):
+    monkeypatch.setattr(platform, "system", lambda: "Darwin")
+    with pytest.raises(SystemExit) as refused:
+        build(CppLibrary("waves.libwaves", ["waves.cpp"]), tmp_path)
+    page = Path(__file__).parents[2] / "docs/support.md"
+    assert f"`{str(refused.value).partition('. ')[0]}.`" in page.read_text()
 
 
 def test_an_optional_library_is_left_out(elsewhere, tmp_path, monkeypatch):

@@ -96,6 +96,11 @@ def test_uv_goes_by_the_driver(index, tmp_path, driver, added):
     assert uv(index, tmp_path / "out", **{FORCED_DRIVER: driver}) == PLAIN | added
 
 
+def test_the_install_page_names_the_uv_that_is_tested():
+    pytest.importorskip("uv")
+    assert f"uv {metadata.version('uv')} " in (ROOT / "docs/install.md").read_text()
+
+
 def test_uv_without_its_preview_takes_the_plain_wheel(index, tmp_path):
     assert uv(index, tmp_path / "out", preview=False, **{FORCED_DRIVER: "13.0"}) == PLAIN
 
