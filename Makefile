@@ -159,9 +159,9 @@ lint: $(VENV)/.installed
 
 wheels: $(VENV)/.installed $(VENV)/.release
 	$(BIN)/python -m release.build --out dist --python $(SYCL)/bin/python $(addprefix --torch ,$(TORCHES))
-	$(BIN)/python -m twine check --strict dist/*
-	$(BIN)/python -m check_wheel_contents dist/*.whl
-	$(BIN)/python -m release.audit dist/*.whl
+	$(BIN)/python -m twine check --strict dist/*.whl dist/*.tar.gz
+	$(BIN)/python -m check_wheel_contents dist/*_*.whl # not the metapackage, which has no modules
+	$(BIN)/python -m release.audit dist/*.whl dist/variants/*.whl
 
 # With the wheels of `make wheels`, or those of another machine that were put into dist/.
 test-release: $(VENV)/.installed $(VENV)/.release
@@ -173,7 +173,7 @@ test-torch: $(VENV)/.installed $(VENV)/.release
 	$(BIN)/python -m pytest tests/release/test_torches.py
 
 clean:
-	rm -rf $(VENV) $(SYCL) dist docs/_build framework/build core/build backends/*/build libraries/*/core/build libraries/*/backends/*/build
+	rm -rf $(VENV) $(SYCL) dist docs/_build framework/build core/build metapackage/build backends/*/build libraries/*/core/build libraries/*/backends/*/build
 
 # ---- set-up ----------------------------------------------------------------------------------------------------------
 

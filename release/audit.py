@@ -2,11 +2,12 @@
 
 The promise of a backend's wheel is that one file serves every CPython and every torch from the targeted release on:
 only the stable ABI, no Python, nothing exported, old systems. opwheel's native Autograd libraries are the exception:
-they use libtorch's C++ interface, and there is one for each minor release of torch.
+they use libtorch's C++ interface, and there is one for each minor release of torch. The metapackage has metadata alone.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -28,6 +29,8 @@ _RUNTIMES = {
     "muladd_sycl": re.compile(r"_Z(TI)?N?K?N?K?4sycl3_V1"),
     "muladd_executorch": re.compile(r"_ZNK?10executorch"),
 }
+
+_METAPACKAGE_SIZE = 5_000
 
 
 class Limits(NamedTuple):
@@ -58,6 +61,9 @@ def limits_of(name: str) -> Limits:
 
 def wheel_problems(wheel: Path) -> Iterator[str]:
     """What is wrong with name, size and content."""
+    if wheel.name.startswith("muladd-"):
+        yield from metapackage_problems(wheel)
+        return
     limits = limits_of(wheel.name)
     if not re.search(r"-py3-none-(linux|manylinux)[\w.]*\.whl$", wheel.name):
         yield "its tag is not py3-none-<platform>"
@@ -77,6 +83,22 @@ def wheel_problems(wheel: Path) -> Iterator[str]:
         is_source = name.endswith((".cpp", ".cu")) and not _SOURCES.fullmatch(name)
         if is_product or is_source or ("test" in name.lower() and not is_kit):
             yield f"{name} does not belong into it"
+
+
+def metapackage_problems(wheel: Path) -> Iterator[str]:
+    """What is wrong with the metapackage's wheel or one of its variants."""
+    name = re.search(r"-py3-none-any(?:-([0-9a-z_.]{1,16}))?\.whl$", wheel.name)
+    if name is None:
+        yield "its name does not end with py3-none-any and, of a variant, a label"
+        return
+    if wheel.stat().st_size >= _METAPACKAGE_SIZE:
+        yield f"it has {wheel.stat().st_size} bytes, at most {_METAPACKAGE_SIZE} are expected"
+    with zipfile.ZipFile(wheel) as archive:
+        files = {file.partition("/")[2]: archive.read(file) for file in archive.namelist() if ".dist-info/" in file}
+        yield from (f"{file} does not belong into it" for file in archive.namelist() if ".dist-info/" not in file)
+    labels = list(json.loads(files["variant.json"])["variants"]) if "variant.json" in files else []
+    if labels != ([name[1]] if name[1] else []):
+        yield f"its name says variant {name[1]}, its variant.json {labels}"
 
 
 def library_problems(library: Path) -> Iterator[str]:

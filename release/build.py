@@ -25,10 +25,13 @@ from .archives import normalize_sdist, unpack_sdist
 from .platforms import tag_platform
 from .projects import ROOT, Project, projects, unmet_requirements
 from .torches import RELEASES, cache_folder, torches
+from .variants import DESCRIPTION, read_description, write_variants
 
 # Tests of the project itself, not those that a template of it writes.
 _NOT_AT_THE_TOP = ("build", "tests")
 _NOT_SOURCE = shutil.ignore_patterns("*.egg-info", "__pycache__", "*.so")
+
+VARIANTS = "variants"  # in the folder of the files
 
 BUILD_FOLDER = Path("/tmp/muladd-release")  # noqa: S108  # a random name would not be the same on every machine
 
@@ -69,7 +72,7 @@ def _build_folder() -> Iterator[Path]:
     BUILD_FOLDER.mkdir(mode=0o700, exist_ok=True)
     found = BUILD_FOLDER.lstat()
     if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode):
-        raise SystemExit(f"release: {BUILD_FOLDER} belongs to another user or is no folder; remove it first")
+        raise SystemExit(f"release: {BUILD_FOLDER} belongs to another user or is not a folder; remove it first")
     with (BUILD_FOLDER / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         folder = BUILD_FOLDER / "build"
@@ -114,6 +117,15 @@ def build_or_skip(project: Project, pythons: list[str], out: Path, *, is_named: 
     return Built(project.name, wheel, time.perf_counter() - start)
 
 
+def variants_of(project: Project, wheel: Path, out: Path) -> list[Built]:
+    """The variants of the project's wheel, in a folder of their own: indexes that do not know the draft refuse them."""
+    description = project.folder / DESCRIPTION
+    if not description.exists():
+        return []
+    written = write_variants(wheel, read_description(description), out / VARIANTS)
+    return [Built(f"{project.name}-{label}", path) for label, path in written.items()]
+
+
 def table(rows: list[Built]) -> str:
     """What was built and what was skipped."""
     lines = [f"{'project':<18}{'size':>10}{'time':>9}  wheel"]
@@ -154,7 +166,7 @@ def main() -> int:
     if options.torch:
         releases = RELEASES if options.torch == ["all"] else options.torch
         os.environ["OPWHEEL_TORCHES"] = torches(releases, cache_folder())  # framework/setup.py reads it
-    for old in (*options.out.glob("*.whl"), *options.out.glob("*.tar.gz")):
+    for old in (*options.out.glob("*.whl"), *options.out.glob("*.tar.gz"), *options.out.glob(f"{VARIANTS}/*")):
         old.unlink()
     # Absolute, for builds run in a folder of their own, and not resolved: a link to it is what makes an environment.
     pythons = [sys.executable, *(str(Path(python).absolute()) for python in options.python if Path(python).exists())]
@@ -162,7 +174,8 @@ def main() -> int:
     for project in known:
         if not options.names or project.name in options.names:
             try:
-                rows.append(build_or_skip(project, pythons, options.out, is_named=bool(options.names)))
+                row = build_or_skip(project, pythons, options.out, is_named=bool(options.names))
+                rows += [row, *(variants_of(project, row.wheel, options.out) if row.wheel else ())]
             except (BuildException, BuildBackendException) as error:
                 print(f"release: {project.name} cannot be built: {error}", file=sys.stderr)
                 return 1

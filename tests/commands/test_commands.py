@@ -152,7 +152,7 @@ def test_the_native_autograd_library(monkeypatch):
     monkeypatch.setattr(torch, "__version__", "2.14.0a0")
     result = muladd("config", "--autograd")
     assert result.exit_code == 2
-    assert "torch 2.14.0a0 is no release" in result.output
+    assert "torch 2.14.0a0 is not a release" in result.output
 
 
 def test_lock_writes_and_checks(tmp_path):

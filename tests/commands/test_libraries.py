@@ -167,9 +167,9 @@ def test_completion(waves):
     [
         (("doctor",), "opwheel --library MODULE"),
         (("--library", "nowhere", "doctor"), "no module 'nowhere'"),
-        (("--library", "json", "doctor"), "'json' is no operator library"),
+        (("--library", "json", "doctor"), "'json' is not an operator library"),
         (("--library", "waves"), "Usage: opwheel"),
-        (("new-library", "Waves"), "no name for a library"),
+        (("new-library", "Waves"), "not a valid name for a library"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )

@@ -195,7 +195,7 @@ def test_a_module_from_another_place(lock: Lock, site: Site, library: Path, run:
     path = lock()
     shutil.copytree(package, tmp_path / "work" / package.name)
     report = run(tmp_path / "work", site.root, MULADD_LOCK=str(path))
-    check_fails(report, "OPWHEEL-E071", str(tmp_path / "work"), "is used, but is no file of muladd-acme")
+    check_fails(report, "OPWHEEL-E071", str(tmp_path / "work"), "is used, but is not a file of muladd-acme")
 
 
 def test_load_is_held_to_the_lock(lock: Lock, site: Site, library: Path, run: Run) -> None:

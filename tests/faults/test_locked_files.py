@@ -158,7 +158,7 @@ def test_added(kind: str, locked: Locked) -> None:
             (locked.root / file).write_text("raise RuntimeError('it ran')")
             expected.append(f"{file} is in a folder of {distribution}, but no file of its wheel")
             if kind in ("extension", "extension of the stable ABI") and stem == "__init__":  # it wins over __init__.py
-                expected.append(f"{locked.root / file} is used, but is no file of {distribution}")
+                expected.append(f"{locked.root / file} is used, but is not a file of {distribution}")
     locked.check_names(expected)
 
 
@@ -398,9 +398,9 @@ def test_a_folder_that_comes_first(kind: str, locked: Locked, tmp_path: Path) ->
         file = tmp_path / "first" / ELSEWHERE[kind].format(module)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(b"")
-        expected.append(f"{file} is used, but is no file of {OWNER[module]}")
+        expected.append(f"{file} is used, but is not a file of {OWNER[module]}")
         if file.name.startswith("__init__"):
-            expected.append(f"{file.parent} is used, but is no file of {OWNER[module]}")
+            expected.append(f"{file.parent} is used, but is not a file of {OWNER[module]}")
     locked.check_names(expected, tmp_path / "first")
 
 
@@ -410,7 +410,7 @@ def test_beside_a_module(kind: str, locked: Locked) -> None:
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(b"")
     used = [file] if file.parent == locked.root else [file, file.parent]
-    locked.check_names([f"{path} is used, but is no file of opwheel" for path in used])
+    locked.check_names([f"{path} is used, but is not a file of opwheel" for path in used])
 
 
 def test_one_more_folder_of_a_package(locked: Locked, tmp_path: Path) -> None:
@@ -428,7 +428,7 @@ import sys
 sys.meta_path.insert(0, Finder)
 """
     owners = ["muladd-core", "muladd-cpu", "muladd-acme", "muladd-box"]
-    locked.check_names([f"{tmp_path} is used, but is no file of {owner}" for owner in owners], before=before)
+    locked.check_names([f"{tmp_path} is used, but is not a file of {owner}" for owner in owners], before=before)
 
 
 def test_a_module_put_in_place_by_hand(locked: Locked) -> None:
@@ -460,4 +460,4 @@ def test_a_namespace_package(site: Site, compiler: Compiler, run: Run, tmp_path:
     file.write_text(report["out"]["text"])
     assert "error" not in run(site.root, MULADD_LOCK=str(file))
     report = run(site.root, tmp_path / "more", MULADD_LOCK=str(file))
-    assert f"{tmp_path / 'more/plain'} is used, but is no file of muladd-plain" in report["error"]["text"]
+    assert f"{tmp_path / 'more/plain'} is used, but is not a file of muladd-plain" in report["error"]["text"]

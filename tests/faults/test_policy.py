@@ -165,12 +165,15 @@ def test_line_of_a_key_that_the_text_spells_otherwise(tmp_path: Path, run: Run) 
 
 
 UNKNOWN = {
-    "disable": ('disable = ["gpu"]', "[policy] disable in plugins.toml names 'gpu', which is no backend; known are "),
+    "disable": (
+        'disable = ["gpu"]',
+        "[policy] disable in plugins.toml names 'gpu', which is not a backend; known are ",
+    ),
     "prefer": (
         'prefer = { CPU = ["cpu", "gpu"] }',
         "[policy] prefer.CPU in plugins.toml names 'gpu', which",
     ),
-    "prefer key": ('prefer = { cpu = ["cpu"] }', "names 'cpu', which is no dispatch key of PyTorch"),
+    "prefer key": ('prefer = { cpu = ["cpu"] }', "names 'cpu', which is not a dispatch key of PyTorch"),
 }
 
 
@@ -183,7 +186,7 @@ def test_unknown_name_in_file(key: str, tmp_path: Path, run: Run) -> None:
 
 
 BAD_VALUES = {
-    "MULADD_BACKENDS": ("cpu,gpu", "MULADD_BACKENDS names 'gpu', which is no backend"),
+    "MULADD_BACKENDS": ("cpu,gpu", "MULADD_BACKENDS names 'gpu', which is not a backend"),
     "MULADD_AUTOLOAD": ("no", "MULADD_AUTOLOAD='no' is ignored: expected 0 or 1"),
     "MULADD_STRICT": ("yes", "MULADD_STRICT='yes' is ignored: expected 0 or 1"),
     "MULADD_TRACE": ("", "MULADD_TRACE='' is ignored: expected 0 or 1"),

@@ -39,7 +39,7 @@ def declare(schema, **claims):
         ("f(Tensor x) -> Tensor", {"derivatives": {"x": "grad * z"}}, ["['z']", "'grad'"]),
         ("f(Tensor x) -> Tensor", {"derivatives": {"x": "g(grad)"}}, ["['g']", "operators of the library"]),
         ("f(Tensor x) -> Tensor", {"derivatives": {"x": "grad if x else x"}}, ["not understood"]),
-        ("f(Tensor x) -> Tensor", {"derivatives": {"x": "grad *"}}, ["no formula"]),
+        ("f(Tensor x) -> Tensor", {"derivatives": {"x": "grad *"}}, ["not a formula"]),
         ("f(Tensor x) -> Tensor", {"derivatives": {"x": lambda grad, z: grad * z}}, ["['z']"]),
         ("f(Tensor x) -> Tensor", {"not_differentiable": ("y",)}, ["['y']", "['result']"]),
         ("f(Tensor x, Generator? g) -> Tensor", {}, ["random", "derivatives=None"]),

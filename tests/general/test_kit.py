@@ -57,7 +57,7 @@ def test_the_report_fits_on_a_screen_or_two(output):
 def test_what_is_not_tested_is_listed(output):
     assert "without samples in their declarations, and not tested: unsampled" in output
     assert "without a declaration, and not tested: undeclared" in output
-    assert "reference, with no kernel of their own: right" in output
+    assert "computed by the reference, for lack of a kernel: right" in output
 
 
 def one(outcome, dtype="", layout="", message="", operator="f"):

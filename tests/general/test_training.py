@@ -90,8 +90,8 @@ def test_compiled():
 @pytest.mark.parametrize(
     ("schema", "claims", "message"),
     [
-        ("other(Tensor x) -> Tensor", {"training": "nothing"}, "'nothing' is no other operator of the library"),
-        ("other(Tensor x) -> Tensor", {"training": "other"}, "'other' is no other operator of the library"),
+        ("other(Tensor x) -> Tensor", {"training": "nothing"}, "'nothing' is not another operator of the library"),
+        ("other(Tensor x) -> Tensor", {"training": "other"}, "'other' is not another operator of the library"),
         ("other(Tensor z) -> Tensor", {"training": "target"}, "has the schema target"),
         ("other(Tensor x) -> (Tensor, Tensor, Tensor)", {"training": "target"}, "has the schema target"),
         ("other(Tensor x, Tensor(a!) y) -> ()", {"training": "target"}, "but it writes"),

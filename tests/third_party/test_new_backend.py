@@ -121,16 +121,16 @@ def test_the_source_distribution_is_complete(muladd, environment, tmp_path, lang
 
 
 WRONG = [
-    ({"name": "Acme"}, "no name for a backend"),
-    ({"name": "acme x"}, "no name for a backend"),
-    ({"name": "../acme"}, "no name for a backend"),
+    ({"name": "Acme"}, "not a valid name for a backend"),
+    ({"name": "acme x"}, "not a valid name for a backend"),
+    ({"name": "../acme"}, "not a valid name for a backend"),
     ({"name": "cpu"}, "reserved"),
     ({"name": "executorch"}, "reserved"),
     ({"name": "core"}, "reserved"),
     ({"name": "muladd"}, "reserved"),
     ({"name": "import"}, "keyword"),
     ({"language": "rust"}, "choose one of cpp, cuda, sycl, triton, python"),
-    ({"device_type": "NPU"}, "no device type"),
+    ({"device_type": "NPU"}, "not a device type"),
     ({"device_type": "mps"}, "no template for 'mps'"),
     ({"device_type": "cuda"}, "--language cuda or --language python"),
     ({"device_type": "xpu"}, "--language sycl or --language python"),

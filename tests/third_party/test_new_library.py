@@ -40,8 +40,8 @@ def test_it_builds_and_passes_its_own_kit(environment, tmp_path):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("Waves", "no name for a library"),
-        ("2waves", "no name for a library"),
+        ("Waves", "not a valid name for a library"),
+        ("2waves", "not a valid name for a library"),
         ("torch", "reserved"),
         ("opwheel", "reserved"),
         ("class", "keyword"),

@@ -77,7 +77,7 @@ def test_a_declaration_that_does_not_fit_is_refused():
     backends = SimpleNamespace(namespace=f"{NAMESPACE}_wrong", schemas=(schema,))
     with pytest.raises(ValueError, match="no operator 'f' is declared"):
         register(backends, [])
-    with pytest.raises(ValueError, match="there is no schema of"):
+    with pytest.raises(ValueError, match="but have no schema"):
         register(backends, [declare("f", "promote"), declare("g", "promote")])
 
 

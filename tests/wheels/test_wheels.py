@@ -25,6 +25,26 @@ def test_wheels_are_as_promised(wheels, projects):
     assert {wheel.name: problems for wheel in wheels if (problems := audit.audit(wheel))} == {}
 
 
+def pip_would_install(wheel, folder, *options):
+    command = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-deps", "--only-binary=:all:", *options]
+    return subprocess.run([*command, "--target", str(folder), str(wheel)], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("system", ["manylinux_2_28_aarch64", "macosx_14_0_arm64", "win_amd64"])
+def test_pip_refuses_the_wheels_on_another_system(wheels, system, tmp_path):
+    for wheel in wheels:
+        result = pip_would_install(wheel, tmp_path, "--platform", system)
+        assert result.returncode == 1
+        assert f"{wheel.name} is not a supported wheel on this platform" in result.stderr
+
+
+def test_pip_takes_the_wheels_for_free_threaded_python(wheels, tmp_path):
+    options = ("--implementation", "cp", "--python-version", "3.14", "--abi", "cp314t", "--platform", "linux_x86_64")
+    for wheel in wheels:
+        result = pip_would_install(wheel, tmp_path, *options)
+        assert result.returncode == 0, result.stderr
+
+
 def names_in(wheels, prefix):
     (wheel,) = [wheel for wheel in wheels if wheel.name.startswith(prefix)]
     return zipfile.ZipFile(wheel).namelist()

@@ -18,7 +18,7 @@ def native_library(version: str) -> str:
     """
     parts = _VERSION.fullmatch(version)
     if parts is None or parts[3]:
-        raise ValueError(f"torch {version} is no release, and its C++ interface may be that of no release")
+        raise ValueError(f"torch {version} is not a release, so its C++ interface may not match that of any release")
     if parts[4] is not None and not _OWN_BUILDS.fullmatch(parts[4]):
         raise ValueError(f"torch {version} is not PyTorch's own build for CPUs or CUDA")
     return f"libopwheel_autograd_{parts[1]}_{parts[2]}.so"

@@ -132,7 +132,7 @@ def _decode(value: Any, tensors: list[Tensor]) -> Any:
     if kind == "torch":
         constant = getattr(torch, content)
         if not isinstance(constant, _CONSTANTS):
-            raise CallsFileError(f"{content!r} is no constant of torch")
+            raise CallsFileError(f"{content!r} is not a constant of torch")
         return constant
     if kind == "device":
         return torch.device(content)

@@ -73,7 +73,7 @@ class Runner:
 
     def _process(self, peer: Peer) -> OtherProcess:
         if self._device != "cpu":
-            raise UnavailableError("it is timed in a process of its own, which has the CPU's clock alone")
+            raise UnavailableError("it is timed in a process of its own, which has only the CPU's clock")
         variables = tuple(sorted(peer.environment.items()))
         if variables not in self._processes:
             self._processes[variables] = OtherProcess(self._suite, peer.environment)

@@ -11,7 +11,15 @@ from pathlib import Path
 from . import cuda, sycl
 from .device_code import DeviceCode, escape, join, write_if_changed
 from .extensions import CppLibrary, CudaLibrary, SyclLibrary
-from .toolchain import ToolchainError, find_cxx, find_torch, include_folders, prefix_maps, stable_abi_macros
+from .toolchain import (
+    ToolchainError,
+    find_cxx,
+    find_torch,
+    include_folders,
+    prefix_maps,
+    require_linux,
+    stable_abi_macros,
+)
 
 CXX_FLAGS = [
     "-std=c++20",
@@ -37,8 +45,9 @@ def build(library: CppLibrary, output: Path, build_dir: Path, *, jobs: int | Non
     """Compile ``library`` into ``output``; objects and ninja's log stay in ``build_dir`` for the next time.
 
     Raises:
-        ToolchainError: a compiler, torch or a source is missing, or a command failed.
+        ToolchainError: this is not Linux, a compiler, torch or a source is missing, or a command failed.
     """
+    require_linux()
     build_dir.mkdir(parents=True, exist_ok=True)
     device = _device_code(library, build_dir)
     write_if_changed(build_dir / "build.ninja", _build_file(library, device, output))
@@ -47,7 +56,7 @@ def build(library: CppLibrary, output: Path, build_dir: Path, *, jobs: int | Non
     command += ["-v"] if verbose else ["--quiet"]
     command += ["-j", str(jobs)] if jobs else []
     if subprocess.run(command, check=False).returncode != 0:
-        raise ToolchainError(f"compiling {library.name} failed; the compiler's messages stand above.")
+        raise ToolchainError(f"compiling {library.name} failed; the compiler's messages are above.")
     if device.description:
         output.with_suffix(".json").write_text(device.description)
 

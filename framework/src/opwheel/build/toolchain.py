@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import platform
 import shlex
 import shutil
 from dataclasses import dataclass
@@ -26,6 +27,20 @@ class Torch:
 
     include: Path
     lib: Path
+
+
+def require_linux() -> None:
+    """Check that libraries can be built on this system.
+
+    Raises:
+        ToolchainError: it is not Linux.
+    """
+    system = platform.system()
+    if system != "Linux":
+        raise ToolchainError(
+            f"libraries are built on Linux only, and this is {system}. Build in a Linux container or virtual machine; "
+            "on Windows, in WSL 2."
+        )
 
 
 def find_torch(folder: Path | None = None) -> Torch:

@@ -1,6 +1,6 @@
 """The commands, one module each: ``waves doctor`` of a library, ``opwheel --library waves doctor`` of any.
 
-Exit codes: 0 all is well, 1 a finding, 2 wrong usage. Nothing here imports a library before its command runs.
+Exit codes: 0 no problem, 1 a finding, 2 wrong usage. Nothing here imports a library before its command runs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ def make_app(library: str | None = None) -> typer.Typer:
     target = Target(library)
     app = typer.Typer(
         name=library or "opwheel",
-        help=f"Look into the operator library {library}." if library else "Make operator libraries and look into them.",
+        help=f"Inspect and test the operator library {library}."
+        if library
+        else "Create, inspect and test operator libraries.",
         context_settings={"help_option_names": ["-h", "--help"], "obj": target},
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
@@ -61,7 +63,7 @@ def _options(context: typer.Context, *, show_version: _Version = False) -> None:
 def _options_with_library(
     context: typer.Context,
     *,
-    library: Annotated[str | None, typer.Option(metavar="MODULE", help="The operator library to look into.")] = None,
+    library: Annotated[str | None, typer.Option(metavar="MODULE", help="The operator library to use.")] = None,
     show_version: _Version = False,
 ) -> None:
     context.obj.module = library

@@ -25,16 +25,14 @@ def audit(
         str, typer.Option(metavar="MODULE:FUNCTION", help="Gives the SampleInputs for an operator's name.")
     ] = "",
     imports: Annotated[
-        list[str] | None, typer.Option("--import", metavar="MODULE", help="Import this first; may be given again.")
+        list[str] | None, typer.Option("--import", metavar="MODULE", help="Import this first; may be repeated.")
     ] = None,
     only: Annotated[
-        list[str] | None, typer.Option(metavar="NS::NAME", help="Audit this operator; may be given again.")
+        list[str] | None, typer.Option(metavar="NS::NAME", help="Audit only this operator; may be repeated.")
     ] = None,
-    checks: Annotated[
-        list[str] | None, typer.Option("--check", help="Make this check; may be given again. All otherwise.")
-    ] = None,
+    checks: Annotated[list[str] | None, typer.Option("--check", help="Run only this check; may be repeated.")] = None,
     baseline: Annotated[
-        Path | None, typer.Option(help="What --json wrote earlier: its findings are known, and none of this run.")
+        Path | None, typer.Option(help="An earlier output of --json: its findings are known and do not count.")
     ] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write everything here.")] = None,
     junit_file: Annotated[Path | None, typer.Option("--junit", help="Write JUnit XML here.")] = None,
@@ -43,14 +41,16 @@ def audit(
 ) -> None:
     """Look for silently wrong operators in any library.
 
-    Lists what the library registers and what binds it, and checks calls of its operators in processes of their own.
-    Exit codes: 0 nothing is found, 1 something is silently wrong or crashes, 2 wrong usage.
+    Lists what the library registers and depends on, and checks calls of its operators in separate processes.
+    Exit codes: 0 nothing found, 1 something is silently wrong or crashes, 2 wrong usage.
     """
     from ..audit import report, run
     from ..audit.cells import WorkerError
 
     if sys.platform != "linux":
-        raise typer.BadParameter(f"audit needs Linux, its process tables and its libraries; this is {sys.platform}")
+        raise typer.BadParameter(
+            f"audit needs Linux, for its process tables and shared libraries; this is {sys.platform}"
+        )
     unknown = [check for check in checks or [] if check not in run.CHECKS]
     if unknown:
         raise typer.BadParameter(f"no check {unknown[0]!r}; checks are: {', '.join(run.CHECKS)}", param_hint="--check")

@@ -26,18 +26,18 @@ _PIPE_WIDTH = 160  # columns where the output goes into a file
 def bench(
     context: typer.Context,
     device: Annotated[str, typer.Option(help="A device with a loaded backend.")] = "cpu",
-    quick: Annotated[bool, typer.Option("--quick", help="Few and small cases: a look, not a measurement.")] = False,
-    only: Annotated[list[str] | None, typer.Option(help="Measure this group; may be given again.")] = None,
-    skip: Annotated[list[str] | None, typer.Option(help="Leave this peer out; may be given again.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A few small cases: a quick look, not a measurement.")] = False,
+    only: Annotated[list[str] | None, typer.Option(help="Measure only this group; may be repeated.")] = None,
+    skip: Annotated[list[str] | None, typer.Option(help="Leave out this peer; may be repeated.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the results here.")] = None,
     plot_file: Annotated[Path | None, typer.Option("--plot", help="Draw the results into this file.")] = None,
     compare_file: Annotated[
-        Path | None, typer.Option("--compare", help="Results of an earlier run; slower cases are a finding.")
+        Path | None, typer.Option("--compare", help="Results of an earlier run; slower cases are findings.")
     ] = None,
     tolerance: Annotated[
         float, typer.Option(help="With --compare: the share by which a case may be slower.", min=0)
     ] = 0.1,
-    label: Annotated[str | None, typer.Option(help="Kept in the results: the commit that is measured, say.")] = None,
+    label: Annotated[str | None, typer.Option(help="Stored in the results, for example the measured commit.")] = None,
 ) -> None:
     """Measure the operators beside their alternatives."""
     # Not at the top, as in the functions below: nothing else needs it, and it takes long to import.
@@ -173,7 +173,7 @@ def _require_loaded(library: Library, device: str) -> None:
     if device not in loaded:
         raise typer.BadParameter(
             f"no backend for {device!r} is loaded; loaded are: {', '.join(sorted(loaded)) or 'none'}. "
-            f"The reason: {library.namespace} doctor",
+            f"For the reason, run: {library.namespace} doctor",
             param_hint="--device",
         )
 

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 def check(
     context: typer.Context,
     backend: Annotated[str, typer.Argument(help="The backend's name, as doctor shows it.")],
-    pytest_options: Annotated[list[str] | None, typer.Argument(help="Handed on to pytest, after --.")] = None,
+    pytest_options: Annotated[list[str] | None, typer.Argument(help="Passed on to pytest, after --.")] = None,
 ) -> None:
     """Run the conformance kit on a backend.
 
-    Does it compute what the operators promise, under all of PyTorch?
+    Does it compute what the operators promise, in every part of PyTorch?
     """
     library: Library = context.obj.open()
     known = sorted({*library.backends(), *library.policy.backends})

@@ -23,7 +23,7 @@ def config(
     ] = False,
     autograd: Annotated[
         bool,
-        typer.Option("--autograd", help="opwheel's native Autograd library, which a program that trains ships, too."),
+        typer.Option("--autograd", help="opwheel's native Autograd library, which a program that trains also ships."),
     ] = False,
     cflags: Annotated[
         bool, typer.Option("--cflags", help="All compiler flags of a backend, --includes among them.")

@@ -39,11 +39,11 @@ def doctor(
     context: typer.Context,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     try_all: Annotated[
-        bool, typer.Option("--deep", help="Open every backend's libraries in a process of its own first.")
+        bool, typer.Option("--deep", help="First open each backend's libraries in a separate process.")
     ] = False,
     install: Annotated[
         bool,
-        typer.Option("--suggest", help="Print the command that installs what fits this machine, and nothing else."),
+        typer.Option("--suggest", help="Print only the command that installs what fits this machine."),
     ] = False,
 ) -> None:
     """Show every backend: its state, the reason, the fix."""
@@ -154,7 +154,7 @@ def _print(report: dict[str, Any], statuses: list[BackendStatus]) -> None:
     for status in statuses:
         if status.by_reference:
             names = ", ".join(status.by_reference)
-            console.print(f"\n{printable(status.name)}: by their reference, with no kernel of their own: {names}")
+            console.print(f"\n{printable(status.name)}: computed by the reference, for lack of a kernel: {names}")
         if status.reason:
             code = f" [{status.code}]" if status.code else ""
             console.print(f"\n{printable(status.name)}: {printable(status.reason)}{code}")

@@ -25,7 +25,7 @@ def explain(
 ) -> None:
     """Say which backend's kernel runs, and why.
 
-    Also who else wanted to and by which rule, with a digest of the whole choice.
+    Also which other backends claimed the operator, which rule decided, and a digest of the whole choice.
     """
     library: Library = context.obj.open()
     operators = library.operators if operator is None else (operator,)
@@ -63,7 +63,7 @@ def _answer(library: Library, choice: Choice) -> str:
         origin = f"{winner.distribution} {winner.version}"
         lines = [f"  {winner.name} ({origin}) at {choice.dispatch_key}, from {winner.library or 'Python'}"]
         if choice.operator in winner.by_reference:
-            lines.append("  its kernel is the operator's reference: right, not fast")
+            lines.append("  its kernel is the operator's reference: correct, but slow")
     lines += [f"  {why}" for why in choice.blocked.values()]
     lines += [f"  not {other.name} ({other.distribution}): {other.state}, {other.reason}" for other in choice.others]
     return "\n".join(lines)

@@ -18,7 +18,7 @@ def lock(
     file: Annotated[Path | None, typer.Argument(help="The lock file; by default LIBRARY.lock.")] = None,
     check: Annotated[bool, typer.Option("--check", help="Write nothing; name every difference.")] = False,
 ) -> None:
-    """Write down which wheels and backends are in force.
+    """Record the installed wheels and the chosen backends.
 
     Where <LIBRARY>_LOCK names the file, importing the library fails on any difference.
     """

@@ -21,16 +21,16 @@ def new_backend(
     name: Annotated[str, typer.Argument(help="The backend's name, such as acme; the wheel is LIBRARY-acme.")],
     language: Annotated[str, typer.Option(help=", ".join(scaffold.LANGUAGES))] = "cpp",
     device_type: Annotated[
-        str | None, typer.Option(help="torch.device.type of its tensors; by default what the language is for.")
+        str | None, typer.Option(help="torch.device.type of its tensors; by default the one that the language is for.")
     ] = None,
     library: Annotated[
-        str | None, typer.Option(metavar="MODULE", help="For another library than the command's own.")
+        str | None, typer.Option(metavar="MODULE", help="The library, if it is not the command's own.")
     ] = None,
     output: Output = None,
 ) -> None:
-    """Write the project of a backend, as a start.
+    """Write a backend project to start from.
 
-    It builds, is discovered and passes the conformance kit as it is.
+    It builds, is discovered and passes the conformance kit without changes.
     """
     target = Target(library or context.obj.module)
     opened: Library = target.open()
@@ -42,17 +42,17 @@ def new_backend(
     _next_steps(
         project,
         ("pip install --no-build-isolation .", "builds and installs it; torch, setuptools and ninja must be there"),
-        (f"{opened.prefix}_BACKENDS={name} {target.module} doctor", f"lets {name} alone in, so that it wins"),
-        ("pytest", "runs the conformance kit on it, some minutes"),
+        (f"{opened.prefix}_BACKENDS={name} {target.module} doctor", f"admits only {name}, so that it is used"),
+        ("pytest", "runs the conformance kit on it, which takes some minutes"),
     )
 
 
 def new_library(
     name: Annotated[str, typer.Argument(help="The library's name and namespace, such as waves.")], output: Output = None
 ) -> None:
-    """Write the projects of an operator library, as a start.
+    """Write the projects of an operator library to start from.
 
-    A core wheel, a wheel for the CPU, and tests: they build and pass the conformance kit as they are.
+    A core wheel, a wheel for the CPU, and tests: they build and pass the conformance kit without changes.
     """
     try:
         project = scaffold.new_library(name, output=output)
@@ -64,7 +64,7 @@ def new_library(
         ("pip install --no-build-isolation ./core", "schemas, derivatives, shapes"),
         ("pip install --no-build-isolation ./backends/cpu", "kernels"),
         (f"{name.replace('-', '_')} doctor", "shows the backend cpu"),
-        ("pytest", "runs the conformance kit, some minutes"),
+        ("pytest", "runs the conformance kit, which takes some minutes"),
     )
 
 

@@ -54,6 +54,6 @@ class Target:
                 raise
             raise typer.BadParameter(f"there is no module {self.module!r}", param_hint="--library") from None
         if not isinstance(library, Library):
-            problem = f"{self.module!r} is no operator library: it has no opwheel.Library called library"
+            problem = f"{self.module!r} is not an operator library: it has no opwheel.Library called library"
             raise typer.BadParameter(problem, param_hint="--library")
         return library

@@ -44,7 +44,7 @@ def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, O
         overloads[name] = Overload(operator, library.namespace, schema, overloads)
     missing = set(declared) - set(overloads)
     if missing:
-        raise ValueError(f"{library.namespace}: {sorted(missing)} are declared, but there is no schema of them")
+        raise ValueError(f"{library.namespace}: {sorted(missing)} are declared, but have no schema")
 
     for overload in overloads.values():
         overload.rule.check(overload)
@@ -98,7 +98,7 @@ def _check_training(overload: Overload, overloads: dict[str, Overload]) -> None:
         problem = "it writes" if overload.mutates else "it has derivatives of its own"
         refuse(overload, f"training={name!r}, but {problem}", "leave one of the two out")
     if other is None or other is overload or other.operator.training:
-        refuse(overload, f"training={name!r} is no other operator of the library", "declare it, with derivatives")
+        refuse(overload, f"training={name!r} is not another operator of the library", "declare it, with derivatives")
     mine, theirs = overload.schema, other.schema
     same = [(a.name, str(a.real_type)) for a in mine.arguments] == [
         (a.name, str(a.real_type)) for a in theirs.arguments

@@ -1,4 +1,4 @@
-"""What a plugin says about itself."""
+"""How a plugin describes itself."""
 
 from __future__ import annotations
 
@@ -51,24 +51,24 @@ class Probe:
 class Backend:
     """Kernels for one dispatch key, and how to get them into the process.
 
-    The operator library copies it when the hook has returned it: what is assigned afterwards has no effect.
+    The operator library copies it when the hook has returned it: later assignments have no effect.
 
     Args:
         name: the entry point's name: ``"cuda"``.
         device_type: ``torch.device.type`` of the tensors it computes on: ``"cuda"``.
-        dispatch_key: PyTorch's dispatch key for that device: ``"CUDA"``. ROCm uses ``"cuda"`` and ``"CUDA"``, too.
+        dispatch_key: PyTorch's dispatch key for that device: ``"CUDA"``. ROCm uses ``"cuda"`` and ``"CUDA"`` too.
         libraries: absolute paths of shared libraries, opened in this order.
         register: called with a ``torch.library.Library`` of kind IMPL when the libraries are open: registers what they
             have no kernels for, or everything.
         probe: says whether this machine can use the backend. It must not open the libraries, nor import the operator
-            library, whose import may be waiting for the answer: it is asked in a thread of its own, for
-            ``<PREFIX>_PROBE_TIMEOUT`` seconds (10) at most.
+            library, whose import may be waiting for the answer: it runs in a separate thread, for at most
+            ``<PREFIX>_PROBE_TIMEOUT`` seconds (10).
         operators: names of the schemas covered, ``"name.out"`` for an overload; None for all of the library.
         requires: requirement specifiers of installed packages, ``"torch>=2.10"``.
         priority: the higher one wins a key when the policy does not say otherwise.
 
     Raises:
-        InvalidBackendError: a field has the wrong type or too much in it, or there is nothing to load.
+        InvalidBackendError: a field has the wrong type or is too long, or there is nothing to load.
     """
 
     name: str

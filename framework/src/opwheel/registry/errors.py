@@ -46,7 +46,7 @@ _ROWS = (
         "OPWHEEL-E012",
         "environment variable is not known",
         "The environment has a variable that starts with the library's prefix and that nothing reads: a spelling "
-        "mistake, or a name of somebody else's choice. It has no effect.",
+        "mistake, or a variable of another program. It has no effect.",
         "Correct, rename or unset the variable.",
     ),
     ErrorCode(

@@ -1,7 +1,7 @@
 """The hooks of the plugin interface: one for each kind of plugin, all by pluggy's convention.
 
-A plugin's entry point names a module, and the module has a function that is marked with ``@hookimpl`` and called as the
-hook is. The group of the entry point says which hook is asked: ``<namespace>.backends`` or ``<namespace>.runtimes``.
+A plugin's entry point names a module, and the module has a function that is marked with ``@hookimpl`` and has the
+hook's name. The entry point's group says which hook is asked: ``<namespace>.backends`` or ``<namespace>.runtimes``.
 """
 
 from __future__ import annotations

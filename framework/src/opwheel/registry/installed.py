@@ -84,7 +84,9 @@ def found_elsewhere(wheel: InstalledWheel) -> Iterator[str]:
             continue
         if spec is not None:  # else the import fails, too
             places = [place for place in (spec.origin, *(spec.submodule_search_locations or ())) if place is not None]
-            yield from (f"{place} is used, but is no file of {wheel.name}" for place in places if not wheel.has(place))
+            yield from (
+                f"{place} is used, but is not a file of {wheel.name}" for place in places if not wheel.has(place)
+            )
 
 
 def _rows(record: str) -> dict[str, str]:

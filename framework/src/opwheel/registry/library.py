@@ -44,7 +44,7 @@ class StillImportingError(Exception):
 
 
 class OperatorLibrary:
-    """Loads a library's schemas and backends, and knows what became of each backend.
+    """Loads a library's schemas and backends, and records the state of each backend.
 
     Args:
         namespace: of the operators in the dispatcher, ``torch.ops.<namespace>``. In upper case it is the prefix of the
@@ -280,12 +280,12 @@ class OperatorLibrary:
         return error
 
     def explain(self, operator: str, device_type: str) -> Choice:
-        """Which backend serves the operator on tensors of that device type, and what became of the others."""
+        """Which backend serves the operator on tensors of that device type, and why the others do not."""
         blocked = {key: why for (name, key), why in self._isolation.blocked.items() if name == operator}
         return explain(self.backends().values(), operator, device_type, blocked)
 
     def digest(self) -> str:
-        """A fingerprint of the choice of backends: equal wherever the same plugins and the same policy are."""
+        """A fingerprint of the choice of backends: equal wherever plugins and policy are the same."""
         self.load_pending()
         return digest(self._claims.values(), self.policy)
 
@@ -307,7 +307,7 @@ class OperatorLibrary:
         return snapshot(inventory, self.policy.fallback, self._loader.owners)
 
     def compare(self, lock: str, *, winners: bool = True) -> list[Finding]:
-        """How this process differs from a lock file, whether it was told to heed one or not.
+        """How this process differs from a lock file, whether or not it was told to follow one.
 
         Without ``winners``, as far as one can say where no backend is loaded.
 

@@ -96,7 +96,7 @@ class Loader:
         if stuck:
             consequence += f"; what cannot be removed stays, and calls that reach it raise: {listed(stuck)}"
             keep_out = f"uninstall {plugin.distribution} or disable {plugin.name!r} in plugins.toml"
-            fix = f"{keep_out}, then start the process anew"
+            fix = f"{keep_out}, then restart the process"
             self._isolation.block(
                 stuck.keys(),
                 f"{plugin.name!r} ({plugin.distribution} {plugin.version}) registered what it may not, and that cannot "

@@ -82,7 +82,7 @@ def snapshot(inventory: Inventory, fallback: str, owners: Owners) -> Snapshot:
 def foreign_files(inventory: Inventory, files: Iterable[tuple[str, Path]]) -> list[str]:
     """Files that are used, but are not among those of the distribution they should come from."""
     return [
-        f"{path} is used, but is no file of {name}"
+        f"{path} is used, but is not a file of {name}"
         for name, path in files
         if name in inventory.wheels and not inventory.wheels[name].has(str(path))
     ]
@@ -111,7 +111,7 @@ def read_lock(path: Path, namespace: str) -> Snapshot:
         raise LockError("OPWHEEL-E070", f"{path}: is not JSON: {error}") from error
     problem = _problem_with(document, namespace)
     if problem:
-        raise LockError("OPWHEEL-E070", f"{path}: {problem}; `{namespace} lock {path}` writes it anew")
+        raise LockError("OPWHEEL-E070", f"{path}: {problem}; `{namespace} lock {path}` writes it again")
     return Snapshot(**{field: document[field] for field in Snapshot._fields})
 
 

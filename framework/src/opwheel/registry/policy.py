@@ -94,11 +94,11 @@ class Policy(NamedTuple):
         ]
         for code, source, names in sources:
             for name in sorted(set(names) - set(known)):
-                problem = f"{source} names {name!r}, which is no backend; known are {', '.join(known)}"
+                problem = f"{source} names {name!r}, which is not a backend; known are {', '.join(known)}"
                 yield Finding(code, problem, f"correct or remove {name!r} there")
         for key in self.prefer:
             if not is_dispatch_key(key):
-                problem = f"[policy] prefer {file} names {key!r}, which is no dispatch key of PyTorch"
+                problem = f"[policy] prefer {file} names {key!r}, which is not a dispatch key of PyTorch"
                 yield Finding("OPWHEEL-E010", problem, "write it as PyTorch does: CPU, CUDA, XPU")
 
     def rank(self, key: str, name: str) -> int:

@@ -1,4 +1,4 @@
-"""What became of an installed backend."""
+"""The state of an installed backend."""
 
 import enum
 from collections.abc import Callable, Iterator
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class State(str, enum.Enum):
-    """The fate of a backend."""
+    """The states that a backend can end in."""
 
     LOADED = "loaded"
     UNSUPPORTED = "unsupported"  # the probe says this machine lacks it

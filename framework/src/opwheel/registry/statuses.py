@@ -1,4 +1,4 @@
-"""Keeps what became of every backend, and tells the user once about what went wrong."""
+"""Keeps the state of every backend, and tells the user once what went wrong."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Statuses:
             missing=tuple(sorted({*status.missing, *lost})),
             code="OPWHEEL-E054",
             reason=f"{culprit!r} replaced its kernels for {', '.join(lost)}",
-            fix=f"uninstall or disable {culprit!r}, then start the process anew",
+            fix=f"uninstall or disable {culprit!r}, then restart the process",
         )
 
     def report(self) -> None:

@@ -141,12 +141,12 @@ def check_device(language: str, device: str) -> None:
     """Check that there is a template for the device in that language.
 
     Raises:
-        ScaffoldError: there is none, or it is no name of a device type.
+        ScaffoldError: there is none, or it is not the name of a device type.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", device):
         raise ScaffoldError(
-            f"{device!r} is no device type; write it as torch.device does: cpu, cuda, xpu, or the name under which a "
-            "package registers its device with PyTorch (PrivateUse1), such as npu"
+            f"{device!r} is not a device type; write it as torch.device does: cpu, cuda, xpu, or the name under which "
+            "a package registers its device with PyTorch (PrivateUse1), such as npu"
         )
     if device in _NOT_SUPPORTED:
         raise ScaffoldError(

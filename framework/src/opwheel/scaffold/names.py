@@ -20,8 +20,8 @@ def check_name(kind: str, name: str, reserved: Collection[str]) -> None:
     """
     if not re.fullmatch(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*", name):
         raise ScaffoldError(
-            f"{name!r} is no name for {kind}: use lower-case letters and digits, in parts joined by '-', and begin "
-            "with a letter, as in 'acme' or 'acme-x2'"
+            f"{name!r} is not a valid name for {kind}: use lower-case letters and digits, in parts joined by '-', and "
+            "begin with a letter, as in 'acme' or 'acme-x2'"
         )
     if keyword.iskeyword(name) or keyword.issoftkeyword(name):
         raise ScaffoldError(f"{name!r} is a keyword of Python; choose another name for {kind}")

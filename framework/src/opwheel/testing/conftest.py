@@ -235,7 +235,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.write_line(f"{operator:>{width}}{marks}")
     terminalreporter.write_line("ok: passed, FAIL: failed, --: skipped or not claimed")
     if by_reference:
-        terminalreporter.write_line(f"reference, with no kernel of their own: {', '.join(by_reference)}")
+        terminalreporter.write_line(f"computed by the reference, for lack of a kernel: {', '.join(by_reference)}")
     unclaimed, unsampled = _unclaimed(config), _unsampled(config)
     for why, names in {
         "not claimed by the backend": unclaimed,

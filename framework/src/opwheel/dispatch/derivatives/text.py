@@ -56,7 +56,7 @@ def parse(namespace: str, text: str) -> TextFormula:
     try:
         tree = ast.parse(source, mode="eval").body
     except SyntaxError as error:
-        raise ValueError(f"{text!r} is no formula: {error.msg}") from None
+        raise ValueError(f"{text!r} is not a formula: {error.msg}") from None
     names: dict[str, None] = {}
     own: dict[str, None] = {}
     body = _written(tree, names, own, text)

@@ -38,7 +38,7 @@ class Rows(Opaque):
             refuse(overload, "Rows() names no argument", "name those with free dimensions, such as Rows(x=1)")
         for name in self.own:
             if name not in plain:
-                refuse(overload, f"{self!r}: '{name}' is no argument that is a Tensor", "name those that are")
+                refuse(overload, f"{self!r}: '{name}' is not a Tensor argument", "name those that are")
         if overload.mutates:
             refuse(overload, f"{self!r}: an operator that writes has no free dimensions", "declare it Opaque()")
 
