@@ -208,22 +208,21 @@ class Loss(NamedTuple):
         )
 
 
-def targets(given: Tensor, logits_name: str, device_of: Tensor, classes: int, ignore_index: int) -> Tensor:
-    """The right classes of the rows, contiguous, after a check that they are classes."""
+def targets(given: Tensor, input: Tensor, classes: int, ignore_index: int) -> Tensor:
+    """The right classes of the rows of ``input``, contiguous, after a check that they are classes."""
     check_dtype(given, "target", torch.int64)
-    check_device(given, "target", device_of, logits_name)
-    check_shape(given, "target", device_of.shape[0])
+    check_device(given, "target", input, "input")
+    check_shape(given, "target", input.shape[0])
     check_indices(given, "target", classes, "class", except_for=ignore_index)
     return given.contiguous()
 
 
-def _checked(
-    input: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, *numbers: float
-) -> tuple[Loss, Tensor]:
+def _checked(input: Tensor, target: Tensor, weight: Tensor | None, loss: Loss) -> tuple[Loss, Tensor]:
+    """The loss with the weight, and the targets."""
     check_dtype(input, "input", *FLOATING)
     check_shape(input, "input", -1, -1)
-    loss = Loss(ignore_index, *numbers, weight=vector(weight, "weight", input, "input"))
-    return loss, targets(target, "input", input, input.shape[1], ignore_index)
+    weighted = loss._replace(weight=vector(weight, "weight", input, "input"))
+    return weighted, targets(target, input, input.shape[1], loss.ignore_index)
 
 
 def cross_entropy_rows(
@@ -236,7 +235,7 @@ def cross_entropy_rows(
     softcap: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The loss of each row, the part of it that ``lse_square_scale`` adds, and log(sum(exp)) of its logits."""
-    loss, classes = _checked(input, target, weight, ignore_index, lse_square_scale, label_smoothing, softcap)
+    loss, classes = _checked(input, target, weight, Loss(ignore_index, lse_square_scale, label_smoothing, softcap))
     return loss.forward(rows_of(input), classes)
 
 
@@ -252,7 +251,7 @@ def cross_entropy_backward(
     softcap: float,
 ) -> Tensor:
     """The gradient of the logits."""
-    loss, classes = _checked(input, target, weight, ignore_index, lse_square_scale, label_smoothing, softcap)
+    loss, classes = _checked(input, target, weight, Loss(ignore_index, lse_square_scale, label_smoothing, softcap))
     for tensor, name in ((grad, "grad"), (lse, "lse")):
         check_dtype(tensor, name, wide(input.dtype))
         check_device(tensor, name, input, "input")

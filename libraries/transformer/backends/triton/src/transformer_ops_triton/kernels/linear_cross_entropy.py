@@ -66,7 +66,7 @@ def _compute(
     if given_bias is not None:
         check_same(given_bias, "bias", input, "input")
         check_shape(given_bias, "bias", classes)
-    target = targets(given_target, "input", input, classes, loss.ignore_index)
+    target = targets(given_target, input, classes, loss.ignore_index)
     total = torch.zeros((), dtype=wide(input.dtype), device=input.device)
     scale = torch.ones_like(total)
     if reduction == "mean":

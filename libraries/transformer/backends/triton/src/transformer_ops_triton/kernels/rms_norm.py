@@ -134,7 +134,10 @@ class _Settings(NamedTuple):
     rounds_first: bool
 
     @classmethod
-    def of(cls, x: Tensor, x_name: str, weight: Tensor | None, eps: float, offset: float, casting_mode: str):
+    def of(
+        cls, x: Tensor, x_name: str, weight: Tensor | None, eps: float, offset: float, casting_mode: str
+    ) -> _Settings:
+        """Those of an operator's call, checked; ``x`` is checked, too."""
         check_rows(x, x_name)
         if casting_mode not in ("llama", "gemma", "none"):
             refuse("casting_mode", f"is '{casting_mode}', expected 'llama', 'gemma' or 'none'")
@@ -202,9 +205,9 @@ def rms_norm_backward(
     grad: Tensor, x: Tensor, weight: Tensor | None, eps: float, offset: float, casting_mode: str
 ) -> tuple[Tensor, Tensor]:
     """The gradients of ``x`` and ``weight``; the latter is empty where there is none."""
-    check_rows(x, "x")
+    settings = _Settings.of(x, "x", weight, eps, offset, casting_mode)
     check_like(grad, "grad", x, "x")
-    return _backward(grad, None, x, _Settings.of(x, "x", weight, eps, offset, casting_mode))
+    return _backward(grad, None, x, settings)
 
 
 def fused_add_rms_norm_backward(
