@@ -106,9 +106,11 @@ docs: $(VENV)/.docs
 test-docs: docs
 	$(BIN)/python -m pytest tests/docs
 
-# Values and layouts in two dtypes, and the first derivatives: what depends most on the kernels.
+# Values and layouts in two dtypes, and the first derivatives: what depends most on the kernels. In Triton's interpreter
+# values alone.
 test-transformer: $(VENV)/.installed
-	$(BIN)/python -m pytest $(TRANSFORMER)/tests
+	$(BIN)/python -m pytest $(TRANSFORMER)/tests $(TRANSFORMER)/backends/triton/tests
+	TRITON_INTERPRET=1 TRANSFORMER_OPS_BACKENDS=triton TRANSFORMER_OPS_REQUIRE=triton $(BIN)/python $(KIT_OF) transformer_ops --backend triton -k "values and bfloat16 or errors"
 	$(BIN)/python $(KIT_OF) transformer_ops --backend cpu $(if $(TEST_WHOLE_KIT),,-k "(values or layouts) and (float32 or bfloat16) or first")
 
 # Not the tests of DTensor, which start processes of their own for several GPUs.
@@ -240,6 +242,11 @@ $(VENV)/.transformer-cpu: $(call sources_of,$(TRANSFORMER)/backends/cpu) $(SDK_S
 	@$(INSTALL) --no-build-isolation ./$(TRANSFORMER)/backends/cpu
 	@touch $@
 
+$(VENV)/.transformer-triton: $(call sources_of,$(TRANSFORMER)/backends/triton) $(VENV)/.transformer-core
+	@echo "transformer-ops-triton: kernels in Python"
+	@$(INSTALL) --no-build-isolation ./$(TRANSFORMER)/backends/triton
+	@touch $@
+
 $(VENV)/.backend-%: $$(call sources_of,backends/$$*) $(SDK_SOURCES) $(VENV)/.dependencies | $(VENV)/.core
 	@echo "muladd-$*: kernels"
 	@$(INSTALL) --no-build-isolation ./backends/$*
@@ -272,7 +279,7 @@ $(VENV)/.docs: pyproject.toml $(VENV)/.installed
 $(VENV)/.demo: $(VENV)/.core $(VENV)/.backend-cpu
 	@touch $@
 
-$(VENV)/.installed: $(VENV)/.tools $(VENV)/audit $(VENV)/.core $(BACKENDS:%=$(VENV)/.backend-%) $(VENV)/.transformer-cpu
+$(VENV)/.installed: $(VENV)/.tools $(VENV)/audit $(VENV)/.core $(BACKENDS:%=$(VENV)/.backend-%) $(VENV)/.transformer-cpu $(VENV)/.transformer-triton
 	@touch $@
 
 $(SYCL)/.installed: $(call sources_of,backends/sycl) $(SDK_SOURCES) $(SYCL)/.core $(wildcard tests/simulated_xpu/*)

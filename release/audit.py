@@ -40,6 +40,7 @@ class Limits(NamedTuple):
     glibc: tuple[int, int] = (2, 17)  # manylinux2014's
     needs_torch: bool = True
     for_each_torch: bool = False  # libraries, which use what is not stable
+    is_compiled: bool = True
 
 
 # The CUDA wheel has the same kernels for eight architectures, the SYCL wheel an image for each dtype; the runtimes
@@ -50,6 +51,7 @@ LIMITS = {
     "muladd_cuda": Limits(3_000_000, (2, 34)),
     "muladd_sycl": Limits(400_000, (2, 34)),
     "transformer_ops_cpu": Limits(600_000, (2, 29)),
+    "transformer_ops_triton": Limits(100_000, is_compiled=False),
     "muladd_executorch": Limits(1_000_000, (2, 34), needs_torch=False),
 }
 
@@ -65,14 +67,15 @@ def wheel_problems(wheel: Path) -> Iterator[str]:
         yield from metapackage_problems(wheel)
         return
     limits = limits_of(wheel.name)
-    if not re.search(r"-py3-none-(linux|manylinux)[\w.]*\.whl$", wheel.name):
-        yield "its tag is not py3-none-<platform>"
+    platform = r"(linux|manylinux)[\w.]*" if limits.is_compiled else "any"
+    if not re.search(rf"-py3-none-{platform}\.whl$", wheel.name):
+        yield f"its tag is not py3-none-{'<platform>' if limits.is_compiled else platform}"
     size = wheel.stat().st_size
     if size >= limits.size:
         yield f"it has {size} bytes, at most {limits.size} are expected"
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
-    for suffix in ("LICENSE", "py.typed", ".so"):
+    for suffix in ("LICENSE", "py.typed", *([".so"] if limits.is_compiled else [])):
         if not any(name.endswith(suffix) for name in names):
             yield f"it has no {suffix}"
     if sum(name.endswith(".so") for name in names) > 1 and not limits.for_each_torch:

@@ -56,8 +56,10 @@ def projects() -> list[Project]:
 def _of_library(folder: Path, plugins: Path, prefix: str) -> list[Project]:
     document = read_file(plugins)
     known = [*document["backends"].values(), *document["runtimes"].values()]
-    parts = [("core", "core"), *((one.name, one.directory) for one in known)]
-    return [Project(f"{prefix}{name}", folder / directory) for name, directory in parts]
+    parts = {"core": "core"}  # by folder: one wheel may have several backends
+    for one in known:
+        parts.setdefault(one.directory, one.name)
+    return [Project(f"{prefix}{name}", folder / directory) for directory, name in parts.items()]
 
 
 def unmet_requirements(project: Project, python: str) -> list[str]:

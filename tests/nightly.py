@@ -49,6 +49,10 @@ PARTS = {
         ("--pyargs", "opwheel.testing", "--library", "transformer_ops", "--backend", "cpu"),
         {"TRANSFORMER_OPS_REQUIRE": "cpu"},
     ),
+    "transformer in Triton": Part(
+        ("--pyargs", "opwheel.testing", "--library", "transformer_ops", "--backend", "triton"),
+        {"TRANSFORMER_OPS_REQUIRE": "triton", "TRANSFORMER_OPS_BACKENDS": "triton", "TRITON_INTERPRET": "1"},
+    ),
     "torch": Part(("tests/release/test_torches.py",), {}),
     "fuzz": Part(("tests/interop", "-k", "fuzz"), {"TEST_FUZZ_EXAMPLES": "20000", "TEST_FUZZ_COMPILED": "200"}),
 }

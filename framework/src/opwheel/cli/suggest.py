@@ -19,10 +19,10 @@ def suggest(library: Library) -> None:
     import torch  # not at the top: no command that fails early waits for it
 
     seen = dict(_devices())
-    chosen = [library.distribution]
+    chosen = {library.distribution: None}  # in this order; one may have backends for several devices
     for backend in library.policy.backends.values():
         if backend.device in seen:
-            chosen.append(backend.distribution)
+            chosen[backend.distribution] = None
             print(f"{backend.distribution}: {seen[backend.device]}", file=sys.stderr)
     for device in ("cuda", "xpu"):
         if device in seen and getattr(torch.version, device, None) is None:

@@ -1,0 +1,55 @@
+"""The kernels, a family of operators a file."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from opwheel.dispatch import implement_functions, overloads_of
+
+from .activations import geglu, geglu_backward, swiglu, swiglu_backward
+from .cache import reshape_and_cache
+from .cross_entropy import cross_entropy_backward, cross_entropy_rows
+from .layer_norm import layer_norm, layer_norm_backward
+from .linear_cross_entropy import fused_linear_cross_entropy, fused_linear_cross_entropy_training
+from .quantize import dequantize_rowwise, quantize_rowwise
+from .rms_norm import (
+    fused_add_rms_norm,
+    fused_add_rms_norm_,
+    fused_add_rms_norm_backward,
+    rms_norm,
+    rms_norm_backward,
+)
+from .rope import rope
+from .softmax import softmax, softmax_backward
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    function.__name__: function
+    for function in (
+        rms_norm,
+        rms_norm_backward,
+        fused_add_rms_norm,
+        fused_add_rms_norm_,
+        fused_add_rms_norm_backward,
+        layer_norm,
+        layer_norm_backward,
+        swiglu,
+        swiglu_backward,
+        geglu,
+        geglu_backward,
+        softmax,
+        softmax_backward,
+        rope,
+        cross_entropy_rows,
+        cross_entropy_backward,
+        fused_linear_cross_entropy,
+        fused_linear_cross_entropy_training,
+        quantize_rowwise,
+        dequantize_rowwise,
+        reshape_and_cache,
+    )
+}
+
+
+def register(target: torch.library.Library, device_type: str) -> None:
+    """Register them; an operator that is not among them is computed by its reference, which doctor says."""
+    implement_functions(target, overloads_of(target).values(), device_type, FUNCTIONS)

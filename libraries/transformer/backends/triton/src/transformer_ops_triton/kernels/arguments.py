@@ -1,0 +1,88 @@
+"""What several operators check and prepare alike; each error names the argument, and what was given and expected."""
+
+from __future__ import annotations
+
+import math
+from typing import NoReturn
+
+import torch
+from torch import Tensor
+
+FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+def refuse(name: str, problem: str) -> NoReturn:
+    """Refuse an argument.
+
+    Raises:
+        RuntimeError: always.
+    """
+    raise RuntimeError(f"argument '{name}' {problem}")
+
+
+def check_dtype(x: Tensor, name: str, *expected: torch.dtype) -> None:
+    """Check that the dtype is one of these."""
+    if x.dtype not in expected:
+        refuse(name, f"is {x.dtype}, expected {'one of ' * (len(expected) > 1)}{', '.join(map(str, expected))}")
+
+
+def check_shape(x: Tensor, name: str, *expected: int) -> None:
+    """Check the shape; -1 stands for any size."""
+    fits = x.dim() == len(expected) and all(e in (-1, s) for s, e in zip(x.shape, expected, strict=True))
+    if not fits:
+        refuse(name, f"has shape {tuple(x.shape)}, expected {expected}")
+
+
+def check_same(x: Tensor, name: str, other: Tensor, other_name: str) -> None:
+    """Check that dtype and device are those of another argument."""
+    if x.dtype != other.dtype:
+        refuse(name, f"is {x.dtype}, but '{other_name}' is {other.dtype}")
+    check_device(x, name, other, other_name)
+
+
+def check_device(x: Tensor, name: str, other: Tensor, other_name: str) -> None:
+    """Check that the device is that of another argument."""
+    if x.device != other.device:
+        refuse(name, f"is on {x.device}, but '{other_name}' is on {other.device}; move it with .to(...)")
+
+
+def check_rows(x: Tensor, name: str) -> None:
+    """Check that it has rows of floating-point numbers."""
+    check_dtype(x, name, *FLOATING)
+    if x.dim() < 1:
+        refuse(name, "has 0 dimensions, expected at least 1")
+
+
+def check_like(x: Tensor, name: str, other: Tensor, other_name: str) -> None:
+    """Check that shape, dtype and device are those of another argument."""
+    if x.shape != other.shape:
+        refuse(name, f"has shape {tuple(x.shape)}, but '{other_name}' has {tuple(other.shape)}")
+    check_same(x, name, other, other_name)
+
+
+def vector(x: Tensor | None, name: str, other: Tensor, other_name: str) -> Tensor | None:
+    """The argument, contiguous, after a check that it is as long as the rows of another, of its dtype and device."""
+    if x is None:
+        return None
+    check_same(x, name, other, other_name)
+    check_shape(x, name, other.shape[-1])
+    return x.contiguous()
+
+
+def check_indices(index: Tensor, name: str, limit: int, what: str, *, except_for: int | None = None) -> None:
+    """Check that 0 <= index < limit, without waiting for the device: there it is an assertion, as in PyTorch's own."""
+    fits = (index >= 0) & (index < limit)
+    if except_for is not None:
+        fits |= index == except_for
+    torch._assert_async(fits.all(), f"argument '{name}' has a value which is no {what}: there are {limit}")
+
+
+def rows_of(x: Tensor) -> Tensor:
+    """``(rows, length)``, the elements of a row one after the other: a view where that is possible."""
+    flat = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+    return flat if flat.stride(1) == 1 or flat.shape[1] <= 1 else flat.contiguous()
+
+
+def wide(dtype: torch.dtype) -> torch.dtype:
+    """The dtype that is computed in: float64 for float64, else float32."""
+    return torch.float64 if dtype is torch.float64 else torch.float32

@@ -1,0 +1,39 @@
+"""What several kernels say alike. ``at`` are offsets from a pointer, ``mask`` which of them are there."""
+
+import triton
+import triton.language as tl
+
+from .._backend import IS_INTERPRETED
+
+_IS_INTERPRETED: tl.constexpr = tl.constexpr(IS_INTERPRETED)
+
+
+@triton.jit
+def rounded(value, DTYPE: tl.constexpr):
+    """The value in another dtype, rounded to the nearest."""
+    if _IS_INTERPRETED and tl.bfloat16 == DTYPE:
+        # The interpreter cuts off what the compiler rounds: here nothing is left to cut off.
+        bits = value.to(tl.uint32, bitcast=True)
+        even = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
+        value = tl.where(value == value, even.to(tl.float32, bitcast=True), value)
+    return value.to(DTYPE)
+
+
+@triton.jit
+def load(data, at, mask, COMPUTE: tl.constexpr):
+    """In the dtype that is computed in; 0 where nothing is."""
+    return tl.load(data + at, mask=mask, other=0).to(COMPUTE)
+
+
+@triton.jit
+def store(data, at, mask, value):
+    """Rounded to the dtype of what is stored there."""
+    tl.store(data + at, rounded(value, data.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def elements(columns, BLOCK: tl.constexpr):
+    """For element-wise kernels: the row of this program, and its columns. In 64 bits: there may be more than 2^31."""
+    blocks = tl.cdiv(columns, BLOCK)
+    program = tl.program_id(0).to(tl.int64)
+    return program // blocks, program % blocks * BLOCK + tl.arange(0, BLOCK)

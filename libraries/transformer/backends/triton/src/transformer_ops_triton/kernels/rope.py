@@ -1,0 +1,156 @@
+"""Rotary position embedding."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from .arguments import FLOATING, check_device, check_dtype, check_indices, check_like, check_same, check_shape, refuse
+from .language import load, store
+from .launch import block_of, compute_dtype, launch
+
+
+@triton.jit
+def _rotate(
+    x,
+    x_strides,
+    y,
+    y_strides,
+    heads,
+    c,
+    s,
+    HALF: tl.constexpr,
+    INTERLEAVED: tl.constexpr,
+    COMPUTE: tl.constexpr,
+    HEADS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    # A pair (u, v) turns into (u cos - v sin, v cos + u sin): all heads of one position.
+    k = tl.arange(0, BLOCK)
+    if INTERLEAVED:
+        first, second = 2 * k, 2 * k + 1
+    else:
+        first, second = k, k + HALF
+    for start in range(0, heads, HEADS):
+        head = start + tl.arange(0, HEADS)
+        mask = (head < heads)[:, None] & (k < HALF)[None, :]
+        here = head.to(tl.int64)[:, None] * x_strides[1]
+        u = load(x, here + first[None, :] * x_strides[3], mask, COMPUTE)
+        v = load(x, here + second[None, :] * x_strides[3], mask, COMPUTE)
+        there = head.to(tl.int64)[:, None] * y_strides[1]
+        store(y, there + first[None, :], mask, u * c - v * s)
+        store(y, there + second[None, :], mask, v * c + u * s)
+
+
+@triton.jit
+def _rope(
+    q,
+    q_strides,
+    q_turned,
+    q_turned_strides,
+    q_heads,
+    k,
+    k_strides,
+    k_turned,
+    k_turned_strides,
+    k_heads,
+    cos,
+    sin,
+    table_strides,
+    ids,
+    ids_strides,
+    positions,
+    HALF: tl.constexpr,
+    INTERLEAVED: tl.constexpr,
+    COMPUTE: tl.constexpr,
+    HEADS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    # Strides are of batches, heads, positions and elements; those of the tables of batches and rows.
+    program = tl.program_id(0).to(tl.int64)
+    batch, position = program // positions, program % positions
+    row = position
+    if ids is not None:
+        row = tl.load(ids + batch * ids_strides[0] + position * ids_strides[1])
+    angle = batch * table_strides[0] + row * table_strides[1] + tl.arange(0, BLOCK)
+    mask = tl.arange(0, BLOCK) < HALF
+    c = load(cos, angle, mask, COMPUTE)[None, :]
+    s = load(sin, angle, mask, COMPUTE)[None, :]
+    q += batch * q_strides[0] + position * q_strides[2]
+    q_turned += batch * q_turned_strides[0] + position * q_turned_strides[2]
+    _rotate(q, q_strides, q_turned, q_turned_strides, q_heads, c, s, HALF, INTERLEAVED, COMPUTE, HEADS, BLOCK)
+    k += batch * k_strides[0] + position * k_strides[2]
+    k_turned += batch * k_turned_strides[0] + position * k_turned_strides[2]
+    _rotate(k, k_strides, k_turned, k_turned_strides, k_heads, c, s, HALF, INTERLEAVED, COMPUTE, HEADS, BLOCK)
+
+
+def rope(
+    q: Tensor,
+    k: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    position_ids: Tensor | None,
+    unsqueeze_dim: int,
+    interleaved: bool,
+) -> tuple[Tensor, Tensor]:
+    """See ``transformer_ops.rope``."""
+    if unsqueeze_dim not in (1, 2):
+        refuse("unsqueeze_dim", f"is {unsqueeze_dim}, expected 1 or 2")
+    check_dtype(q, "q", *FLOATING)
+    check_shape(q, "q", -1, -1, -1, -1)
+    turned = tuple(x.new_empty(x.shape) for x in (q, k))
+    # Batches, heads, positions, elements.
+    heads_first = [x if unsqueeze_dim == 1 else x.transpose(1, 2) for x in (q, k, *turned)]
+    batches, heads, positions, length = heads_first[0].shape
+    if length % 2 != 0:
+        refuse("q", f"has rows of {length} elements, expected an even number")
+    check_same(k, "k", q, "q")
+    check_shape(heads_first[1], "k", batches, -1, positions, length)
+    check_same(cos, "cos", q, "q")
+    check_like(sin, "sin", cos, "cos")
+    if cos.dim() not in (2, 3) or cos.shape[-1] not in (length, length // 2):
+        refuse(
+            "cos",
+            f"has shape {tuple(cos.shape)}, expected (positions, {length}) or (batch, positions, {length}), or half as "
+            "many columns",
+        )
+    ids = None if position_ids is None else _ids(position_ids, cos, q, batches, positions)
+    if ids is None and (cos.shape[-2] != positions or (cos.dim() == 3 and cos.shape[0] not in (1, batches))):
+        refuse("cos", f"has shape {tuple(cos.shape)}, but there are {positions} positions of {batches} batches")
+    tables = [table.contiguous().expand(batches, *table.shape[-2:]) for table in (cos, sin)]
+    arguments = []
+    for x, y in ((heads_first[0], heads_first[2]), (heads_first[1], heads_first[3])):
+        arguments += [x, x.stride(), y, y.stride(), x.shape[1]]
+    half = length // 2
+    block = block_of(half)
+    launch(
+        _rope,
+        batches * positions if half else 0,
+        q,
+        *arguments,
+        *tables,
+        tables[0].stride()[:2],
+        ids,
+        (0, 0) if ids is None else ids.stride(),
+        positions,
+        HALF=half,
+        INTERLEAVED=interleaved,
+        COMPUTE=compute_dtype(q.dtype),
+        HEADS=max(1, min(triton.next_power_of_2(heads), 2048 // block["BLOCK"])),
+        **block,
+    )
+    return turned[0], turned[1]
+
+
+def _ids(given: Tensor, cos: Tensor, q: Tensor, batches: int, positions: int) -> Tensor:
+    """``(batches, positions)``, of which each is a row of ``cos``."""
+    check_dtype(given, "position_ids", torch.int64)
+    check_device(given, "position_ids", q, "q")
+    if given.dim() not in (1, 2) or given.shape[-1] != positions or given.shape[:-1].numel() not in (1, batches):
+        refuse("position_ids", f"has shape {tuple(given.shape)}, expected ({batches} or 1, {positions})")
+    if cos.dim() == 3 and cos.shape[0] != 1:
+        refuse("cos", "has batches, and so have the positions of 'position_ids'; pass one table for all of them")
+    check_indices(given, "position_ids", cos.shape[-2], "position of 'cos'")
+    return given.expand(batches, positions)

@@ -1,0 +1,81 @@
+"""Softmax over the last dimension."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from .arguments import check_like, check_rows, rows_of
+from .language import load, store
+from .launch import block_of, compute_dtype, launch
+
+
+@triton.jit
+def _softmax(x, y, x_stride, N: tl.constexpr, COMPUTE: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    x += row * x_stride
+    y += row * N
+    largest = tl.full([BLOCK], -float("inf"), COMPUTE)
+    for start in range(0, N, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        largest = tl.maximum(largest, tl.where(at < N, load(x, at, at < N, COMPUTE), -float("inf")))
+    top = tl.max(largest, 0)
+    sums = tl.zeros([BLOCK], COMPUTE)
+    for start in range(0, N, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        sums += tl.where(at < N, tl.exp(load(x, at, at < N, COMPUTE) - top), 0)
+    factor = 1 / tl.sum(sums, 0)
+    for start in range(0, N, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        store(y, at, at < N, tl.exp(load(x, at, at < N, COMPUTE) - top) * factor)
+
+
+@triton.jit
+def _softmax_backward(grad, y, dx, grad_stride, y_stride, N: tl.constexpr, COMPUTE: tl.constexpr, BLOCK: tl.constexpr):
+    # dx = y * (grad - sum(grad * y))
+    row = tl.program_id(0).to(tl.int64)
+    grad += row * grad_stride
+    y += row * y_stride
+    products = tl.zeros([BLOCK], COMPUTE)
+    for start in range(0, N, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        products += load(grad, at, at < N, COMPUTE) * load(y, at, at < N, COMPUTE)
+    inner = tl.sum(products, 0)
+    for start in range(0, N, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        value = load(y, at, at < N, COMPUTE) * (load(grad, at, at < N, COMPUTE) - inner)
+        store(dx + row * N, at, at < N, value)
+
+
+def softmax(given: Tensor) -> Tensor:
+    """See ``transformer_ops.softmax``."""
+    check_rows(given, "x")
+    x = rows_of(given)
+    rows, length = x.shape
+    y = given.new_empty(given.shape)
+    launch(_softmax, rows, x, x, y, x.stride(0), N=length, COMPUTE=compute_dtype(x.dtype), **block_of(length))
+    return y
+
+
+def softmax_backward(given_grad: Tensor, given: Tensor) -> Tensor:
+    """The gradient of ``x``."""
+    check_rows(given, "y")
+    check_like(given_grad, "grad", given, "y")
+    grad, y = rows_of(given_grad), rows_of(given)
+    rows, length = y.shape
+    dx = given.new_empty(given.shape)
+    launch(
+        _softmax_backward,
+        rows,
+        y,
+        grad,
+        y,
+        dx,
+        grad.stride(0),
+        y.stride(0),
+        N=length,
+        COMPUTE=compute_dtype(y.dtype),
+        **block_of(length),
+    )
+    return dx

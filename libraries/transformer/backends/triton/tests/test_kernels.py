@@ -1,0 +1,132 @@
+"""What the conformance kit's samples do not have; on a GPU, or by Triton's interpreter with TRITON_INTERPRET=1."""
+
+import pytest
+import torch
+import transformer_ops
+from transformer_ops_triton._backend import IS_INTERPRETED
+
+DEVICE = "cpu" if IS_INTERPRETED else "xpu" if torch.xpu.is_available() else "cuda"
+if not any(status.name.startswith("triton") for status in transformer_ops.backends().values() if status.operators):
+    pytest.skip("needs a GPU, or TRITON_INTERPRET=1 TRANSFORMER_OPS_BACKENDS=triton", allow_module_level=True)
+
+from transformer_ops_triton.kernels import FUNCTIONS, linear_cross_entropy  # noqa: E402  # takes Triton
+from transformer_ops_triton.kernels.launch import MAX_BLOCK  # noqa: E402  # takes Triton
+
+LONG = MAX_BLOCK + 5
+EXACT = {"rtol": 1e-12, "atol": 1e-12}
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    torch.manual_seed(0)
+
+
+def make(*shape, dtype=torch.float64, requires_grad=True):
+    return torch.randn(*shape, dtype=dtype, device=DEVICE, requires_grad=requires_grad)
+
+
+def compare(name, *args, tensors):
+    """Values and gradients of an operator, and of its reference."""
+    reference = transformer_ops.library.overloads[name].operator.reference
+    mine, theirs = getattr(torch.ops.transformer_ops, name)(*args), reference(*args)
+    mine, theirs = (one if isinstance(one, tuple) else (one,) for one in (mine, theirs))
+    torch.testing.assert_close(mine, theirs, **EXACT)
+    grad = torch.randn_like(theirs[0])
+    found = torch.autograd.grad(mine[0], tensors, grad)
+    torch.testing.assert_close(found, torch.autograd.grad(theirs[0], tensors, grad), **EXACT)
+
+
+def test_norms_of_rows_longer_than_a_block():
+    x, residual, weight, bias = make(3, LONG), make(3, LONG), make(LONG), make(LONG)
+    compare("rms_norm", x, weight, 1e-6, 1.0, "gemma", tensors=(x, weight))
+    compare("fused_add_rms_norm", x, residual, weight, 1e-6, 0.0, "llama", tensors=(x, residual, weight))
+    compare("layer_norm", x, weight, bias, 1e-5, tensors=(x, weight, bias))
+
+
+def test_weights_of_more_rows_than_a_group_has():
+    x, weight, bias = make(70, 3), make(3), make(3)
+    compare("layer_norm", x, weight, bias, 1e-5, tensors=(x, weight, bias))
+
+
+def test_softmax_of_rows_longer_than_a_block():
+    x = make(2, LONG)
+    compare("softmax", x, tensors=(x,))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_cross_entropy_of_rows_longer_than_a_block(weighted):
+    x, target = make(3, LONG), torch.tensor([LONG - 1, -100, 0], device=DEVICE)
+    weight = torch.rand(LONG, dtype=torch.float64, device=DEVICE) if weighted else None
+    compare("cross_entropy_rows", x, target, weight, -100, 1e-2, 0.1, 3.0, tensors=(x,))
+
+
+def test_cross_entropy_where_logits_are_infinite():
+    """A whole block of classes that are ruled out; and a logit of inf, whose row has no loss."""
+    x = make(2, LONG, requires_grad=False)
+    x[0, :MAX_BLOCK] = -torch.inf
+    x[1, 7] = torch.inf
+    target = torch.tensor([LONG - 1, 0], device=DEVICE)
+    losses = transformer_ops.cross_entropy(x, target, reduction="none")
+    theirs = torch.nn.functional.cross_entropy(x, target, reduction="none")
+    assert theirs.isnan().tolist() == [False, True]
+    torch.testing.assert_close(losses, theirs, equal_nan=True, **EXACT)
+
+
+def test_quantize_rows_longer_than_a_block():
+    x = make(2, LONG, dtype=torch.float32, requires_grad=False)
+    q, scale = transformer_ops.quantize_rowwise(x)
+    reference = transformer_ops.library.overloads["quantize_rowwise"].operator.reference(x)
+    assert torch.equal(q, reference[0])
+    torch.testing.assert_close(scale, reference[1], rtol=0, atol=0)
+    assert (transformer_ops.dequantize_rowwise(q, scale) - x).abs().max() <= 0.5001 * scale.max()
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_a_linear_layer_in_several_parts(monkeypatch, biased):
+    monkeypatch.setattr(linear_cross_entropy, "ROWS", 4)
+    x, weight, target = make(10, 8), make(7, 8), torch.randint(7, (10,), device=DEVICE)
+    target[3] = -100
+    bias = (make(7),) if biased else (None,)
+    tensors = (x, weight, *bias[:biased])
+    compare("fused_linear_cross_entropy", x, weight, target, *bias, -100, 0.0, 0.1, "mean", 0.0, tensors=tensors)
+
+
+def test_bfloat16_is_rounded_to_the_nearest():
+    x = make(4, 100, dtype=torch.float32, requires_grad=False).bfloat16()
+    residual = make(4, 100, dtype=torch.float32, requires_grad=False).bfloat16()
+    _, total = transformer_ops.fused_add_rms_norm(x, residual)
+    assert torch.equal(total, x + residual)
+
+
+def test_a_weight_on_another_device_is_refused():
+    """The kernel itself: PyTorch gives a call with a tensor of the meta device to another one."""
+    x, elsewhere = make(3, 4, requires_grad=False), torch.ones(4, dtype=torch.float64, device="meta")
+    with pytest.raises(RuntimeError, match=r"argument 'weight' is on meta, but 'x' is on .*; move it with"):
+        FUNCTIONS["rms_norm"](x, elsewhere, 1e-6, 0.0, "llama")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: transformer_ops.rms_norm(x, x), r"'weight' has shape \(3, 4\), expected \(4,\)"),
+        (lambda x: transformer_ops.rms_norm(x[0, 0]), "'x' has 0 dimensions, expected at least 1"),
+        (lambda x: transformer_ops.rope(x[None, None], x[None, None], x, x, None, 3), "unsqueeze_dim' is 3"),
+        (lambda x: transformer_ops.rope(*[x[None, None, :, :3]] * 2, x, x), "rows of 3 elements, expected an even"),
+        (lambda x: transformer_ops.rope(*[x[None, None]] * 2, x[:, :3], x[:, :3]), "'cos' has shape"),
+        (lambda x: transformer_ops.rope(*[x[None, None]] * 2, x[:2], x[:2]), "there are 3 positions of 1 batches"),
+        (lambda x: transformer_ops.dequantize_rowwise(x.to(torch.int8)[0, 0], x[0, 0]), "'q' has 0 dimensions"),
+        (lambda x: transformer_ops.swiglu(x, x[:2]), r"'b' has shape \(2, 4\), but 'a' has \(3, 4\)"),
+    ],
+)
+def test_errors_name_the_argument(call, message):
+    with pytest.raises(RuntimeError, match=message):
+        call(make(3, 4, requires_grad=False))
+
+
+def test_position_ids_are_checked():
+    x = make(2, 1, 3, 4, requires_grad=False)
+    ids = torch.zeros(5, 3, dtype=torch.int64, device=DEVICE)
+    with pytest.raises(RuntimeError, match=r"'position_ids' has shape \(5, 3\), expected \(2 or 1, 3\)"):
+        transformer_ops.rope(x, x, x[0, 0], x[0, 0], ids)
+    with pytest.raises(RuntimeError, match="'cos' has batches"):
+        transformer_ops.rope(x, x, x[:, 0], x[:, 0], ids[:2])
