@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+
+from opwheel.audit.elf import Symbol, read_tables
 
 # Sources that builds and benchmarks compile where they run, those of new projects, and those of a runtime that others
 # select kernels from.
@@ -106,42 +107,35 @@ def metapackage_problems(wheel: Path) -> Iterator[str]:
 
 def library_problems(library: Path) -> Iterator[str]:
     """What is wrong with the symbols and dependencies of a shared library."""
-    dynamic = _run("readelf", "-d", str(library))
-    needed = re.findall(r"\(NEEDED\).*\[(.+)\]", dynamic)
-    yield from (f"it needs {name}" for name in needed if "python" in name)
-    if limits_of(library.name).needs_torch and "libtorch_cpu.so" not in needed:
+    tables, limits = read_tables(library), limits_of(library.name)
+    yield from (f"it needs {name}" for name in tables.needed if "python" in name)
+    if limits.needs_torch and "libtorch_cpu.so" not in tables.needed:
         yield "it does not name libtorch_cpu.so"
-    if re.search(r"\((RPATH|RUNPATH)\).*\[(?!\$ORIGIN)", dynamic):
+    if any(not folder.startswith("$ORIGIN") for folders in tables.search for folder in folders.split(":")):
         yield "it has an rpath that is a folder of this machine"
-    yield from _symbol_problems(library)
-    versions = re.findall(r"GLIBC_(\d+)\.(\d+)", _run("objdump", "-T", library))
-    newest = max(((int(major), int(minor)) for major, minor in versions), default=(0, 0))
-    if newest > limits_of(library.name).glibc:
-        yield f"it needs glibc {newest[0]}.{newest[1]}"
+    for symbol in tables.symbols:
+        if symbol.is_defined:
+            # Programs that AOTInductor made look up the C functions of a device by their names.
+            if not symbol.name.startswith(("muladd_", "opwheel_", "transformer_ops_", "aoti_torch_cpu_")):
+                yield f"it exports {symbol.name}"
+        else:
+            yield from _import_problems(library, symbol)
+    if tables.glibc > limits.glibc:
+        yield f"it needs glibc {'.'.join(map(str, tables.glibc))}"
 
 
-def _symbol_problems(library: Path) -> Iterator[str]:
-    for line in _run("nm", "-D", "--undefined-only", library).splitlines():
-        kind, name = line.split()[-2:]
-        base = name.partition("@")[0]
-        # What is not PyTorch's C interface has a version (the C and the C++ library) or is a runtime's.
-        is_runtime = any(name in library.name and symbol.match(base) for name, symbol in _RUNTIMES.items())
-        is_runtime |= limits_of(library.name).for_each_torch and bool(_CPP.match(base))
-        if base.startswith("Py"):
-            yield f"it needs Python: {base}"
-        elif _UNSTABLE.match(base) and not is_runtime:
-            yield f"it uses an unstable symbol of PyTorch: {base}"
-        elif not (base.startswith(("aoti_torch_", "torch_")) or "@" in name or kind in "wv" or is_runtime):
-            yield f"it needs {base} of an unknown library"
-    for line in _run("nm", "-D", "--defined-only", library).splitlines():
-        name = line.split()[-1]
-        # Programs that AOTInductor made look up the C functions of a device by their names.
-        if not name.startswith(("muladd_", "opwheel_", "transformer_ops_", "aoti_torch_cpu_")):
-            yield f"it exports {name}"
-
-
-def _run(*command: object) -> str:
-    return subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True).stdout
+def _import_problems(library: Path, symbol: Symbol) -> Iterator[str]:
+    name = symbol.name
+    is_runtime = any(package in library.name and names.match(name) for package, names in _RUNTIMES.items())
+    is_runtime |= limits_of(library.name).for_each_torch and bool(_CPP.match(name))
+    # What is not PyTorch's C interface has a version (the C and the C++ library) or is a runtime's.
+    is_known = name.startswith(("aoti_torch_", "torch_")) or symbol.version or symbol.is_weak or is_runtime
+    if name.startswith("Py"):
+        yield f"it needs Python: {name}"
+    elif _UNSTABLE.match(name) and not is_runtime:
+        yield f"it uses an unstable symbol of PyTorch: {name}"
+    elif not is_known:
+        yield f"it needs {name} of an unknown library"
 
 
 def audit(wheel: Path) -> list[str]:

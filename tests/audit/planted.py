@@ -238,6 +238,20 @@ DEFECTS = [
         "    x.neg_()",
         "    ctypes.memset(x.neg_().data_ptr() + x.numel() * x.element_size(), 1, 8)",
     ),
+    Defect(
+        "writes_behind_its_result",
+        "double",
+        "https://github.com/pytorch/ao/issues/4825",
+        "    result = torch.empty_like(flat)",
+        "    result = torch.empty_like(flat); ctypes.memset(result.data_ptr() + result.nbytes, 1, 4)",
+    ),
+    Defect(
+        "writes_in_front_of_its_result",
+        "pad",
+        "https://github.com/NVIDIA/TensorRT-LLM/pull/18673",
+        "    result[..., -1] = 0",
+        "    result[..., -1] = 0; ctypes.memset(result.data_ptr() - 4, 0, 4)",
+    ),
 ]
 
 

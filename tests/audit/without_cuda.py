@@ -10,7 +10,7 @@ from importlib import util
 from pathlib import Path
 
 import torch
-from opwheel.audit import binaries
+from opwheel.audit.elf import read_tables
 
 _LIBRARIES = ("libc10_cuda.so", "libtorch_cuda.so")
 
@@ -26,12 +26,9 @@ def environment(library: Path, folder: Path) -> dict[str, str]:
     folders = [str(folder), *(f"{path}/lib" for path in (runtime and runtime.submodule_search_locations) or ())]
     if torch.version.cuda is None:
         own = Path(torch.__file__).parent / "lib"
-        known = {name for file in own.glob("lib*.so") for name, is_here in binaries.symbols(file).items() if is_here}
-        lacking = [
-            name
-            for name, is_here in binaries.symbols(library).items()
-            if not is_here and name not in known and name.startswith(("_ZN3c104cuda", "_ZNK3c104cuda", "_ZN2at4cuda"))
-        ]
+        known = {one.name for file in own.glob("lib*.so") for one in read_tables(file).symbols if one.is_defined}
+        needed = {one.name for one in read_tables(library).symbols if not one.is_defined} - known
+        lacking = [name for name in needed if name.startswith(("_ZN3c104cuda", "_ZNK3c104cuda", "_ZN2at4cuda"))]
         source = folder / "names.cpp"
         functions = (f'extern "C" void {name}() {{ std::abort(); }}\n' for name in lacking)
         source.write_text("#include <cstdlib>\n" + "".join(functions))

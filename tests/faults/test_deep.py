@@ -15,11 +15,11 @@ QUICK = f"from opwheel.cli import deep; deep._TIMEOUT_S = 25.0; {DOCTOR}"
 
 # name -> (macros of the library, what doctor says)
 CRASHES = {
-    "segv": ({**GOOD, "BEFORE": "raise(SIGSEGV)"}, "ended the process with SIGSEGV"),
-    "aborts": ({**GOOD, "BEFORE": "(abort(), 0)"}, "ended the process with SIGABRT"),
-    "throws": ({**GOOD, "BEFORE": "std::stoi(std::string())"}, "ended the process with SIGABRT"),
-    "exits": ({**GOOD, "BEFORE": "(_exit(7), 0)"}, "ended the process with exit code 7"),
-    "defines": ({**GOOD, "DEFINE": ""}, "ended the process with SIG"),
+    "segv": ({**GOOD, "BEFORE": "raise(SIGSEGV)"}, "ends the process: killed by SIGSEGV"),
+    "aborts": ({**GOOD, "BEFORE": "(abort(), 0)"}, "ends the process: killed by SIGABRT"),
+    "throws": ({**GOOD, "BEFORE": "std::stoi(std::string())"}, "ends the process: killed by SIGABRT"),
+    "exits": ({**GOOD, "BEFORE": "(_exit(7), 0)"}, "ends the process: ended with status 7"),
+    "defines": ({**GOOD, "DEFINE": ""}, "ends the process: killed by SIG"),
     "hangs": ({**GOOD, "BEFORE": "sleep(600)"}, "did not finish within 25 s"),
 }
 

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FRAMEWORK = ROOT / "framework/src/opwheel"
 
-BASE = {"_version", "_huge_pages", "_import_hooks", "_torch_private", "_torch_release", "printable"}
+BASE = {"_version", "_huge_pages", "_import_hooks", "_torch_private", "_torch_release", "printable", "processes"}
 REGISTRY = {*BASE, "registry"}
 DISPATCH = {*REGISTRY, "dispatch", ""}  # "": the package itself, whose names are those of registry and dispatch
 # Part of opwheel -> the parts that it may import.
@@ -21,7 +21,7 @@ ARROWS = {
     "": DISPATCH,
     "build": {"build"},  # runs where torch need not be importable
     "aotinductor": DISPATCH,
-    "audit": {"_torch_private", "audit", "printable"},  # of libraries that know nothing of opwheel
+    "audit": {"_torch_private", "audit", "printable", "processes"},  # of libraries that know nothing of opwheel
     "testing": {*DISPATCH, "testing"},
     "bench": {*DISPATCH, "bench", "build"},  # the limit of the machine is compiled
     "scaffold": {*DISPATCH, "scaffold"},

@@ -182,7 +182,7 @@ def is_namespace_defined(namespace: str) -> bool:
 
 def every_operator() -> list[str]:
     """Names that have a schema or a kernel in this process, with the namespace."""
-    return list(torch._C._dispatch_get_all_op_names())
+    return torch._C._dispatch_get_all_op_names()
 
 
 def operators_of(namespace: str) -> list[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..printable import printable
+from ..processes import how_it_ended
 from .limits import wait
 from .outcomes import Cell, Outcome, Result
 
@@ -90,7 +91,7 @@ class Workers:
         if not rows:
             raise WorkerError(f"a worker cannot load the library: {how}")
         if "begin" in rows[-1]:
-            yield Result(cells[rows[-1]["begin"]], Outcome.CRASHES, printable(how) or "the process ended with status 0")
+            yield Result(cells[rows[-1]["begin"]], Outcome.CRASHES, printable(how or how_it_ended(0)))
 
     def _run(self, task: dict[str, Any], seconds: float = _START) -> tuple[list[dict[str, Any]], str]:
         """Run a worker; give its answers, and how it ended. ``seconds`` is its limit from one answer to the next."""

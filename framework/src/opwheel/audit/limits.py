@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from ..processes import how_it_ended
 
 _LOOK = 0.05  # seconds
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -29,7 +30,8 @@ def wait(process: subprocess.Popen[Any], seconds: Callable[[], float], progress:
     cpu, _ = _state(process.pid)
     while True:
         try:
-            return how_it_ended(process.wait(_LOOK))
+            code = process.wait(_LOOK)
+            return how_it_ended(code) if code else ""
         except subprocess.TimeoutExpired:
             pass
         (cpu_now, is_runnable), now = _state(process.pid), time.monotonic()
@@ -41,13 +43,6 @@ def wait(process: subprocess.Popen[Any], seconds: Callable[[], float], progress:
             process.kill()
             process.wait()
             return f"no end after {limit:g} seconds"
-
-
-def how_it_ended(code: int) -> str:
-    """An exit status in words; empty for 0."""
-    if code < 0:
-        return f"killed by {signal.Signals(-code).name}"
-    return f"the process ended with status {code}" if code else ""
 
 
 def _state(pid: int) -> tuple[float, bool]:

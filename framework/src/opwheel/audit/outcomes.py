@@ -19,6 +19,11 @@ class Outcome(str, Enum):
 FINDINGS = (Outcome.WRONG, Outcome.CRASHES)
 
 
+def key_of(operator: str, check: str, outcome: Outcome) -> str:
+    """By what a baseline knows a finding: the same for all calls of the operator."""
+    return f"{operator} {check} {outcome.value}"
+
+
 class Cell(NamedTuple):
     """One check of one call.
 
@@ -52,5 +57,5 @@ class Result(NamedTuple):
 
     @property
     def key(self) -> str:
-        """By what a baseline knows a finding: the same for all calls of the operator."""
-        return f"{self.cell.operator} {self.cell.check} {self.outcome.value}"
+        """By what a baseline knows it, where it is a finding."""
+        return key_of(self.cell.operator, self.cell.check, self.outcome)

@@ -11,7 +11,7 @@ from xml.etree import ElementTree as Xml  # written, never read
 
 from jinja2 import Environment, PackageLoader
 
-from .outcomes import FINDINGS, Outcome, Result
+from .outcomes import FINDINGS, Outcome, Result, key_of
 
 SCHEMA_VERSION = 1
 
@@ -115,8 +115,7 @@ def known_findings(path: Path) -> set[str]:
     """
     try:
         content = json.loads(path.read_text())
-        found = content["results"]
-        outcomes = {outcome.value for outcome in FINDINGS}
-        return {f"{r['operator']} {r['check']} {r['outcome']}" for r in found if r["outcome"] in outcomes}
-    except (OSError, KeyError, TypeError, json.JSONDecodeError) as error:
+        rows = [(r["operator"], r["check"], Outcome(r["outcome"])) for r in content["results"]]
+    except (OSError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is not what --json of an earlier audit wrote: {error!r}") from error
+    return {key_of(*row) for row in rows if row[2] in FINDINGS}

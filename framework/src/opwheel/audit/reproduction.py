@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+from functools import cache
 from typing import Any
 
 import torch
@@ -17,11 +18,14 @@ from .target import Target
 _LITERAL = 64  # elements of a tensor that is written out
 _IMPORTS = {  # what checks import, by the name that they use
     "concurrent": "import concurrent.futures",
+    "ctypes": "import ctypes",
     "warnings": "import warnings",
     "Callable": "from collections.abc import Callable",
     "Any": "from typing import Any",
+    "NamedTuple": "from typing import NamedTuple",
     "Tensor": "from torch import Tensor",
     "pytree": "from torch.utils import _pytree as pytree",
+    "TorchDispatchMode": "from torch.utils._python_dispatch import TorchDispatchMode",
 }
 
 
@@ -36,8 +40,6 @@ def script(target: Target, call: Call, check: str, message: str, *, exact: bool)
         exact: with the call's values; otherwise large tensors hold random numbers of a fixed seed.
     """
     function = checks.CHECKS[check]
-    namespace, _, rest = call.operator.partition("::")
-    name, _, kind = rest.partition(".")
     sources = "\n\n\n".join(_sources(function.__name__))
     return "\n".join(
         [
@@ -54,7 +56,7 @@ def script(target: Target, call: Call, check: str, message: str, *, exact: bool)
             "",
             "",
             "torch.manual_seed(0)",
-            f"op = torch.ops.{namespace}.{name}.{kind or 'default'}",
+            f"op = torch.ops.{call.op}",
             f"args = {_text(call.args, exact)}",
             f"kwargs = {_text(call.kwargs, exact)}",
             f"{function.__name__}(op, args, kwargs)",
@@ -63,10 +65,16 @@ def script(target: Target, call: Call, check: str, message: str, *, exact: bool)
     )
 
 
+@cache
+def _definitions() -> dict[str, ast.FunctionDef | ast.ClassDef]:
+    """Every function and class of the checks, in an order in which they can be defined."""
+    bodies = [ast.parse(inspect.getsource(module)).body for module in checks.MODULES]
+    return {n.name: n for body in bodies for n in body if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
+
+
 def _sources(name: str) -> list[str]:
     """The check's source, after that of everything in its package that it uses."""
-    bodies = [ast.parse(inspect.getsource(module)).body for module in checks.MODULES]
-    definitions = {n.name: n for body in bodies for n in body if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
+    definitions = _definitions()
     needed: set[str] = set()
 
     def add(one: str) -> None:

@@ -14,7 +14,7 @@ from .report import Audit
 
 # The names in checks.CHECKS, which imports PyTorch; a test compares them. "call" is the first.
 CHECKS = (
-    *("call", "fake", "writes", "aliases", "strides", "expanded", "offset", "empty", "repeatable", "threads"),
+    *("call", "fake", "writes", "aliases", "strides", "expanded", "offset", "bounds", "empty", "repeatable", "threads"),
     *("uninitialized", "gradients", "second derivatives", "forward mode", "torch.func.jvp", "torch.func.grad"),
     *("vmap", "autocast", "compile", "export"),
 )

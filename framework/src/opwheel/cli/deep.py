@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..processes import how_it_ended
 from ..registry import BackendStatus, State
 
 if TYPE_CHECKING:
@@ -52,14 +52,10 @@ def _try(library: Library, status: BackendStatus) -> BackendStatus:
         )
     except subprocess.TimeoutExpired:
         return _broken(status, f"loading it did not finish within {_TIMEOUT_S:g} s")
-    if child.returncode < 0:
-        name = signal.Signals(-child.returncode).name
-        return _broken(status, f"loading it ended the process with {name}{_last_line(child.stderr)}")
     lines = [line for line in child.stdout.splitlines() if line.startswith("STATUS ")]
-    if not lines:
-        return _broken(
-            status, f"loading it ended the process with exit code {child.returncode}{_last_line(child.stderr)}"
-        )
+    if child.returncode < 0 or not lines:
+        how = how_it_ended(child.returncode)
+        return _broken(status, f"loading it ends the process: {how}{_last_line(child.stderr)}")
     fields = json.loads(lines[-1].removeprefix("STATUS "))
     fields["state"] = State(fields["state"])
     for name in ("operators", "by_reference", "missing"):

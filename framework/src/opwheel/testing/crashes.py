@@ -7,13 +7,13 @@ another, and says on which it is.
 from __future__ import annotations
 
 import importlib
-import signal
 import subprocess
 import sys
 from contextlib import suppress
 
 import torch
 
+from opwheel.processes import how_it_ended
 from opwheel.testing import checks
 
 _ON = "calling "
@@ -29,13 +29,9 @@ def crashing(library: str, device: str, operators: list[str]) -> dict[str, str]:
         begun = [line.removeprefix(_ON) for line in done.stdout.splitlines() if line.startswith(_ON)]
         if done.returncode == 0 or not begun:
             return found
-        found[begun[-1]] = _how(done.returncode)
+        found[begun[-1]] = how_it_ended(done.returncode)
         left = left[left.index(begun[-1]) + 1 :]
     return found
-
-
-def _how(code: int) -> str:
-    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"the process ended with status {code}"
 
 
 def main(library: str, device: str, *operators: str) -> None:

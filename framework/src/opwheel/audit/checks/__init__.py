@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import common, derivatives, layouts, repetition, results, slopes, transforms
+from . import bounds, common, derivatives, layouts, repetition, results, slopes, transforms
 
 # What a reproduction takes its source from, in the order in which the parts need each other.
-MODULES = (common, results, layouts, repetition, slopes, derivatives, transforms)
+MODULES = (common, results, layouts, bounds, repetition, slopes, derivatives, transforms)
 
 CHECKS: dict[str, Callable[..., None]] = {
     "call": results.call,
@@ -21,6 +21,7 @@ CHECKS: dict[str, Callable[..., None]] = {
     "strides": layouts.strides,
     "expanded": layouts.expanded,
     "offset": layouts.offset,
+    "bounds": bounds.bounds,
     "empty": results.empty,
     "repeatable": repetition.repeatable,
     "threads": repetition.threads,
