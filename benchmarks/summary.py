@@ -1,21 +1,23 @@
-"""The few rows of benchmarks/results/cpu.json that README and docs show, as a picture and as a table.
+"""The few rows of committed results that README and docs show, as a picture and as tables.
 
     python -m benchmarks.summary
 
-draws benchmarks/results/summary.png and writes the tables into docs/benchmarks.md. What is slower than PyTorch is there
-as well.
+draws benchmarks/results/summary.png and writes tables into docs/benchmarks.md: of cpu.json, and of torch_func.json what
+the reference costs under torch.func. What is slower than PyTorch is there as well.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from opwheel.bench.from_samples import FUNCTIONAL, OURS, REFERENCE
 from opwheel.bench.results import Measurement, Results, Row, load
-from opwheel.bench.suite import OVERHEAD
-from opwheel.bench.tables import format_time
+from opwheel.bench.suite import OVERHEAD, Form
+from opwheel.bench.tables import format_elements, format_time
 
 ROOT = Path(__file__).parent
 RESULTS = ROOT / "results/cpu.json"
+FUNCTIONAL_RESULTS = ROOT / "results/torch_func.json"
 PICTURE = ROOT / "results/summary.png"
 PAGE = ROOT.parent / "docs/benchmarks.md"
 END = "<!-- end of what benchmarks/summary.py writes -->\n"
@@ -63,11 +65,16 @@ def table(results: Results) -> str:
         ours = row.peers["muladd"]
         cells = [label, format_time(ours.median_s), *(f"{_ratio(ours, row.peers[name]):.2f}" for name in PEERS)]
         lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, "", measured_on(results), ""])
+
+
+def measured_on(results: Results) -> str:
+    """Machine and settings, in a sentence."""
     machine, settings = results.machine, results.settings
     described = f"{machine['cpu']}, {settings['threads']} threads, {machine['capability']}, torch {machine['torch']}"
     pages = f", huge pages: {machine['huge_pages']}" if "huge_pages" in machine else ""
     label = f", {settings['label']}" if "label" in settings else ""
-    return "\n".join([*lines, "", f"Measured on: {described}{pages}{label}.", ""])
+    return f"Measured on: {described}{pages}{label}."
 
 
 def calls(results: Results) -> str:
@@ -80,6 +87,22 @@ def calls(results: Results) -> str:
         cells = [format_time(peers[name].median_s), f"{1 / _ratio(peers[name], peers[over]):.2f}"] if measured else "--"
         lines.append(f"| {label} | {cells[0]} | `{over}` | {cells[1]} |")
     return "\n".join([*lines, ""])
+
+
+def functional(results: Results) -> str:
+    """Forward and backward of operators, and the same under torch.func, in Markdown."""
+    lines = [
+        "| forward and backward | operator | under torch.func | ratio | reference |",
+        "|---|---|---|---|---|",
+    ]
+    for row in results.rows:
+        if row.form != Form.BACKWARD.value:
+            continue
+        ours, other, reference = (row.peers[name] for name in (OURS, FUNCTIONAL, REFERENCE))
+        times = [format_time(ours.median_s), format_time(other.median_s), f"{_ratio(ours, other):.1f}"]
+        call = f"`{row.group}`, {format_elements(row.elements)} elements, {row.dtype}"
+        lines.append(f"| {call} | {' | '.join(times)} | {format_time(reference.median_s)} |")
+    return "\n".join([*lines, "", measured_on(results), ""])
 
 
 def draw(results: Results, path: Path) -> None:
@@ -104,9 +127,10 @@ def draw(results: Results, path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-def replaced(page: str, results: Results) -> str:
+def replaced(page: str, results: Results, under_torch_func: Results) -> str:
     """The page with the tables of these results."""
-    for name, text in (("summary", table(results)), ("calls", calls(results))):
+    tables = {"summary": table(results), "calls": calls(results), "functional": functional(under_torch_func)}
+    for name, text in tables.items():
         before, begin, rest = page.partition(f"<!-- {name}: benchmarks/summary.py writes this -->\n")
         _, end, after = rest.partition(END)
         page = f"{before}{begin}{text}{end}{after}"
@@ -120,4 +144,4 @@ def _ratio(ours: Measurement, theirs: Measurement) -> float:
 if __name__ == "__main__":
     measured = load(RESULTS)
     draw(measured, PICTURE)
-    PAGE.write_text(replaced(PAGE.read_text(), measured))
+    PAGE.write_text(replaced(PAGE.read_text(), measured, load(FUNCTIONAL_RESULTS)))

@@ -33,8 +33,7 @@ def put_kernel(project: Path, library: Path, language: str) -> None:
         kernels.write_text((SOURCES / "sycl.cpp").read_text())
         (project / "csrc/rows.h").write_text((SOURCES / "rows.h").read_text())
         device = project / "csrc/device/kernels.cpp"
-        text = device.read_text().replace("#include", '#include "../rows.h"\n#include', 1)
-        device.write_text(text + "\nnamespace waves_xpu {\nOPWHEEL_XPU_ROWS(softmax, Softmax, DTYPE)\n}\n")
+        device.write_text((SOURCES / "device.cpp").read_text() + device.read_text())
     else:  # a device whose memory the host reads: the library's own kernel for the CPU
         text = (library / "backends/cpu/csrc/kernels.cpp").read_text()
         kernels.write_text(text.replace(".on_cpu()", "").replace("CPU, m)", "PrivateUse1, m)"))

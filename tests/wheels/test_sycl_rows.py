@@ -57,7 +57,7 @@ def test_what_the_kit_does_not_ask(run, kernels, checks):
 @pytest.mark.parametrize("mutation", SYCL_ROW_MUTATIONS, ids=lambda mutation: mutation.name)
 def test_the_simulation_shows_mistakes(run, tmp_path, mutation):
     sources = copy_sources("xpu", tmp_path)
-    header = sources / "xpu" / mutation.header  # found before the SDK's own
+    header = sources / "cpp" / mutation.header  # found before the SDK's own
     header.parent.mkdir(parents=True)
     header.write_text(mutation.mutated(Path(opwheel.get_include())))
     result = run(build_kernels("xpu", sources), *kit("xpu"), "-k", "values and float32")

@@ -14,10 +14,10 @@
 //
 //       void operator()(int64_t row) const {
 //         using Acc = typename E::Compute;  // double for float64, float for all others
-//         const auto* in = x + row * length;
-//         const Acc squares = xpu::sum<Acc>(length, [&](int64_t k) { return E::load(in[k]) * E::load(in[k]); });
-//         xpu::for_each(length, [&](int64_t k) { y[row * length + k] = E::store(E::load(in[k]) / sycl::sqrt(squares));
-//         });
+//         const auto in = [&](int64_t k) { return E::load(x[row * length + k]); };
+//         const Acc squares = xpu::sum<Acc>(length, [&](int64_t k) { return in(k) * in(k); });
+//         const Acc norm = sycl::sqrt(squares);
+//         xpu::for_each(length, [&](int64_t k) { y[row * length + k] = E::store(in(k) / norm); });
 //       }
 //     };
 //
