@@ -129,6 +129,16 @@ def test_a_kernel_that_keeps_its_arguments():
     assert failed("f(Tensor x) -> Tensor", keeping, reference=torch.sin) == {"freed"}
 
 
+def test_a_kernel_that_keeps_what_it_works_with():
+    kept = []
+
+    def keeping(x):
+        kept.append(torch.empty(1000))
+        return x.sin()
+
+    assert failed("f(Tensor x) -> Tensor", keeping, reference=torch.sin) == {"growth"}
+
+
 def test_a_kernel_that_depends_on_when_it_is_called():
     calls = itertools.count()
     found = failed("f(Tensor x) -> Tensor", lambda x: x * next(calls), reference=lambda x: x * 0)
