@@ -1,22 +1,24 @@
-"""The few rows of benchmarks/results that README and docs show, as a picture and as tables.
+"""The few rows of committed results that README and docs show, as a picture and as tables.
 
     python -m benchmarks.summary
 
-draws benchmarks/results/summary.png and writes the tables into docs/benchmarks.md. What is slower than PyTorch is there
-as well, and so is a machine on which there is less to gain.
+draws benchmarks/results/summary.png and writes tables into docs/benchmarks.md. What is slower than PyTorch is there as
+well, and so is a machine on which there is less to gain.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from opwheel.bench.from_samples import FUNCTIONAL, OURS, REFERENCE
 from opwheel.bench.results import Measurement, Results, Row, load
-from opwheel.bench.suite import OVERHEAD
-from opwheel.bench.tables import format_time
+from opwheel.bench.suite import OVERHEAD, Form
+from opwheel.bench.tables import format_elements, format_time
 
 ROOT = Path(__file__).parent
 RESULTS = ROOT / "results/cpu.json"
 ANOTHER_MACHINE = ROOT / "results/cpu-xeon.json"
+FUNCTIONAL_RESULTS = ROOT / "results/torch_func.json"
 PICTURE = ROOT / "results/summary.png"
 PAGE = ROOT.parent / "docs/benchmarks.md"
 END = "<!-- end of what benchmarks/summary.py writes -->\n"
@@ -65,11 +67,16 @@ def table(results: Results) -> str:
         ours = row.peers["muladd"]
         cells = [label, format_time(ours.median_s), *(f"{_ratio(ours, row.peers[name]):.2f}" for name in PEERS)]
         lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, "", measured_on(results), ""])
+
+
+def measured_on(results: Results) -> str:
+    """Machine and settings, in a sentence."""
     machine, settings = results.machine, results.settings
     described = f"{machine['cpu']}, {settings['threads']} threads, {machine['capability']}, torch {machine['torch']}"
     pages = f", huge pages: {machine['huge_pages']}" if "huge_pages" in machine else ""
     label = f", {settings['label']}" if "label" in settings else ""
-    return "\n".join([*lines, "", f"Measured on: {described}{pages}{label}.", ""])
+    return f"Measured on: {described}{pages}{label}."
 
 
 def calls(results: Results) -> str:
@@ -82,6 +89,22 @@ def calls(results: Results) -> str:
         cells = [format_time(peers[name].median_s), f"{1 / _ratio(peers[name], peers[over]):.2f}"] if measured else "--"
         lines.append(f"| {label} | {cells[0]} | `{over}` | {cells[1]} |")
     return "\n".join([*lines, ""])
+
+
+def functional(results: Results) -> str:
+    """Forward and backward of operators, and the same under torch.func, in Markdown."""
+    lines = [
+        "| forward and backward | operator | under torch.func | ratio | reference |",
+        "|---|---|---|---|---|",
+    ]
+    for row in results.rows:
+        if row.form != Form.BACKWARD.value:
+            continue
+        ours, other, reference = (row.peers[name] for name in (OURS, FUNCTIONAL, REFERENCE))
+        times = [format_time(ours.median_s), format_time(other.median_s), f"{_ratio(ours, other):.1f}"]
+        call = f"`{row.group}`, {format_elements(row.elements)} elements, {row.dtype}"
+        lines.append(f"| {call} | {' | '.join(times)} | {format_time(reference.median_s)} |")
+    return "\n".join([*lines, "", measured_on(results), ""])
 
 
 def draw(results: Results, path: Path) -> None:
@@ -106,15 +129,21 @@ def draw(results: Results, path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-def replaced(page: str, results: Results, another: Results) -> str:
-    """The page with the tables of these results, of two machines."""
-    texts = {
+def tables() -> dict[str, str]:
+    """The tables of the committed results, by what they are called in the page."""
+    results, another = load(RESULTS), load(ANOTHER_MACHINE)
+    return {
         "summary": table(results),
         "calls": calls(results),
         "another machine": table(another),
         "another machine's calls": calls(another),
+        "functional": functional(load(FUNCTIONAL_RESULTS)),
     }
-    for name, text in texts.items():
+
+
+def replaced(page: str) -> str:
+    """The page with the tables of the committed results."""
+    for name, text in tables().items():
         before, begin, rest = page.partition(f"<!-- {name}: benchmarks/summary.py writes this -->\n")
         _, end, after = rest.partition(END)
         page = f"{before}{begin}{text}{end}{after}"
@@ -126,6 +155,6 @@ def _ratio(ours: Measurement, theirs: Measurement) -> float:
 
 
 if __name__ == "__main__":
-    measured = load(RESULTS)
     draw(measured, PICTURE)
-    PAGE.write_text(replaced(PAGE.read_text(), measured, load(ANOTHER_MACHINE)))
+    draw(load(RESULTS), PICTURE)
+    PAGE.write_text(replaced(PAGE.read_text()))

@@ -31,11 +31,13 @@ ORDER = (
     *("error", "schema", "abi", "schema_library", "load", "c_shim", "device_guard", "reference_loop"),
     *("indexing_32bit", "offset_calculator"),
     *("kernels", "kernel_list", "arguments", "check", "dtypes", "allocate", "combine", "cpu/rows"),
+    *("row_functor", "row_groups"),
     *("cpu/row_kernels", "cpu/row_table", "cpu/vectorized_rows", "cpu/vector_math", "cpu/matmul"),
     *("cpu/backend", "cpu/loop", "cpu/vectorized_loops", "cpu/parallel_loop", "cpu/capability"),
     *("cuda/backend", "cuda/launch", "cuda/elementwise", "cuda/vector", "cuda/enqueue", "cuda/stream"),
     *("cuda/enqueue.cuh", "cuda/rows.cuh"),
     *("xpu/backend", "xpu/launch", "xpu/queue", "xpu/kernel_bundle", "device_image", "xpu/spirv"),
+    *("xpu/rows", "xpu/device/rows"),
     *("xpu/device/elementwise", "xpu/device/element", "xpu/device/operand_dtypes", "xpu/device/convert"),
 )
 

@@ -44,13 +44,18 @@ def register_operators():
     random = {"noisy"}  # test_cpp_types.py has one: a library for torch 2.10 cannot
     chosen = [operator for operator in operators.OPERATORS if operator.name not in random]
     schemas = tuple(schema for schema in operators.KERNELS if schema.partition("(")[0] not in random)
+    defined = {name.partition("::")[2] for name in torch._C._dispatch_get_all_op_names() if f"{NAMESPACE}::" in name}
+    assert defined == {operator.name for operator in chosen}
+    return declare(NAMESPACE, schemas, chosen)
+
+
+def declare(namespace, schemas, declared):
+    """Declare the operators of a library that is open; their overloads."""
     description = SimpleNamespace(
-        namespace=NAMESPACE,
+        namespace=namespace,
         schemas=schemas,
         policy=Policy(),
         load_pending=lambda: False,
         no_kernel_error=lambda *_: RuntimeError("no kernel"),
     )
-    defined = {name.partition("::")[2] for name in torch._C._dispatch_get_all_op_names() if NAMESPACE in name}
-    assert defined == {operator.name for operator in chosen}
-    return register(description, chosen)
+    return register(description, declared)

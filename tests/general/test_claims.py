@@ -5,10 +5,10 @@ import itertools
 import pytest
 import torch
 from opwheel.dispatch import Elementwise, Opaque, Operator, Rows, Sample, Tolerance, overloads_of, register_python
-from opwheel.testing import checks
+
+from .noticing import failing_checks
 
 _names = (f"waves_claims_{number}" for number in itertools.count())
-CPU = torch.device("cpu")
 
 
 def matrices(device, dtype, requires_grad):
@@ -23,14 +23,7 @@ def failed(schema, kernel, also=(), **claims):
     operators = [Operator(name, **claims), *(operator for _, _, operator in also)]
     register_python(namespace, {schema: kernel} | {text: function for text, function, _ in also}, operators)
     overload = overloads_of(torch.library.Library(namespace, "FRAGMENT"))[name]
-    found = set()
-    for check, samples in checks.cases(overload, CPU):
-        if check not in found and check not in ("compiled", "opcheck"):  # which take long, and are not needed
-            try:
-                checks.CHECKS[check](overload, samples)
-            except Exception:
-                found.add(check)
-    return found
+    return failing_checks(overload)
 
 
 def softmax(x):
@@ -127,6 +120,16 @@ def test_a_kernel_that_keeps_its_arguments():
         return x.sin()
 
     assert failed("f(Tensor x) -> Tensor", keeping, reference=torch.sin) == {"freed"}
+
+
+def test_a_kernel_that_keeps_what_it_works_with():
+    kept = []
+
+    def keeping(x):
+        kept.append(torch.empty(1000))
+        return x.sin()
+
+    assert failed("f(Tensor x) -> Tensor", keeping, reference=torch.sin) == {"growth"}
 
 
 def test_a_kernel_that_depends_on_when_it_is_called():

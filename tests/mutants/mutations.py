@@ -122,11 +122,20 @@ CUDA_MUTATIONS = {
     Mutation("the first device", "opwheel/cuda/stream.h", "guard_(device)", "guard_(0)"): ["test_second_device"],
 }  # fmt: skip
 
-# Defects of the SDK's loops over rows on a device, each of which the kit has to notice on the simulated one.
+# Defects of the SDK's loops over rows on a device, each of which the kit has to notice on the simulated ones.
 CUDA_ROW_MUTATIONS = [
     Mutation("no barrier before the warps' results are read", "opwheel/cuda/rows.cuh",
              "if (lane == 0) of_warps[warp] = value;\n  barrier();", "if (lane == 0) of_warps[warp] = value;"),
     Mutation("no barrier before the warps' results are written", "opwheel/cuda/rows.cuh",
              "barrier();\n  if (lane == 0) of_warps[warp] = value;", "if (lane == 0) of_warps[warp] = value;"),
     Mutation("a reduction over 16 lanes", "opwheel/cuda/rows.cuh", "int step = kWarp / 2;", "int step = kWarp / 4;"),
+]  # fmt: skip
+SYCL_ROW_MUTATIONS = [
+    Mutation("no barrier before the sub-groups' results are read", "opwheel/xpu/device/rows.h",
+             "of_sub_groups[sub_group().get_group_linear_id()] = value;\n  barrier();",
+             "of_sub_groups[sub_group().get_group_linear_id()] = value;"),
+    Mutation("no barrier before the sub-groups' results are written", "opwheel/xpu/device/rows.h",
+             "barrier();\n  if (lane == 0)", "if (lane == 0)"),
+    Mutation("a reduction over half a sub-group", "opwheel/xpu/device/rows.h",
+             "int step = kSubGroup / 2;", "int step = kSubGroup / 4;"),
 ]  # fmt: skip

@@ -7,9 +7,15 @@ import opwheel
 import pytest
 
 from tests.cpp_edit import replace
-from tests.mutants.mutations import CUDA_MUTATIONS, CUDA_ROW_MUTATIONS, MUTATIONS, SECOND_EDIT
+from tests.mutants.mutations import (
+    CUDA_MUTATIONS,
+    CUDA_ROW_MUTATIONS,
+    MUTATIONS,
+    SECOND_EDIT,
+    SYCL_ROW_MUTATIONS,
+)
 
-ALL = [*MUTATIONS, *SECOND_EDIT.values(), *CUDA_MUTATIONS, *CUDA_ROW_MUTATIONS]
+ALL = [*MUTATIONS, *SECOND_EDIT.values(), *CUDA_MUTATIONS, *CUDA_ROW_MUTATIONS, *SYCL_ROW_MUTATIONS]
 
 
 @pytest.mark.parametrize("mutation", ALL, ids=lambda mutation: mutation.name)

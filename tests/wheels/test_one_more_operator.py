@@ -4,12 +4,12 @@ import importlib.util
 import os
 import random
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.wheels.folders import install, run
 from tests.wheels.one_more_operator import ROOT, SUB, copy_with, draw
 
 pytestmark = [pytest.mark.wheels, pytest.mark.slow]
@@ -31,21 +31,6 @@ def copy(operators, tmp_path_factory):
     return copy_with(operators, tmp_path_factory.mktemp("copy"))
 
 
-def run(*command, **variables):
-    result = subprocess.run(
-        [str(word) for word in command], env=os.environ | variables, capture_output=True, text=True, check=False
-    )
-    assert result.returncode == 0, f"TEST_SEED={SEED}\n{result.stdout[-4000:]}{result.stderr[-2000:]}"
-    return result.stdout
-
-
-def build(site, *projects, **variables):
-    """Build each project against what is in ``site`` already, and install it there."""
-    options = ["--quiet", "--disable-pip-version-check", "--no-build-isolation", "--no-deps", "--target", site]
-    for project in projects:
-        run(sys.executable, "-m", "pip", "install", *options, project, PYTHONPATH=str(site), **variables)
-
-
 def check(python, site, operators, backend, *options, **variables):
     """Run the kit for the new operators, each with more than a few tests."""
     names = ",".join(operator.name for operator in operators)
@@ -61,7 +46,7 @@ def check(python, site, operators, backend, *options, **variables):
 
 @pytest.mark.skipif(importlib.util.find_spec("muladd_cpu") is None, reason="muladd-cpu is not in this environment")
 def test_on_the_cpu(copy, operators, tmp_path):
-    build(tmp_path, copy / "core", copy / "backends/cpu")
+    install(tmp_path, copy / "core", copy / "backends/cpu")
     check(sys.executable, tmp_path, operators, "cpu")
 
 
@@ -69,14 +54,14 @@ def test_on_the_cpu(copy, operators, tmp_path):
 @pytest.mark.skipif(importlib.util.find_spec("muladd_cuda") is None, reason="muladd-cuda is not in this environment")
 def test_on_simulated_cuda(copy, operators, tmp_path, request):
     toolkit, python = request.getfixturevalue("toolkit"), request.getfixturevalue("other_python")
-    build(tmp_path, copy / "core", copy / "backends/cuda", **toolkit.to_build)
+    install(tmp_path, copy / "core", copy / "backends/cuda", **toolkit.to_build)
     check(python, tmp_path, operators, "cuda", **toolkit.to_run)
 
 
 @NIGHTLY
 @pytest.mark.skipif(importlib.util.find_spec("muladd_sycl") is None, reason="muladd-sycl is not in this environment")
 def test_on_simulated_xpu(copy, operators, tmp_path):
-    build(tmp_path, copy / "core", copy / "backends/sycl")
+    install(tmp_path, copy / "core", copy / "backends/sycl")
     check(sys.executable, tmp_path, operators, "sycl", "-p", "simulated_xpu", PYTHONPATH=f"{tmp_path}:{ROOT / 'tests'}")
 
 

@@ -12,8 +12,10 @@ from pathlib import Path
 import opwheel
 import pytest
 
+from tests.general import mixed_library
 from tests.mutants.mutations import CUDA_MUTATIONS
 from tests.third_party.environment import KERNEL_TESTS
+from tests.wheels.folders import install, run
 
 pytestmark = [pytest.mark.wheels, pytest.mark.slow]
 
@@ -152,6 +154,31 @@ def test_what_new_backend_writes(build, toolkit, other_python, tmp_path):
     )  # fmt: skip
     assert result.returncode == 0, result.stdout[-4000:]
     assert int(re.search(r"(\d+) passed", result.stdout)[1]) > 100
+
+
+def test_a_library_of_element_wise_and_row_operators(toolkit, other_python, tmp_path):
+    """The backend that new-backend writes, and the same with a kernel for the rows."""
+    site, project = tmp_path / "site", tmp_path / "waves-acme"
+    library = mixed_library.new_library(tmp_path)
+    install(site, library / "core")
+    written = ("new-backend", "acme", "--library", mixed_library.NAME, "--language", "cuda", "--output", project)
+    run(sys.executable, "-m", "opwheel", *written, PYTHONPATH=str(site))
+    kit = ("--pyargs", "opwheel.testing", "--library", mixed_library.NAME, "--backend", "acme", *mixed_library.KIT)
+    pytest_ = (other_python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore")
+    here = {"PYTHONPATH": str(site), "WAVES_REQUIRE": "acme", **toolkit.to_run}
+
+    def passes(*options):
+        install(site, project, **toolkit.to_build)
+        output = run(*pytest_, *kit, *options, **here)
+        return int(re.search(r"(\d+) passed", output)[1]), "reference, with no kernel of their own: softmax" in output
+
+    passed, by_reference = passes()
+    assert passed > 100
+    assert by_reference
+    mixed_library.put_kernel(project, library, "cuda")
+    passed, by_reference = passes("--operators", "softmax")
+    assert passed > 30
+    assert not by_reference
 
 
 def _plain(reason):

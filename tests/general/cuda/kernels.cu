@@ -1,10 +1,10 @@
-// Row operators of tests/general/operators.py on CUDA: a functor and a launch each.
+// Row operators of tests/general/operators.py on CUDA: what the device runs for each row.
 #include <cmath>
 
 #include "operators.h"
 #include "opwheel/cuda/rows.cuh"
 #include "opwheel/kernels.h"
-#include "shapes.h"
+#include "row_operators.h"
 
 OPWHEEL_DECLARE_KERNELS(waves_cpp, WAVES_KERNELS)
 
@@ -30,20 +30,6 @@ struct RmsNorm {
     cuda::for_each(1, [&](int64_t) { rstd[i] = r; });
   }
 };
-
-std::array<Tensor, 2> rms_norm(const Tensor& given, const Tensor& given_weight, double eps) {
-  const Check checked = check(given, "x").on_cuda().dtype(floating).at_least(1);
-  const int64_t length = checked.info().sizes[checked.info().ndim - 1];
-  check(given_weight, "weight").same_device(given, "x").same_dtype(given, "x").shape({length});
-  const Tensor x = contiguous(given), weight = contiguous(given_weight);
-  Tensor y = new_empty_like(x), rstd = new_empty(leading(x), wide(dtype_of(x)), device_of(x));
-  dispatch(dtype_of(x), [&]<class T>() {
-    using Acc = Accumulate<T>;
-    cuda::for_rows(device_of(x), rows_of(checked.info()), length,
-                   RmsNorm<T>{data<T>(x), data<T>(weight), data<T>(y), data<Acc>(rstd), length, Acc(eps)});
-  });
-  return {std::move(y), std::move(rstd)};
-}
 
 template <class T>
 struct RmsNormBackward {
@@ -80,26 +66,6 @@ struct RmsNormWeightBackward {
   }
 };
 
-std::array<Tensor, 2> rms_norm_backward(const Tensor& given_grad, const Tensor& given, const Tensor& given_weight,
-                                        const Tensor& given_rstd) {
-  const Check checked = check(given, "x").on_cuda().dtype(floating).at_least(1);
-  const int64_t length = checked.info().sizes[checked.info().ndim - 1], rows = rows_of(checked.info());
-  check(given_grad, "grad").same_device(given, "x").same_shape(given, "x").same_dtype(given, "x");
-  check(given_weight, "weight").same_device(given, "x").same_dtype(given, "x").shape({length});
-  check(given_rstd, "rstd").same_device(given, "x").dtype(wide(dtype_of(given)));
-  const Tensor grad = contiguous(given_grad), x = contiguous(given), weight = contiguous(given_weight),
-               rstd = contiguous(given_rstd);
-  Tensor dx = new_empty_like(x), dweight = new_empty_like(weight);
-  dispatch(dtype_of(x), [&]<class T>() {
-    const auto* r = data<Accumulate<T>>(rstd);
-    cuda::for_rows(device_of(x), rows, length,
-                   RmsNormBackward<T>{data<T>(grad), data<T>(x), data<T>(weight), r, data<T>(dx), length});
-    cuda::for_rows(device_of(x), length, rows,
-                   RmsNormWeightBackward<T>{data<T>(grad), data<T>(x), r, data<T>(dweight), rows, length});
-  });
-  return {std::move(dx), std::move(dweight)};
-}
-
 template <class T>
 struct QuantizeRowwise {
   const T* x;
@@ -115,19 +81,6 @@ struct QuantizeRowwise {
     cuda::for_each(1, [&](int64_t) { scale[i] = s; });
   }
 };
-
-std::array<Tensor, 2> quantize_rowwise(const Tensor& given) {
-  const Check checked = check(given, "x").on_cuda().dtype(floating).at_least(1);
-  const int64_t length = checked.info().sizes[checked.info().ndim - 1];
-  const Tensor x = contiguous(given);
-  Tensor q = new_empty(sizes_of(x), ScalarType::Char, device_of(x));
-  Tensor scale = new_empty(leading(x), ScalarType::Float, device_of(x));
-  dispatch(dtype_of(x), [&]<class T>() {
-    cuda::for_rows(device_of(x), rows_of(checked.info()), length,
-                   QuantizeRowwise<T>{data<T>(x), data<int8_t>(q), data<float>(scale), length});
-  });
-  return {std::move(q), std::move(scale)};
-}
 
 // The elements of a row are `inner` apart.
 template <class T>
@@ -147,18 +100,6 @@ struct Softmax {
   }
 };
 
-Tensor softmax(const Tensor& given, int64_t dim) {
-  const Check checked = check(given, "x").on_cuda().dtype(floating).at_least(1);
-  const Split split(checked.info(), dim);
-  const Tensor x = contiguous(given);
-  Tensor y = new_empty_like(x);
-  dispatch(dtype_of(x), [&]<class T>() {
-    cuda::for_rows(device_of(x), split.outer * split.inner, split.length,
-                   Softmax<T>{data<T>(x), data<T>(y), split.length, split.inner});
-  });
-  return y;
-}
-
 template <class T>
 struct SoftmaxBackward {
   using Acc = Accumulate<T>;
@@ -176,27 +117,33 @@ struct SoftmaxBackward {
   }
 };
 
-Tensor softmax_backward(const Tensor& given_grad, const Tensor& given, int64_t dim) {
-  const Check checked = check(given, "y").on_cuda().dtype(floating).at_least(1);
-  check(given_grad, "grad_y").same_device(given, "y").same_shape(given, "y").same_dtype(given, "y");
-  const Split split(checked.info(), dim);
-  const Tensor grad = contiguous(given_grad), y = contiguous(given);
-  Tensor dx = new_empty_like(y);
-  dispatch(dtype_of(y), [&]<class T>() {
-    cuda::for_rows(device_of(y), split.outer * split.inner, split.length,
-                   SoftmaxBackward<T>{data<T>(grad), data<T>(y), data<T>(dx), split.length, split.inner});
-  });
-  return dx;
-}
+struct Cuda {
+  template <class T>
+  using Storage = T;
+  template <class T>
+  using RmsNorm = waves_cuda::RmsNorm<T>;
+  template <class T>
+  using RmsNormBackward = waves_cuda::RmsNormBackward<T>;
+  template <class T>
+  using RmsNormWeightBackward = waves_cuda::RmsNormWeightBackward<T>;
+  template <class T>
+  using QuantizeRowwise = waves_cuda::QuantizeRowwise<T>;
+  template <class T>
+  using Softmax = waves_cuda::Softmax<T>;
+  template <class T>
+  using SoftmaxBackward = waves_cuda::SoftmaxBackward<T>;
+
+  static Check on_device(const Check& checked) { return checked.on_cuda(); }
+  template <class F>
+  static void for_rows(Device device, int64_t rows, int64_t length, const F& functor) {
+    cuda::for_rows(device, rows, length, functor);
+  }
+};
 
 }  // namespace waves_cuda
 
 OPWHEEL_KERNELS(waves_cpp, CUDA, m) {
   using namespace waves_cpp;
-  using namespace waves_cuda;
-  implement<op::rms_norm, rms_norm>(m);
-  implement<op::rms_norm_backward, rms_norm_backward>(m);
-  implement<op::quantize_rowwise, quantize_rowwise>(m);
-  implement<op::softmax, softmax>(m);
-  implement<op::softmax_backward, softmax_backward>(m);
+  using namespace waves;
+  WAVES_IMPLEMENT_ROWS(waves_cuda::Cuda, m)
 }

@@ -14,7 +14,7 @@ from opwheel.dispatch.overload import Overload
 
 from .cases import Samples, declared, dtypes_of, wide_dtype
 from .derivatives import first_derivatives, forward_mode, functional_transforms, second_derivatives
-from .kernels import aliases, errors, freed, layouts, repeatable, values, versions
+from .kernels import aliases, errors, freed, growth, layouts, repeatable, values, versions
 from .tracing import autocast, compiled, fake, opcheck, shardings
 from .vmap import vmap
 
@@ -33,6 +33,7 @@ IN_ONE_DTYPE: dict[str, Check] = {
     "aliases": aliases,
     "versions": versions,
     "freed": freed,
+    "growth": growth,
     "errors": errors,
     "opcheck": opcheck,
     "second derivatives": second_derivatives,

@@ -143,6 +143,18 @@ def freed(overload: Overload, samples: Samples) -> None:
     assert not any(ref() is not None for ref in watched), "a tensor of the call is still alive after it"
 
 
+def growth(overload: Overload, samples: Samples) -> None:
+    """A call leaves no memory allocated, on a CPU: PyTorch counts what its allocator hands out and takes back."""
+    if samples.device.type != "cpu":
+        return
+    given = [samples.values() for _ in range(2)]
+    run_kernel(overload, given[0])  # fills what is kept on purpose, such as code for a first call
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as counted:
+        run_kernel(overload, given[1])
+    left = sum(event.self_cpu_memory_usage for event in counted.key_averages())
+    assert left == 0, f"{left} bytes are still allocated after a call, and its results are gone"
+
+
 def errors(overload: Overload, samples: Samples) -> None:
     """What is declared to be refused is refused, by the kernel and by the fake kernel."""
     if overload.operator.errors is None or samples.index > 0:

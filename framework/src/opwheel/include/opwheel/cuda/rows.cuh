@@ -32,16 +32,18 @@
 
 #include <cuda_runtime.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
-#include "opwheel/allocate.h"
 #include "opwheel/combine.h"
 #include "opwheel/cuda/enqueue.cuh"
 #include "opwheel/cuda/stream.h"
+#include "opwheel/row_functor.h"
+#include "opwheel/row_groups.h"
 
 namespace opwheel::cuda {
+
+using opwheel::Scratch;
 
 constexpr int kWarp = 32;
 constexpr int kMostThreads = 512;  // in a block
@@ -100,35 +102,7 @@ __device__ Acc maximum(int64_t count, Acc start, const Value& value) {
   return reduce<Acc>(count, start, value, Larger());
 }
 
-// Memory for one row's intermediate values, as many as the row has elements, shared by the threads of the block. A
-// functor that wants it takes it as its second argument. On the chip where the row is short enough. Not initialised; a
-// thread that reads what another one wrote needs a barrier() in between.
-template <class T>
-struct Scratch {
-  T* memory;
-  __device__ T& operator[](int64_t k) const { return memory[k]; }
-};
-
 namespace detail {
-
-constexpr int64_t kOnChipBytes = 16 << 10;            // of Scratch
-constexpr int64_t kScratchBytes = int64_t{64} << 20;  // of all blocks' Scratch, where a row is longer
-constexpr int64_t kMostBlocks = int64_t{1} << 20;     // beyond, a block takes several rows
-constexpr int64_t kElements = 4;                      // a thread's share of a short row
-
-template <class Call>
-struct ScratchOf;
-template <class F>
-struct ScratchOf<void (F::*)(int64_t) const> {
-  using type = void;
-};
-template <class F, class T>
-struct ScratchOf<void (F::*)(int64_t, Scratch<T>) const> {
-  using type = T;
-};
-
-template <class F>
-using ScratchElement = typename ScratchOf<decltype(&F::operator())>::type;
 
 template <class F>
 __global__ void __launch_bounds__(kMostThreads) run_rows(const F functor, int64_t rows, int64_t length, void* scratch) {
@@ -144,11 +118,6 @@ __global__ void __launch_bounds__(kMostThreads) run_rows(const F functor, int64_
   }
 }
 
-inline uint32_t threads_for(int64_t length) {
-  const int64_t wanted = (length + kElements * kWarp - 1) / (kElements * kWarp) * kWarp;
-  return static_cast<uint32_t>(std::clamp<int64_t>(wanted, kWarp, kMostThreads));
-}
-
 }  // namespace detail
 
 // Calls functor(row), or functor(row, Scratch<T>), for 0 <= row < rows on PyTorch's current stream of the device, and
@@ -156,24 +125,13 @@ inline uint32_t threads_for(int64_t length) {
 // copied to the device: its pointers must be to the device's memory.
 template <class F>
 void for_rows(Device device, int64_t rows, int64_t length, const F& functor) {
-  using T = detail::ScratchElement<F>;
   if (rows == 0) return;
   const CurrentStream stream(device.index);
-  int64_t blocks = std::min(rows, detail::kMostBlocks);
-  Tensor memory;  // goes back to PyTorch's allocator at once, which gives it to later work on this stream alone
-  void* scratch = nullptr;
-  if constexpr (!std::is_void_v<T>) {
-    const int64_t bytes = length * static_cast<int64_t>(sizeof(T));
-    if (bytes > detail::kOnChipBytes) {
-      blocks = std::min(blocks, std::max<int64_t>(detail::kScratchBytes / bytes, 1));
-      memory = new_empty({blocks * bytes}, ScalarType::Byte, device);
-      scratch = data<void>(memory);
-    }
-  }
-  void* arguments[] = {const_cast<F*>(&functor), &rows, &length, &scratch};
-  check_launch(cudaLaunchKernel(&detail::run_rows<F>, dim3(static_cast<uint32_t>(blocks)),
-                                dim3(detail::threads_for(length)), arguments, 0,
-                                static_cast<cudaStream_t>(stream.get())));
+  RowGroups blocks = row_groups<F>(device, rows, length);
+  const auto threads = static_cast<uint32_t>(threads_for(length, kWarp, kMostThreads));
+  void* arguments[] = {const_cast<F*>(&functor), &rows, &length, &blocks.scratch};
+  check_launch(cudaLaunchKernel(&detail::run_rows<F>, dim3(static_cast<uint32_t>(blocks.count)), dim3(threads),
+                                arguments, 0, static_cast<cudaStream_t>(stream.get())));
 }
 
 }  // namespace opwheel::cuda

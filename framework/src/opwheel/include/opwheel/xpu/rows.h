@@ -1,0 +1,59 @@
+// Launches loops over rows on a SYCL device. opwheel/xpu/device/rows.h shows a whole kernel.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <sycl/sycl.hpp>
+
+#include "opwheel/device_guard.h"
+#include "opwheel/dtypes.h"
+#include "opwheel/row_groups.h"
+#include "opwheel/xpu/device/rows.h"
+#include "opwheel/xpu/kernel_bundle.h"
+#include "opwheel/xpu/queue.h"
+
+namespace opwheel::xpu {
+namespace detail {
+
+template <class T>
+struct ElementOf;
+template <>
+struct ElementOf<Half> {
+  using type = float16;
+};
+template <>
+struct ElementOf<BFloat16> {
+  using type = bfloat16;
+};
+template <>
+struct ElementOf<float> {
+  using type = float32;
+};
+template <>
+struct ElementOf<double> {
+  using type = float64;
+};
+
+}  // namespace detail
+
+// What device code calls the dtype of a C++ type that dispatch() gives.
+template <class T>
+using Element = typename detail::ElementOf<T>::type;
+
+// Calls functor(row), or functor(row, Scratch<T>), for 0 <= row < rows on PyTorch's current stream of the device, and
+// does not wait. `length` is that of a row: of Scratch, and what a work-group's size goes by. The functor is copied to
+// the device: its pointers must be to the device's memory.
+template <template <class> class F, class E>
+void for_rows(Device device, int64_t rows, int64_t length, const F<E>& functor) {
+  if (rows == 0) return;
+  static const std::string entry = std::string(F<E>::name) + "_rows";
+  const DeviceGuard guard(device.index);
+  ::sycl::queue& queue = current_queue(device.index);
+  const RowGroups groups = row_groups<F<E>>(device, rows, length);
+  const auto items = static_cast<std::size_t>(threads_for(length, kSubGroup, kMostItems));
+  const ::sycl::nd_range<1> range(static_cast<std::size_t>(groups.count) * items, items);
+  ::sycl::ext::oneapi::experimental::nd_launch(queue, range, kernel(queue, E::dtype, entry), functor, rows, length,
+                                               groups.scratch);
+}
+
+}  // namespace opwheel::xpu

@@ -1,0 +1,55 @@
+"""Wrong claims about kernels in C++ are caught as those about kernels in Python are (test_claims.py)."""
+
+import ctypes
+
+import pytest
+import torch
+from opwheel.dispatch import Elementwise, Operator, Rows, Sample
+
+from . import cpp_library
+from .noticing import failing_checks
+
+NAMESPACE = "waves_claims_cpp"
+
+
+def matrices(device, dtype, requires_grad):
+    yield Sample(torch.randn(3, 4, device=device, dtype=dtype, requires_grad=requires_grad))
+    yield Sample(torch.randn(2, 3, 4, device=device, dtype=dtype, requires_grad=requires_grad))
+
+
+def operator(name, reference, **claims):
+    return Operator(name, reference=reference, samples=matrices, dtypes=(torch.float32, torch.float64), **claims)
+
+
+def softmax(x):
+    return torch.softmax(x, 0)
+
+
+OPERATORS = [
+    operator("softmax", softmax),
+    operator("softmax_of_rows", softmax, rule=Rows(x=1)),
+    operator("softmax_elementwise", softmax, rule=Elementwise()),
+    operator("round_to_int8", lambda x: x.round().to(torch.int8), derivatives=None, fake=torch.empty_like),
+]
+
+
+@pytest.fixture(scope="module")
+def overloads(tmp_path_factory):
+    output = tmp_path_factory.mktemp("claims") / "libwaves_claims.so"
+    ctypes.CDLL(str(cpp_library.build(cpp_library.SOURCES / "claims.cpp", output)))
+    return cpp_library.declare(NAMESPACE, tuple(f"{one.name}(Tensor x) -> Tensor" for one in OPERATORS), OPERATORS)
+
+
+@pytest.mark.parametrize(
+    ("name", "noticed_by"),
+    [
+        ("softmax", set()),
+        ("softmax_of_rows", {"vmap", "shardings"}),
+        ("softmax_elementwise", {"vmap", "shardings"}),
+        ("round_to_int8", {"fake"}),
+    ],
+)
+def test_what_notices(overloads, name, noticed_by):
+    found = failing_checks(overloads[name])
+    assert noticed_by <= found
+    assert noticed_by or not found

@@ -1,0 +1,49 @@
+"""Builds the row operators of tests/general for a device, and runs pytest on them where the device is simulated."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.general import cpp_library
+
+ROOT = Path(__file__).parents[2]
+GENERAL = ROOT / "tests/general"
+
+
+def copy_sources(device, folder):
+    """The sources of the kernels, to be built or changed; the folder."""
+    for name in ("cpp", device):
+        shutil.copytree(GENERAL / name, folder / name)
+    return folder
+
+
+def build_kernels(device, sources, **environment):
+    """Build the kernels in a copy of their sources; the library."""
+    command = [sys.executable, "setup.py", "-q", "build_ext", "--build-temp", "objects", "--build-lib", "lib"]
+    subprocess.run(command, cwd=sources / device, env=os.environ | environment, check=True)
+    return sources / device / f"lib/libwaves_{device}.so"
+
+
+def build_schemas(folder):
+    """Build the library with the schemas."""
+    return cpp_library.build(GENERAL / "cpp/schema.cpp", folder / "libwaves_schemas.so")
+
+
+def libraries(device, schemas, kernels):
+    """The environment in which tests.general.device_library is a library with these kernels."""
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {"WAVES_DEVICE": device, "WAVES_SCHEMAS": str(schemas), "WAVES_KERNELS": str(kernels), "PYTHONPATH": path}
+
+
+def run_pytest(python, environment, *arguments):
+    """Run pytest with another Python, from the root of the repository."""
+    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", *arguments]
+    return subprocess.run(command, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, check=False)
+
+
+def kit(backend):
+    """Arguments of pytest: the kit on these operators."""
+    library = ("--library", "tests.general.device_library", "--backend", backend)
+    return ["--pyargs", "opwheel.testing.test_samples", *library, "-k", "not compiled"]  # there is no Triton
