@@ -155,6 +155,5 @@ def _ratio(ours: Measurement, theirs: Measurement) -> float:
 
 
 if __name__ == "__main__":
-    draw(measured, PICTURE)
     draw(load(RESULTS), PICTURE)
     PAGE.write_text(replaced(PAGE.read_text()))
