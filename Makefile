@@ -7,6 +7,7 @@
 #     make test-deploy     programs without Python: AOTInductor and ExecuTorch
 #     make test-docs       the documentation: every page, link and code block
 #     make test-transformer   transformer_ops: its tests, and a part of the kit; all of it with TEST_WHOLE_KIT=1
+#     make test-builds     what builds: wheels, the templates, the SDK's checks with compilers
 #     make test-rest       everything else
 #   make unit    tests without processes, compilers and network, in seconds
 #   make quick   the test suite without its slow parts, in minutes
@@ -50,7 +51,7 @@ KIT := $(KIT_OF) muladd --backend
 SYCL_TEST := PYTHONPATH=tests MULADD_REQUIRE=sycl $(SYCL)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo announce-demo unit nightly test test-kit test-registry test-rest test-sycl test-deploy test-docs test-transformer test-liger test-third-party test-release test-torch fuzz quick quick-kit quick-faults quick-rest docs bench instructions lint wheels clean tools
+.PHONY: help demo announce-demo unit nightly test test-kit test-registry test-rest test-builds test-sycl test-deploy test-docs test-transformer test-liger test-third-party test-release test-torch fuzz quick quick-kit quick-faults quick-rest docs bench instructions lint wheels clean tools
 .SECONDEXPANSION:
 
 help:
@@ -68,9 +69,11 @@ demo: announce-demo $(VENV)/.demo
 announce-demo:
 	@test -e $(VENV)/.demo || echo "make demo takes about two minutes and 1.2 GB, nearly all of it PyTorch, in $(VENV)"
 
-# The parts are independent of each other, and run on when one fails; each prints what it has to say when it ends.
+# The longest ones first. They are independent of each other, and run on when one fails; each prints what it has to say
+# when it ends.
+PARTS := test-builds test-rest test-deploy test-registry test-sycl test-transformer test-kit test-docs
 test: lint $(SYCL)/.installed $(VENV)/.exported $(VENV)/.runtime-executorch $(VENV)/.docs $(VENV)/.release
-	@$(MAKE) --no-print-directory -k -j$(JOBS) --output-sync=target test-docs test-rest test-sycl test-deploy test-registry test-kit test-transformer
+	@$(MAKE) --no-print-directory -k -j$(JOBS) --output-sync=target $(PARTS)
 
 test-kit: $(VENV)/.installed
 	$(BIN)/python $(KIT) cpu --matrix $(VENV)/matrix.json
@@ -82,8 +85,12 @@ test-registry: $(VENV)/.installed
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 
-test-rest: $(VENV)/.installed $(VENV)/.release
-	TEST_FUZZ_EXAMPLES=3000 TEST_FUZZ_COMPILED=20 TEST_EVERY_MUTANT=6 $(BIN)/python -m pytest --ignore tests/faults --ignore tests/deploy --ignore tests/docs --ignore tests/release
+BUILDS := tests/wheels tests/third_party tests/toolchain
+test-builds: $(VENV)/.installed $(VENV)/.release
+	$(BIN)/python -m pytest $(BUILDS)
+
+test-rest: $(VENV)/.installed
+	TEST_FUZZ_EXAMPLES=3000 TEST_FUZZ_COMPILED=20 TEST_EVERY_MUTANT=6 $(BIN)/python -m pytest $(addprefix --ignore ,$(BUILDS) $(addprefix tests/,faults deploy docs release))
 
 fuzz: $(VENV)/.installed
 	$(BIN)/python -m pytest tests/interop -k fuzz
