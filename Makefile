@@ -17,6 +17,7 @@
 #   make docs    the documentation site, docs/_build/html/index.html
 #   make bench   measure the CPU backend beside its alternatives, for about half an hour, into benchmarks/results;
 #                RESULTS=cpu-xeon: into the files of another machine
+#   make bench-transformer   the same for transformer_ops
 #   make instructions   count instructions (needs valgrind) and make them the record that the tests compare with
 #   make wheels  every wheel that can be built here, into dist/, with checks; TORCHES=all: native Autograd for PyTorch
 #                2.10 to 2.15 from the headers of each, of which it downloads 4 GB the first time
@@ -51,7 +52,7 @@ KIT := $(KIT_OF) muladd --backend
 SYCL_TEST := PYTHONPATH=tests MULADD_REQUIRE=sycl $(SYCL)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo announce-demo unit nightly test test-kit test-registry test-rest test-builds test-sycl test-deploy test-docs test-transformer test-liger test-third-party test-release test-torch fuzz quick quick-kit quick-faults quick-rest docs bench instructions lint wheels clean tools
+.PHONY: help demo announce-demo unit nightly test test-kit test-registry test-rest test-builds test-sycl test-deploy test-docs test-transformer test-liger test-third-party test-release test-torch fuzz quick quick-kit quick-faults quick-rest docs bench bench-transformer instructions lint wheels clean tools
 .SECONDEXPANSION:
 
 help:
@@ -152,8 +153,13 @@ quick-faults:
 quick-rest:
 	$(BIN)/python -m pytest -q -m "not slow and not wheels" $(addprefix --ignore tests/,deploy docs faults release wheels)
 
+COMMIT = commit $$(git describe --always --dirty --abbrev=12)
 bench: $(VENV)/.installed
-	$(BIN)/muladd bench --label "commit $$(git describe --always --dirty --abbrev=12)" --json benchmarks/results/$(RESULTS).json --plot benchmarks/results/$(RESULTS).png
+	$(BIN)/muladd bench --label "$(COMMIT)" --json benchmarks/results/$(RESULTS).json --plot benchmarks/results/$(RESULTS).png
+	$(BIN)/python -m benchmarks.summary
+
+bench-transformer: $(VENV)/.installed
+	$(BIN)/transformer_ops bench --label "$(COMMIT)" --json benchmarks/results/transformer.json --plot benchmarks/results/transformer.png
 	$(BIN)/python -m benchmarks.summary
 
 instructions: $(VENV)/.installed

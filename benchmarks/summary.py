@@ -2,15 +2,15 @@
 
     python -m benchmarks.summary
 
-draws benchmarks/results/summary.png and writes tables into docs/benchmarks.md. What is slower than PyTorch is there as
-well, and so is a machine on which there is less to gain.
+draws benchmarks/results/summary.png and writes tables into docs/benchmarks.md and docs/transformer.md. What is slower
+than PyTorch is there as well, and so is a machine on which there is less to gain.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from opwheel.bench.from_samples import FUNCTIONAL, OURS, REFERENCE
+from opwheel.bench.from_samples import COMPILED, FUNCTIONAL, OURS, REFERENCE
 from opwheel.bench.results import Measurement, Results, Row, load
 from opwheel.bench.suite import OVERHEAD, Form
 from opwheel.bench.tables import format_elements, format_time
@@ -18,9 +18,10 @@ from opwheel.bench.tables import format_elements, format_time
 ROOT = Path(__file__).parent
 RESULTS = ROOT / "results/cpu.json"
 ANOTHER_MACHINE = ROOT / "results/cpu-xeon.json"
-FUNCTIONAL_RESULTS = ROOT / "results/torch_func.json"
+TRANSFORMER_RESULTS = ROOT / "results/transformer.json"
 PICTURE = ROOT / "results/summary.png"
-PAGE = ROOT.parent / "docs/benchmarks.md"
+DOCS = ROOT.parent / "docs"
+PAGES = DOCS / "benchmarks.md", DOCS / "transformer.md"
 END = "<!-- end of what benchmarks/summary.py writes -->\n"
 
 _LARGE, _IMAGES, _SEQUENCES = 2**24, "[N,C,H,W]*[C,1,1]", "[B,T,D]*[B,1,D]"
@@ -97,14 +98,50 @@ def functional(results: Results) -> str:
         "| forward and backward | operator | under torch.func | ratio | reference |",
         "|---|---|---|---|---|",
     ]
-    for row in results.rows:
-        if row.form != Form.BACKWARD.value:
+    for row in measured_rows(results, Form.BACKWARD):
+        if FUNCTIONAL not in row.peers:
             continue
         ours, other, reference = (row.peers[name] for name in (OURS, FUNCTIONAL, REFERENCE))
         times = [format_time(ours.median_s), format_time(other.median_s), f"{_ratio(ours, other):.1f}"]
-        call = f"`{row.group}`, {format_elements(row.elements)} elements, {row.dtype}"
-        lines.append(f"| {call} | {' | '.join(times)} | {format_time(reference.median_s)} |")
+        lines.append(f"| {called(row)} | {' | '.join(times)} | {format_time(reference.median_s)} |")
     return "\n".join([*lines, "", measured_on(results), ""])
+
+
+def operators(results: Results) -> str:
+    """A library's operators, forward, and forward with backward, in Markdown: the times of others over theirs."""
+    lines = [
+        "| | forward | PyTorch | compiled | and backward | PyTorch | compiled |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    with_backward = {called(row): row for row in measured_rows(results, Form.BACKWARD)}
+    for row in measured_rows(results, Form.NEW):
+        cells = [called(row), *_times(row), *_times(with_backward.get(called(row)))]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, "", measured_on(results), ""])
+
+
+def measured_rows(results: Results, form: Form) -> list[Row]:
+    """Of operators that users call, and that say what is to be measured."""
+    return [
+        row
+        for row in results.rows
+        if row.form == form.value and row.layout.startswith("measured") and not row.group.endswith("_backward")
+    ]
+
+
+def called(row: Row) -> str:
+    """Operator, size and dtype."""
+    return f"`{row.group}`, {format_elements(row.elements)}, {row.dtype}"
+
+
+def _times(row: Row | None) -> list[str]:
+    """Its time, that of PyTorch's function (the reference where it has none) and of the compiled reference over it."""
+    if row is None:
+        return ["-"] * 3
+    others = [name for name in row.peers if name not in (OURS, REFERENCE, COMPILED, FUNCTIONAL)] or [REFERENCE]
+    compared = [row.peers.get(name) for name in (others[0], COMPILED)]
+    ours = row.peers[OURS]
+    return [format_time(ours.median_s), *("-" if one is None else f"{_ratio(ours, one):.2f}" for one in compared)]
 
 
 def draw(results: Results, path: Path) -> None:
@@ -130,14 +167,15 @@ def draw(results: Results, path: Path) -> None:
 
 
 def tables() -> dict[str, str]:
-    """The tables of the committed results, by what they are called in the page."""
-    results, another = load(RESULTS), load(ANOTHER_MACHINE)
+    """The tables of the committed results, by what they are called in the pages."""
+    results, another, transformer = (load(path) for path in (RESULTS, ANOTHER_MACHINE, TRANSFORMER_RESULTS))
     return {
         "summary": table(results),
         "calls": calls(results),
         "another machine": table(another),
         "another machine's calls": calls(another),
-        "functional": functional(load(FUNCTIONAL_RESULTS)),
+        "functional": functional(transformer),
+        "operators": operators(transformer),
     }
 
 
@@ -145,8 +183,9 @@ def replaced(page: str) -> str:
     """The page with the tables of the committed results."""
     for name, text in tables().items():
         before, begin, rest = page.partition(f"<!-- {name}: benchmarks/summary.py writes this -->\n")
-        _, end, after = rest.partition(END)
-        page = f"{before}{begin}{text}{end}{after}"
+        if begin:
+            after = rest.partition(END)[2]
+            page = f"{before}{begin}{text}{END}{after}"
     return page
 
 
@@ -156,4 +195,5 @@ def _ratio(ours: Measurement, theirs: Measurement) -> float:
 
 if __name__ == "__main__":
     draw(load(RESULTS), PICTURE)
-    PAGE.write_text(replaced(PAGE.read_text()))
+    for path in PAGES:
+        path.write_text(replaced(path.read_text()))

@@ -20,6 +20,7 @@ def test_quick(tmp_path):
     assert {group for group, _ in rows} == set(transformer_ops.library.overloads)
     for operator, peer in {
         "rms_norm": "F.rms_norm",
+        "fused_add_rms_norm": "F.rms_norm",
         "layer_norm": "F.layer_norm",
         "softmax": "F.softmax",
         "swiglu": "F.silu(a) * b",

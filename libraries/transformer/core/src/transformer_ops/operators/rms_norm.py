@@ -34,6 +34,18 @@ def _pytorchs(
     return torch.nn.functional.rms_norm(x, x.shape[-1:], weight if weight is None else weight + offset, eps)
 
 
+def _pytorchs_of_sum(
+    x: Tensor,
+    residual: Tensor,
+    weight: Tensor | None = None,
+    eps: float = 1e-6,
+    offset: float = 0.0,
+    casting_mode: str = "llama",
+) -> tuple[Tensor, Tensor]:
+    total = x + residual
+    return _pytorchs(total, weight, eps, offset, casting_mode), total
+
+
 def _check_mode(casting_mode: str) -> None:
     if casting_mode not in MODES:
         raise ValueError(f"casting_mode is {casting_mode!r}, expected one of {', '.join(map(repr, MODES))}")
@@ -182,6 +194,7 @@ FUSED_ADD_RMS_NORM = Operator(
     derivatives={"x, residual, weight": _fused_add_gradients},
     samples=partial(_rms_norm_samples, inputs=2),
     measured=measured(2, 1),
+    peers={"F.rms_norm": _pytorchs_of_sum},
     doc=f"""Add a residual, then normalise: ``sum = x + residual``, ``y = rms_norm(sum)``, in one pass over memory.
 
     Args:
