@@ -7,6 +7,7 @@
 #include "kernels.h"
 #include "opwheel/cpu/row_kernels.h"
 #include "opwheel/kernels.h"
+#include "opwheel/layout.h"
 
 namespace transformer_ops::cpu {
 
