@@ -5,6 +5,7 @@ import runpy
 from pathlib import Path
 
 import pytest
+
 from benchmarks import summary
 
 DOCS = Path(__file__).parents[2] / "docs"

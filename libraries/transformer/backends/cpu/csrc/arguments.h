@@ -7,6 +7,7 @@
 #include "kernels.h"
 #include "opwheel/cpu/row_kernels.h"
 #include "opwheel/kernels.h"
+#include "opwheel/layout.h"
 
 namespace transformer_ops::cpu {
 
@@ -32,6 +33,19 @@ inline int64_t check_rows(const Tensor& x, std::string_view name) {
 inline void check_like(const Tensor& tensor, std::string_view name, const Tensor& x, std::string_view x_name) {
   check(tensor, name).on_cpu().same_shape(x, x_name).same_dtype(x, x_name);
 }
+// Refuses two tensors to be written to, of one dtype, that are surely the same memory: it can hold but one result.
+inline void check_apart(const Tensor& a, std::string_view a_name, const Tensor& b, std::string_view b_name) {
+  const opwheel::TensorInfo one(a), other(b);
+  if (one.numel == 0 || other.numel == 0) return;
+  const int64_t size = static_cast<int64_t>(aoti_torch_dtype_element_size(one.dtype_code));
+  const int64_t begin = reinterpret_cast<int64_t>(opwheel::data<void>(a));
+  const int64_t other_begin = reinterpret_cast<int64_t>(opwheel::data<void>(b));
+  const bool have_gaps = !opwheel::is_non_overlapping_and_dense(one) || !opwheel::is_non_overlapping_and_dense(other);
+  const bool meet = begin < other_begin + other.numel * size && other_begin < begin + one.numel * size;
+  if (have_gaps ? begin == other_begin : meet) {
+    fail("argument '", a_name, "' shares memory with '", b_name, "', and both are written to; clone one of them first");
+  }
+}
 inline Tensor optional_vector(const std::optional<Tensor>& given, std::string_view name, const Tensor& x, int64_t n,
                               std::string_view x_name = "x") {
   if (!given) return Tensor();
@@ -42,11 +56,16 @@ inline const void* data_or_null(const Tensor& tensor) {
   return tensor.handle() == nullptr ? nullptr : opwheel::data<void>(tensor);
 }
 
+// The dtype that is computed in.
+inline ScalarType wide(ScalarType dtype) {
+  return dtype == ScalarType::Double ? ScalarType::Double : ScalarType::Float;
+}
+
 // How many groups rows are summed up in: enough for many threads, and never dependent on their number.
 inline int64_t part_count(int64_t rows) { return std::min<int64_t>(rows, 64); }
 
 inline Tensor new_partial(int64_t parts, int64_t n, ScalarType dtype, opwheel::Device device) {
-  return new_empty({parts, n}, dtype == ScalarType::Double ? ScalarType::Double : ScalarType::Float, device);
+  return new_empty({parts, n}, wide(dtype), device);
 }
 
 // The sums over all groups, of dtype `dtype`.

@@ -50,8 +50,7 @@ Tensor rms_norm(const Tensor& given, const OptionalTensor& given_weight, double 
 }
 
 std::array<Tensor, 2> norm_backward(const Tensor& given_grad, const Tensor* grad_sum, const Tensor& given,
-                                    const OptionalTensor& given_weight, double eps, double offset,
-                                    std::string_view casting_mode) {
+                                    const OptionalTensor& given_weight, double eps, double offset, Casting casting) {
   const int64_t n = check_rows(given, "x");
   check_like(given_grad, "grad", given, "x");
   const Tensor weight = optional_vector(given_weight, "weight", given, n);
@@ -63,33 +62,16 @@ std::array<Tensor, 2> norm_backward(const Tensor& given_grad, const Tensor* grad
   }
   const ScalarType dtype = dtype_of(given);
   Tensor dx = new_empty(sizes_of(given), dtype, device_of(given));
-  if (weight.handle() == nullptr) {
-    const RmsNormBackward arguments{.grad = grad.data(),
-                                    .x = x.data(),
-                                    .weight = nullptr,
-                                    .grad_sum = more ? more->data() : nullptr,
-                                    .dx = data<void>(dx),
-                                    .partial = nullptr,
-                                    .length = n,
-                                    .grad_stride = grad.stride,
-                                    .x_stride = x.stride,
-                                    .grad_sum_stride = more ? more->stride : 0,
-                                    .rows = x.rows,
-                                    .parts = x.rows,
-                                    .eps = eps,
-                                    .offset = offset,
-                                    .casting = casting_of(casting_mode)};
-    run(kernels().rms_norm_backward, dtype, arguments, x.rows, 2 * n);
-    return {std::move(dx), new_empty({0}, dtype, device_of(given))};
-  }
-  const int64_t parts = part_count(x.rows);
-  const Tensor partial = new_partial(parts, n, dtype, device_of(given));
+  const bool is_weighted = weight.handle() != nullptr;
+  // Without sums over rows, a group for each.
+  const int64_t parts = is_weighted ? part_count(x.rows) : x.rows;
+  const Tensor partial = is_weighted ? new_partial(parts, n, dtype, device_of(given)) : Tensor();
   const RmsNormBackward arguments{.grad = grad.data(),
                                   .x = x.data(),
                                   .weight = data_or_null(weight),
                                   .grad_sum = more ? more->data() : nullptr,
                                   .dx = data<void>(dx),
-                                  .partial = data<void>(partial),
+                                  .partial = is_weighted ? data<void>(partial) : nullptr,
                                   .length = n,
                                   .grad_stride = grad.stride,
                                   .x_stride = x.stride,
@@ -98,18 +80,18 @@ std::array<Tensor, 2> norm_backward(const Tensor& given_grad, const Tensor* grad
                                   .parts = parts,
                                   .eps = eps,
                                   .offset = offset,
-                                  .casting = casting_of(casting_mode)};
+                                  .casting = casting};
   if (parts > 0) run(kernels().rms_norm_backward, dtype, arguments, parts, 2 * n * (x.rows / parts));
-  return {std::move(dx), sum_parts(partial, parts, n, dtype)};
+  return {std::move(dx), is_weighted ? sum_parts(partial, parts, n, dtype) : new_empty({0}, dtype, device_of(given))};
 }
 
 std::array<Tensor, 2> rms_norm_backward(const Tensor& grad, const Tensor& x, const OptionalTensor& weight, double eps,
                                         double offset, std::string_view casting_mode) {
-  return norm_backward(grad, nullptr, x, weight, eps, offset, casting_mode);
+  return norm_backward(grad, nullptr, x, weight, eps, offset, casting_of(casting_mode));
 }
 
 void add_norm(const Tensor& given, const Tensor& given_residual, const Tensor& weight, double eps, double offset,
-              std::string_view casting_mode, const Rows& y, const Rows& sum) {
+              Casting casting, const Rows& y, const Rows& sum) {
   const Rows x(given), residual(given_residual);
   const RmsNorm arguments{.x = x.data(),
                           .weight = data_or_null(weight),
@@ -119,7 +101,7 @@ void add_norm(const Tensor& given, const Tensor& given_residual, const Tensor& w
                           .y_stride = y.stride,
                           .eps = eps,
                           .offset = offset,
-                          .casting = casting_of(casting_mode),
+                          .casting = casting,
                           .residual = residual.data(),
                           .sum = sum.data(),
                           .residual_stride = residual.stride,
@@ -137,9 +119,9 @@ std::array<Tensor, 2> fused_add_rms_norm(const Tensor& x, const Tensor& residual
   const int64_t n = check_rows(x, "x");
   check_like(residual, "residual", x, "x");
   const Tensor weight = optional_vector(given_weight, "weight", x, n);
-  casting_of(casting_mode);
+  const Casting casting = casting_of(casting_mode);
   Tensor y = new_empty(sizes_of(x), dtype_of(x), device_of(x)), sum = new_empty(sizes_of(x), dtype_of(x), device_of(x));
-  add_norm(x, residual, weight, eps, offset, casting_mode, Rows(y), Rows(sum));
+  add_norm(x, residual, weight, eps, offset, casting, Rows(y), Rows(sum));
   return {std::move(y), std::move(sum)};
 }
 
@@ -147,10 +129,11 @@ void fused_add_rms_norm_(Tensor& x, Tensor& residual, const OptionalTensor& give
                          std::string_view casting_mode) {
   const int64_t n = check_rows(x, "x");
   check_like(residual, "residual", x, "x");
+  check_apart(residual, "residual", x, "x");
   const Tensor weight = optional_vector(given_weight, "weight", x, n);
-  casting_of(casting_mode);
+  const Casting casting = casting_of(casting_mode);
   const Rows y(x), sum(residual);  // copies where rows are not contiguous
-  add_norm(x, residual, weight, eps, offset, casting_mode, y, sum);
+  add_norm(x, residual, weight, eps, offset, casting, y, sum);
   write_back(y.tensor, x);
   write_back(sum.tensor, residual);
 }
@@ -158,7 +141,7 @@ void fused_add_rms_norm_(Tensor& x, Tensor& residual, const OptionalTensor& give
 std::array<Tensor, 2> fused_add_rms_norm_backward(const Tensor& grad_y, const Tensor& grad_sum, const Tensor& sum,
                                                   const OptionalTensor& weight, double eps, double offset,
                                                   std::string_view casting_mode) {
-  return norm_backward(grad_y, &grad_sum, sum, weight, eps, offset, casting_mode);
+  return norm_backward(grad_y, &grad_sum, sum, weight, eps, offset, casting_of(casting_mode));
 }
 
 Tensor layer_norm(const Tensor& given, const OptionalTensor& given_weight, const OptionalTensor& given_bias,
@@ -357,8 +340,6 @@ struct Targets {
     }
   }
 };
-
-ScalarType wide(ScalarType dtype) { return dtype == ScalarType::Double ? ScalarType::Double : ScalarType::Float; }
 
 void fill(const Tensor& tensor, double value) {
   opwheel::dispatch(dtype_of(tensor), [&]<class T>() {
@@ -571,6 +552,7 @@ void reshape_and_cache(const Tensor& key, const Tensor& value, Tensor& key_cache
   const Check cache = check(key_cache, "key_cache").on_cpu().same_dtype(key, "key").shape({-1, -1, heads, length});
   const int64_t blocks = cache.info().sizes[0], block_size = cache.info().sizes[1];
   check(value_cache, "value_cache").on_cpu().same_dtype(key, "key").shape({blocks, block_size, heads, values.sizes[2]});
+  check_apart(value_cache, "value_cache", key_cache, "key_cache");
   check(given_slots, "slot_mapping").on_cpu().dtype(ScalarType::Long).shape({tokens});
   const Tensor slots = contiguous(given_slots);
   const int64_t* slot = data<int64_t>(slots);

@@ -40,7 +40,7 @@ def cross_entropy_rows_reference(
     return loss, z_loss, lse
 
 
-def _cross_entropy_backward(
+def cross_entropy_backward_reference(
     grad: Tensor,
     input: Tensor,
     target: Tensor,
@@ -51,6 +51,7 @@ def _cross_entropy_backward(
     label_smoothing: float,
     softcap: float,
 ) -> Tensor:
+    """The gradient of the logits, where those of the rows' losses are ``grad``."""
     counted = (target != ignore_index).unsqueeze(-1)
     index = torch.where(counted, target.unsqueeze(-1), 0)
     classes = input.shape[-1]
@@ -122,5 +123,5 @@ CROSS_ENTROPY_ROWS = Operator(
     errors=_errors,
 )
 CROSS_ENTROPY_BACKWARD = Operator(
-    "cross_entropy_backward", reference=_cross_entropy_backward, samples=_backward_samples
+    "cross_entropy_backward", reference=cross_entropy_backward_reference, samples=_backward_samples
 )

@@ -10,8 +10,8 @@ from opwheel import Operator
 from opwheel.dispatch import ErrorSample, Sample
 from torch import Tensor
 
-from .cross_entropy import cross_entropy_rows_reference
-from .samples import randn, wide
+from .cross_entropy import cross_entropy_backward_reference, cross_entropy_rows_reference
+from .samples import randn
 
 
 def _fused_linear_cross_entropy(
@@ -45,20 +45,13 @@ def _fused_linear_cross_entropy_training(
     reduction: str = "mean",
     softcap: float = 0.0,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    options = (ignore_index, lse_square_scale, label_smoothing, reduction, softcap)
-    loss = _fused_linear_cross_entropy(input, weight, target, bias, *options)
-    counted = (target != ignore_index).unsqueeze(-1)
-    index = torch.where(counted, target.unsqueeze(-1), 0)
-    classes = weight.shape[0]
-    logits = wide(torch.nn.functional.linear(input, weight, bias))
-    logits = softcap * torch.tanh(logits / softcap) if softcap > 0 else logits
-    z = torch.logsumexp(logits, -1, keepdim=True)
-    d = torch.exp(logits - z) * (1 + 2 * lse_square_scale * z) - label_smoothing / classes
-    d = d - torch.zeros_like(d).scatter(-1, index, 1 - label_smoothing)
-    if softcap > 0:
-        d = d * (1 - (logits / softcap).pow(2))
-    d = torch.where(counted, d, 0) / (counted.sum() if reduction == "mean" else 1)
-    d = d.to(input.dtype)
+    options = (ignore_index, lse_square_scale, label_smoothing)
+    loss = _fused_linear_cross_entropy(input, weight, target, bias, *options, reduction, softcap)
+    logits = torch.nn.functional.linear(input, weight, bias)
+    _, _, lse = cross_entropy_rows_reference(logits, target, None, *options, softcap)
+    counted = (target != ignore_index).to(lse.dtype)
+    grad = counted / (counted.sum() if reduction == "mean" else 1)
+    d = cross_entropy_backward_reference(grad, logits, target, None, lse, *options, softcap)
     d_bias = input.new_empty(0) if bias is None else d.sum(0)
     return loss, d @ weight, d.t() @ input, d_bias
 

@@ -6,6 +6,7 @@ import math
 from typing import NoReturn
 
 import torch
+from opwheel.dispatch.overlap import Overlap, overlap
 from torch import Tensor
 
 FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -69,12 +70,18 @@ def vector(x: Tensor | None, name: str, other: Tensor, other_name: str) -> Tenso
     return x.contiguous()
 
 
+def check_apart(a: Tensor, name: str, b: Tensor, other_name: str) -> None:
+    """Refuse two tensors to be written to that are surely the same memory: it can hold but one result."""
+    if overlap(a, b) in (Overlap.SAME_ELEMENTS, Overlap.PARTIAL):
+        refuse(name, f"shares memory with '{other_name}', and both are written to; clone one of them first")
+
+
 def check_indices(index: Tensor, name: str, limit: int, what: str, *, except_for: int | None = None) -> None:
     """Check that 0 <= index < limit, without waiting for the device: there it is an assertion, as in PyTorch's own."""
     fits = (index >= 0) & (index < limit)
     if except_for is not None:
         fits |= index == except_for
-    torch._assert_async(fits.all(), f"argument '{name}' has a value which is no {what}: there are {limit}")
+    torch._assert_async(fits.all(), f"argument '{name}' has an element that is no {what}: there are {limit}")
 
 
 def rows_of(x: Tensor) -> Tensor:

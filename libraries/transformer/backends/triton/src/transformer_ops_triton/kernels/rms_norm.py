@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .arguments import check_like, check_rows, refuse, rows_of, vector, wide
+from .arguments import check_apart, check_like, check_rows, refuse, rows_of, vector, wide
 from .language import load, rounded, store
 from .launch import block_of, compute_dtype, launch
 from .weight_gradients import weight_gradients
@@ -194,6 +194,7 @@ def fused_add_rms_norm_(
     """See ``transformer_ops.fused_add_rms_norm_``."""
     settings = _Settings.of(x, "x", weight, eps, offset, casting_mode)
     check_like(residual, "residual", x, "x")
+    check_apart(residual, "residual", x, "x")
     y, total = rows_of(x), rows_of(residual)  # copies where rows are not views
     _launch(y, total, y, total, settings)
     for tensor, written in ((x, y), (residual, total)):
