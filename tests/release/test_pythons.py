@@ -27,7 +27,8 @@ assert "cpu" in policy.backends and not policy.findings, policy
 found, findings = registry.discovery.find_plugins("muladd.backends")
 assert not findings, findings
 for plugin in sorted(found):
-    print(plugin.name, registry.discovery.read_backend(plugin).dispatch_key)
+    backend = registry.discovery.read_plugin(plugin, "opwheel_backend", registry.Backend)
+    print(plugin.name, backend.dispatch_key)
 inventory = registry.lock.take_inventory("muladd-core", ["muladd.backends"])
 assert inventory.problems == [], inventory
 assert "torch" not in sys.modules
