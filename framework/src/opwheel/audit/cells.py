@@ -19,7 +19,7 @@ _START = 120.0  # seconds until a worker has imported PyTorch and the library
 
 
 class WorkerError(Exception):
-    """A worker ended before it had begun."""
+    """A worker ended before it had done what nothing goes on without."""
 
 
 class Workers:
@@ -55,9 +55,15 @@ class Workers:
         return rows[-1]
 
     def scripts(self, findings: list[Result]) -> list[list[str]]:
-        """For each finding the texts of its reproduction, the shortest first."""
+        """For each finding the texts of its reproduction, the shortest first.
+
+        Raises:
+            WorkerError: the process that writes them ended.
+        """
         asked = [[f.cell.call, f.cell.check, f.message] for f in findings]
-        rows, _ = self._run({"do": "scripts", "findings": asked})
+        rows, how = self._run({"do": "scripts", "findings": asked})
+        if len(rows) < len(findings):
+            raise WorkerError(f"a worker that writes reproductions ended: {how}")
         return [row["scripts"] for row in rows]
 
     def check(self, cells: list[Cell]) -> Iterator[Result]:
