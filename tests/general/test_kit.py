@@ -3,8 +3,12 @@
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
+from opwheel.dispatch import Operator, overloads_of, register_python
+from opwheel.testing import crashes
 from opwheel.testing.report import Outcome, hint_for, lines
 
 HERE = Path(__file__).parent
@@ -41,6 +45,20 @@ def output():
 def test_a_crash_is_that_operators_failure(output):
     assert "crashing: values: 4 of 4 failed" in output
     assert "a call of its kernel ends the process: killed by SIGSEGV" in output
+
+
+def test_samples_that_cannot_be_made_are_no_crash(monkeypatch, capsys):
+    """As on a device that only the tests' process has."""
+
+    def samples(device, dtype, requires_grad):
+        raise ValueError("there is no such device")
+
+    schema = "unmade(Tensor x) -> Tensor"
+    register_python("waves_unmade", {schema: torch.sin}, [Operator("unmade", reference=torch.sin, samples=samples)])
+    overloads = overloads_of(torch.library.Library("waves_unmade", "FRAGMENT"))
+    monkeypatch.setitem(sys.modules, "unmade", SimpleNamespace(library=SimpleNamespace(overloads=overloads)))
+    crashes.main("unmade", "cpu", "unmade")
+    assert capsys.readouterr().out == "calling unmade\n"
 
 
 def test_failures_are_grouped(output):

@@ -41,11 +41,15 @@ def main(library: str, device: str, *operators: str) -> None:
         print(f"{_ON}{name}", flush=True)
         overload = overloads[name]
         for dtype in checks.dtypes_of(overload):
-            for index in range(len(checks.declared(overload, dtype, torch.device(device)))):
-                samples = checks.Samples(overload, index, dtype, torch.device(device))
-                for check in (checks.values, checks.layouts):
-                    with suppress(Exception):  # the tests will say what is wrong
-                        check(overload, samples)
+            with suppress(Exception):  # the tests will say what is wrong
+                for index in range(len(checks.declared(overload, dtype, torch.device(device)))):
+                    _call(checks.Samples(overload, index, dtype, torch.device(device)))
+
+
+def _call(samples: checks.Samples) -> None:
+    for check in (checks.values, checks.layouts):
+        with suppress(Exception):
+            check(samples.overload, samples)
 
 
 if __name__ == "__main__":

@@ -15,30 +15,16 @@
 namespace opwheel::xpu {
 namespace detail {
 
-template <class T>
-struct ElementOf;
-template <>
-struct ElementOf<Half> {
-  using type = float16;
-};
-template <>
-struct ElementOf<BFloat16> {
-  using type = bfloat16;
-};
-template <>
-struct ElementOf<float> {
-  using type = float32;
-};
-template <>
-struct ElementOf<double> {
-  using type = float64;
-};
+float16 element_of(Half);
+bfloat16 element_of(BFloat16);
+float32 element_of(float);
+float64 element_of(double);
 
 }  // namespace detail
 
 // What device code calls the dtype of a C++ type that dispatch() gives.
 template <class T>
-using Element = typename detail::ElementOf<T>::type;
+using Element = decltype(detail::element_of(T()));
 
 // Calls functor(row), or functor(row, Scratch<T>), for 0 <= row < rows on PyTorch's current stream of the device, and
 // does not wait. `length` is that of a row: of Scratch, and what a work-group's size goes by. The functor is copied to
