@@ -25,6 +25,7 @@ def test_quick(tmp_path):
         "softmax": "F.softmax",
         "swiglu": "F.silu(a) * b",
         "geglu": "F.gelu(a) * b",
+        "cross_entropy_rows": "F.cross_entropy",
         "fused_linear_cross_entropy": "F.cross_entropy",
     }.items():
         for form in ("new", "forward+backward"):

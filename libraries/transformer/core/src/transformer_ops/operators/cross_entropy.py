@@ -40,6 +40,25 @@ def cross_entropy_rows_reference(
     return loss, z_loss, lse
 
 
+def _pytorchs(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    ignore_index: int,
+    lse_square_scale: float,
+    label_smoothing: float,
+    softcap: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The rows' losses by PyTorch, from which log(sum(exp)) follows without another pass over the logits."""
+    if weight is not None or lse_square_scale or label_smoothing or softcap:
+        raise ValueError("without weights, lse_square_scale, label_smoothing and softcap")
+    loss = torch.nn.functional.cross_entropy(wide(input), target, ignore_index=ignore_index, reduction="none")
+    counted = target != ignore_index
+    index = torch.where(counted, target, 0).unsqueeze(-1)
+    lse = loss.detach() + wide(input.detach().gather(-1, index).squeeze(-1))
+    return loss, torch.zeros_like(loss), torch.where(counted, lse, 0)
+
+
 def cross_entropy_backward_reference(
     grad: Tensor,
     input: Tensor,
@@ -120,6 +139,7 @@ CROSS_ENTROPY_ROWS = Operator(
     not_differentiable=("z_loss", "lse"),
     samples=_samples,
     measured=_measured,
+    peers={"F.cross_entropy": _pytorchs},
     errors=_errors,
 )
 CROSS_ENTROPY_BACKWARD = Operator(
