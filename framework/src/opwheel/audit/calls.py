@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,11 +39,15 @@ class CallsFileError(ValueError):
     """A file that holds no calls."""
 
 
-def overload(operator: str) -> Any:
-    """An overload in ``torch.ops`` by its name in the dispatcher, where the overload ``default`` has no name."""
+def path_of(operator: str) -> str:
+    """Where ``torch.ops`` has an overload: ``"aten.mm.default"``, where the dispatcher says ``"aten::mm"``."""
     namespace, _, name = operator.partition("::")
-    name, _, kind = name.partition(".")
-    return getattr(getattr(getattr(torch.ops, namespace), name), kind or "default")
+    return f"{namespace}.{name}" if "." in name else f"{namespace}.{name}.default"
+
+
+def overload(operator: str) -> Any:
+    """An overload in ``torch.ops`` by its name in the dispatcher."""
+    return attrgetter(path_of(operator))(torch.ops)
 
 
 def name_of(op: Any) -> str:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from . import checks
-from .calls import Call
+from .calls import Call, path_of
 from .target import Target
 
 _LITERAL = 64  # elements of a tensor that is written out
@@ -56,7 +56,7 @@ def script(target: Target, call: Call, check: str, message: str, *, exact: bool)
             "",
             "",
             "torch.manual_seed(0)",
-            f"op = torch.ops.{call.op}",
+            f"op = torch.ops.{path_of(call.operator)}",
             f"args = {_text(call.args, exact)}",
             f"kwargs = {_text(call.kwargs, exact)}",
             f"{function.__name__}(op, args, kwargs)",
