@@ -13,7 +13,7 @@ from pathlib import Path
 from opwheel.bench.from_samples import FUNCTIONAL, OURS, REFERENCE
 from opwheel.bench.results import Measurement, Results, Row, load
 from opwheel.bench.suite import OVERHEAD, Form
-from opwheel.bench.tables import format_elements, format_time
+from opwheel.bench.tables import DISTURBED, format_elements, format_time
 
 ROOT = Path(__file__).parent
 RESULTS = ROOT / "results/cpu.json"
@@ -99,7 +99,8 @@ def functional(results: Results) -> str:
         if row.form != Form.BACKWARD.value:
             continue
         ours, other, reference = (row.peers[name] for name in (OURS, FUNCTIONAL, REFERENCE))
-        times = [format_time(ours.median_s), format_time(other.median_s), f"{_ratio(ours, other):.1f}"]
+        noisy = ", noisy" * (max(ours.spread, other.spread) > DISTURBED)
+        times = [format_time(ours.median_s), format_time(other.median_s), f"{_ratio(ours, other):.1f}{noisy}"]
         call = f"`{row.group}`, {format_elements(row.elements)} elements, {row.dtype}"
         lines.append(f"| {call} | {' | '.join(times)} | {format_time(reference.median_s)} |")
     return "\n".join([*lines, "", measured_on(results), ""])
