@@ -8,7 +8,7 @@ from rich.table import Table
 from .results import Measurement, Results, Row
 from .suite import Shown
 
-DISTURBED = 0.2
+DISTURBED = 0.2  # half the distance of the quartiles, relative to the median: above, a time is noisy
 
 
 def show(results: Results, shown: Shown, console: Console) -> None:
