@@ -13,7 +13,7 @@ from pathlib import Path
 from opwheel.bench.from_samples import COMPILED, FUNCTIONAL, OURS, REFERENCE
 from opwheel.bench.results import Measurement, Results, Row, load
 from opwheel.bench.suite import OVERHEAD, Form
-from opwheel.bench.tables import format_elements, format_time
+from opwheel.bench.tables import DISTURBED, format_elements, format_time
 
 ROOT = Path(__file__).parent
 RESULTS = ROOT / "results/cpu.json"
@@ -66,7 +66,7 @@ def table(results: Results) -> str:
     lines = [f"| float32 unless said | muladd | {' | '.join(PEERS.values())} |", "|---|---|---|---|"]
     for label, row in rows(results).items():
         ours = row.peers["muladd"]
-        cells = [label, format_time(ours.median_s), *(f"{_ratio(ours, row.peers[name]):.2f}" for name in PEERS)]
+        cells = [label, format_time(ours.median_s), *(_compared(ours, row.peers[name]) for name in PEERS)]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, "", measured_on(results), ""])
 
@@ -102,7 +102,7 @@ def functional(results: Results) -> str:
         if FUNCTIONAL not in row.peers:
             continue
         ours, other, reference = (row.peers[name] for name in (OURS, FUNCTIONAL, REFERENCE))
-        times = [format_time(ours.median_s), format_time(other.median_s), f"{_ratio(ours, other):.1f}"]
+        times = [format_time(ours.median_s), format_time(other.median_s), _compared(ours, other)]
         lines.append(f"| {called(row)} | {' | '.join(times)} | {format_time(reference.median_s)} |")
     return "\n".join([*lines, "", measured_on(results), ""])
 
@@ -141,7 +141,7 @@ def _times(row: Row | None) -> list[str]:
     others = [name for name in row.peers if name not in (OURS, REFERENCE, COMPILED, FUNCTIONAL)] or [REFERENCE]
     compared = [row.peers.get(name) for name in (others[0], COMPILED)]
     ours = row.peers[OURS]
-    return [format_time(ours.median_s), *("-" if one is None else f"{_ratio(ours, one):.2f}" for one in compared)]
+    return [format_time(ours.median_s), *("-" if one is None else _compared(ours, one) for one in compared)]
 
 
 def draw(results: Results, path: Path) -> None:
@@ -187,6 +187,12 @@ def replaced(page: str) -> str:
             after = rest.partition(END)[2]
             page = f"{before}{begin}{text}{END}{after}"
     return page
+
+
+def _compared(ours: Measurement, theirs: Measurement) -> str:
+    """Their time over ours, and whether one of the two is noisy."""
+    noisy = " noisy" if max(ours.spread, theirs.spread) > DISTURBED else ""
+    return f"{_ratio(ours, theirs):.2f}{noisy}"
 
 
 def _ratio(ours: Measurement, theirs: Measurement) -> float:

@@ -9,11 +9,16 @@ import sys
 import sysconfig
 import venv
 from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
 
 # Of the conformance kit what depends most on a backend's own code. TEST_WHOLE_KIT=1 (make test-third-party) runs all.
 IS_WHOLE_KIT = os.environ.get("TEST_WHOLE_KIT") == "1"
 KERNEL_TESTS = "test_layouts or test_special or test_refuses"
+# Where it was promised, a build fails without it.
+HAS_SYCL = any(found.name == "intel-sycl-rt" for found in metadata.distributions()) or (
+    "sycl" in os.environ.get("MULADD_REQUIRE", "").split(",")
+)
 
 
 class Environment:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.general import mixed_library
 
-from .test_new_backend import HAS_SYCL
+from .environment import HAS_SYCL
 
 pytestmark = [pytest.mark.wheels, pytest.mark.slow]
 

@@ -5,14 +5,13 @@ import re
 import subprocess
 import sys
 import tarfile
-from importlib import metadata
 from pathlib import Path
 
 import muladd as muladd_package
 import pytest
 from opwheel import scaffold
 
-from .environment import IS_WHOLE_KIT, KERNEL_TESTS
+from .environment import HAS_SYCL, IS_WHOLE_KIT, KERNEL_TESTS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -20,10 +19,6 @@ else:
     import tomli as tomllib
 
 pytestmark = pytest.mark.wheels
-# Where it was promised, the build fails without it.
-HAS_SYCL = any(found.name == "intel-sycl-rt" for found in metadata.distributions()) or (
-    "sycl" in os.environ.get("MULADD_REQUIRE", "").split(",")
-)
 
 
 def written(muladd, tmp_path, *arguments):

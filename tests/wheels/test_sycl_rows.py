@@ -4,17 +4,16 @@ barriers and memory on the chip, because Intel's OpenCL runtime runs them on the
 import os
 import re
 import sys
-from importlib import metadata
 from pathlib import Path
 
 import opwheel
 import pytest
 
 from tests.mutants.mutations import SYCL_ROW_MUTATIONS
+from tests.third_party.environment import HAS_SYCL
 
 from .row_kernels import GENERAL, ROOT, build_kernels, build_schemas, copy_sources, kit, libraries, run_pytest
 
-HAS_SYCL = any(found.name == "intel-sycl-rt" for found in metadata.distributions())
 pytestmark = [
     pytest.mark.wheels,
     pytest.mark.slow,

@@ -8,7 +8,7 @@ from rich.table import Table
 from .results import Measurement, Results, Row
 from .suite import Shown
 
-_DISTURBED = 0.2
+DISTURBED = 0.2  # half the distance of the quartiles, relative to the median: above, a time is noisy
 
 
 def show(results: Results, shown: Shown, console: Console) -> None:
@@ -24,14 +24,14 @@ def show(results: Results, shown: Shown, console: Console) -> None:
         console.print(
             "time: median of a call, ± half the distance of the quartiles. Below a peer: its time over "
             f"{ours}'s, so 2.00 means that {ours} is twice as fast. Below the limit: the share of its bandwidth that "
-            f"{ours} reaches. noisy: ± more than {_DISTURBED:.0%}. resident: what one call adds to the memory of its "
+            f"{ours} reaches. noisy: ± more than {DISTURBED:.0%}. resident: what one call adds to the memory of its "
             "process.",
             highlight=False,
         )
-    disturbed = sum(row.peers[ours].spread > _DISTURBED for row in results.rows)
+    disturbed = sum(row.peers[ours].spread > DISTURBED for row in results.rows)
     if disturbed:
         text = (
-            f"note: {disturbed} of {len(results.rows)} times scatter by more than {_DISTURBED:.0%}: the machine is busy"
+            f"note: {disturbed} of {len(results.rows)} times scatter by more than {DISTURBED:.0%}: the machine is busy"
         )
         console.print(text, highlight=False)
     for note in results.notes:
@@ -69,7 +69,7 @@ def _table(group: str, rows: list[Row], shown: Shown) -> Table:
             row.dtype,
             format_elements(row.elements),
             format_time(ours.median_s),
-            f"{ours.spread:.0%}" if ours.spread <= _DISTURBED else "noisy",
+            f"{ours.spread:.0%}" if ours.spread <= DISTURBED else "noisy",
             f"{ours.gigabytes_per_second:.3g}",
             *([_mebibytes(ours.resident_bytes)] if has_memory else []),
             *(_ratio(ours, row.peers.get(name), is_limit=name in shown.limits) for name in peers),

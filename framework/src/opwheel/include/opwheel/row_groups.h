@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 #include "opwheel/allocate.h"
 #include "opwheel/row_functor.h"

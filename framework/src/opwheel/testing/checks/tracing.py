@@ -10,6 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
+from opwheel.dispatch.autocast import KEYS
 from opwheel.dispatch.overload import Overload, as_tuple
 
 from .agreement import agree, differentiable, gradients_of, has_derivatives, run_kernel
@@ -54,10 +55,10 @@ def opcheck(overload: Overload, samples: Samples) -> None:
 
 
 def autocast(overload: Overload, samples: Samples) -> None:
-    """Under ``torch.autocast`` a call is that with arguments cast by the declared policy."""
-    if overload.mutates or overload.is_random or not overload.tensor_positions:
-        return
+    """Under ``torch.autocast``, on devices that it has rules for, a call is that with arguments cast by the policy."""
     kind = samples.device.type
+    if overload.mutates or overload.is_random or not overload.tensor_positions or kind not in KEYS:
+        return
     given = samples.values()
     lower = torch.bfloat16
     floats = [t for t in overload.all_tensors(given) if t.is_floating_point() and t.dtype is not torch.float64]

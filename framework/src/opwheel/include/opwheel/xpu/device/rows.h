@@ -45,7 +45,7 @@ namespace opwheel::xpu {
 
 using opwheel::Scratch;
 
-constexpr int kSubGroup = 16;    // work-items; every Intel GPU that PyTorch runs on has sub-groups of 16
+constexpr int kSubGroup = 16;    // work-items; a size of Intel's Xe GPUs
 constexpr int kMostItems = 256;  // in a work-group
 
 namespace detail {
