@@ -54,6 +54,8 @@ PARTS = {
         {"TRANSFORMER_OPS_REQUIRE": "triton", "TRANSFORMER_OPS_BACKENDS": "triton", "TRITON_INTERPRET": "1"},
     ),
     "torch": Part(("tests/release/test_torches.py",), {}),
+    "other torch": Part(("tests/wheels/test_other_torch.py",), {"TEST_WHOLE_KIT": "1"}),
+    "reproducible": Part(("tests/release/test_reproducible.py",), {}),
     "fuzz": Part(("tests/interop", "-k", "fuzz"), {"TEST_FUZZ_EXAMPLES": "20000", "TEST_FUZZ_COMPILED": "200"}),
 }
 

@@ -16,7 +16,7 @@ from opwheel.audit.outcomes import Cell, Outcome, Result
 from opwheel.audit.target import Target
 from opwheel.cli.audit import audit
 
-from .command import ROOT, opwheel_audit
+from .command import ROOT, opwheel_audit, opwheel_audit_here
 
 
 def test_the_names_of_checks():
@@ -24,20 +24,30 @@ def test_the_names_of_checks():
     assert tuple(checks.CHECKS) == run.CHECKS
 
 
-OPTIONS = (
-    *("tests.audit.planted", "--samples", "tests.audit.planted:samples", "--only", "planted_fake_dtype::positive"),
-    *("--check", "fake", "--check", "gradients"),
-)
+@pytest.fixture(scope="module")
+def command():
+    """The command on an operator with a defect, which is audited once."""
+    found = run.audit(
+        "tests.audit.planted",
+        samples="tests.audit.planted:samples",
+        only=["planted_fake_dtype::positive"],
+        checks=["fake", "gradients"],
+    )
+
+    def invoke(*options):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(run, "audit", lambda *_, **__: found)
+            return opwheel_audit_here("tests.audit.planted", *options)
+
+    return invoke
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory):
-    """The folder of the files that the audit of an operator with a defect writes."""
+def written(command, tmp_path_factory):
+    """The folder of the files that the command writes."""
     folder = tmp_path_factory.mktemp("audit")
-    done = opwheel_audit(
-        *OPTIONS, "--json", folder / "a.json", "--junit", folder / "a.xml", "--html", folder / "a.html"
-    )
-    assert done.returncode == 1, done.stderr
+    done = command("--json", folder / "a.json", "--junit", folder / "a.xml", "--html", folder / "a.html")
+    assert done.exit_code == 1, done.output
     return folder
 
 
@@ -91,10 +101,10 @@ def test_the_reproduction_of_each_check_has_all_that_it_uses(check):
     exec(compile(text, check, "exec"), {"__name__": "script"})  # it raises where something is wrong
 
 
-def test_a_baseline(written):
+def test_a_baseline(command, written):
     assert report.known_findings(written / "a.json") == {"planted_fake_dtype::positive fake silently wrong"}
-    done = opwheel_audit(*OPTIONS, "--baseline", written / "a.json")
-    assert done.returncode == 0, done.stderr
+    done = command("--baseline", written / "a.json")
+    assert done.exit_code == 0, done.output
     assert "known: planted_fake_dtype::positive: fake" in done.stdout
 
 
@@ -163,6 +173,6 @@ def test_a_recording_without_calls_is_no_success(tmp_path):
     ],
 )
 def test_wrong_usage(options, words):
-    done = opwheel_audit(*options)
-    assert done.returncode == 2, done.stdout
+    done = opwheel_audit_here(*options)
+    assert done.exit_code == 2, done.output
     assert words in " ".join(done.stderr.replace("│", " ").split())

@@ -37,9 +37,12 @@ def test_package_indexes_take_the_wheels(wheels, command):
 
 @pytest.fixture(scope="session")
 def two_builds(tmp_path_factory):
-    """Framework and core, built from two checkouts, under other names and with other modes."""
+    """From two checkouts, under other names and with other modes: framework and core, and the core alone.
+
+    The framework takes a minute each time: make nightly builds it and every other project twice.
+    """
     outs = []
-    for name, umask in (("one", "022"), ("two/deeper", "077")):
+    for name, umask, names in (("one", "022", ["framework", "core"]), ("two/deeper", "077", ["core"])):
         folder = tmp_path_factory.mktemp("checkout") / name
         command = (
             f"umask {umask}; mkdir -p {folder}; cp -r --no-preserve=mode "
@@ -47,20 +50,19 @@ def two_builds(tmp_path_factory):
         )
         subprocess.run(command, shell=True, cwd=ROOT, check=True)
         environment = {**os.environ, "SOURCE_DATE_EPOCH": "1790000000"}
-        command = [sys.executable, "-m", "release.build", "--out", "dist", "framework", "core"]
+        command = [sys.executable, "-m", "release.build", "--out", "dist", *names]
         result = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
         assert result.returncode == 0, result.stderr
-        assert "opwheel-" in result.stdout
-        assert "muladd_core-" in result.stdout
+        assert result.stdout.count(".whl") == len(names)
         outs.append(folder / "dist")
     return outs
 
 
 def test_the_same_bytes_from_two_checkouts(two_builds):
     one, two = ({path.name: path.read_bytes() for path in out.iterdir()} for out in two_builds)
-    assert len(one) == 4
-    assert one.keys() == two.keys()
-    assert [name for name in one if one[name] != two[name]] == []
+    assert (len(one), len(two)) == (4, 2)
+    assert two.keys() <= one.keys()
+    assert [name for name in two if one[name] != two[name]] == []
 
 
 def test_libraries_do_not_name_the_builders_folders(wheels):
