@@ -15,8 +15,8 @@ from opwheel.dispatch import native
 from typer.testing import CliRunner
 
 
-def muladd(*arguments):
-    return CliRunner().invoke(make_app("muladd"), [*map(str, arguments)])
+def muladd(*arguments, library="muladd"):
+    return CliRunner().invoke(make_app(library), [*map(str, arguments)])
 
 
 def test_doctor_shows_the_backends():
@@ -68,6 +68,13 @@ def test_doctor_suggests_one_command(found, wheels, tmp_path, monkeypatch):
     assert result.stdout == f"pip install {wheels}\n"
     without = ("nvidia" in found and torch.version.cuda is None) or ("muladd-sycl" in wheels)
     assert ("install PyTorch's build for" in result.stderr) == without
+
+
+def test_doctor_suggests_a_wheel_with_several_backends_once(tmp_path, monkeypatch):
+    pytest.importorskip("transformer_ops")
+    machine(tmp_path, monkeypatch, nvidia=True, gpu=("0x8086", "xe"))
+    result = muladd("doctor", "--suggest", library="transformer_ops")
+    assert result.stdout == "pip install transformer-ops-core transformer-ops-cpu transformer-ops-triton\n"
 
 
 def strict(schema):

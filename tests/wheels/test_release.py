@@ -29,6 +29,12 @@ def run(*arguments, **options):
     )
 
 
+def test_a_wheel_with_several_backends_is_built_once():
+    found = projects.projects()
+    assert len({project.folder for project in found}) == len(found)
+    assert [project.name for project in found if project.folder.name == "triton"] == ["transformer-triton"]
+
+
 @pytest.mark.parametrize("command", [("twine", "check", "--strict"), ("check_wheel_contents",)], ids=lambda c: c[0])
 def test_package_indexes_take_the_wheels(wheels, command):
     result = run(*command, *wheels)

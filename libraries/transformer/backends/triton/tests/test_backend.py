@@ -1,5 +1,6 @@
 """How the backends are found, in processes of their own: on machines without a GPU, with and without Triton."""
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -40,6 +41,7 @@ def test_without_triton():
     assert "PyTorch's build for your GPU" in status["fix"]
 
 
+@pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="needs Triton")
 def test_the_interpreter_takes_the_cpu_where_it_is_chosen():
     assert states(TRITON_INTERPRET="1")["triton"]["state"] == "shadowed"
     status = states(TRITON_INTERPRET="1", TRANSFORMER_OPS_BACKENDS="triton")["triton"]

@@ -9,12 +9,14 @@ from opwheel import Operator
 from opwheel.dispatch import ErrorSample, Sample
 from torch import Tensor
 
+from .checks import check_apart
 from .samples import randn
 
 
 def _reshape_and_cache(
     key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slot_mapping: Tensor
 ) -> None:
+    check_apart(value_cache, "value_cache", key_cache, "key_cache")
     if slot_mapping.shape[0] == 0:
         return
     # Shapes do not depend on the slots: a token that is left out stands for the first one that is not, and if there is
@@ -40,6 +42,8 @@ def _errors(device: str) -> Iterator[ErrorSample]:
         yield ErrorSample(
             Sample(key, key, cache, cache.clone(), torch.tensor(slots, device=device)), (RuntimeError, IndexError)
         )
+    slot = torch.tensor([0], device=device)
+    yield ErrorSample(Sample(key, key, cache, cache, slot), RuntimeError, "'value_cache' shares memory with")
 
 
 RESHAPE_AND_CACHE = Operator(
@@ -59,6 +63,6 @@ RESHAPE_AND_CACHE = Operator(
             If two tokens have one slot, either may be what is there afterwards.
 
     Raises:
-        RuntimeError: a shape or dtype does not fit, or a slot is not in the caches.
+        RuntimeError: a shape or dtype does not fit, a slot is not in the caches, or both caches are the same memory.
     """,
 )

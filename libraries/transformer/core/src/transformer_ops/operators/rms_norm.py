@@ -10,6 +10,7 @@ from opwheel import Operator, Rows
 from opwheel.dispatch import ErrorSample, Sample
 from torch import Tensor
 
+from .checks import check_apart
 from .samples import SHAPES, measured, randn, wide
 
 MODES = ("llama", "gemma", "none")
@@ -96,6 +97,7 @@ def _fused_add_rms_norm_in_place(
     offset: float = 0.0,
     casting_mode: str = "llama",
 ) -> None:
+    check_apart(residual, "residual", x, "x")
     normalised, total = _fused_add_rms_norm(x, residual, weight, eps, offset, casting_mode)
     x.copy_(normalised)
     residual.copy_(total)
@@ -152,6 +154,11 @@ def _rms_norm_errors(device: str) -> Iterator[ErrorSample]:
     x = torch.ones(3, 4, device=device)
     yield ErrorSample(Sample(x, torch.ones(5, device=device)), RuntimeError)
     yield ErrorSample(Sample(x, torch.ones(4, device=device), 1e-6, 0.0, "qwen"), (RuntimeError, ValueError))
+
+
+def _in_place_errors(device: str) -> Iterator[ErrorSample]:
+    x = torch.ones(3, 4, device=device)
+    yield ErrorSample(Sample(x, x), RuntimeError, "'residual' shares memory with 'x'")
 
 
 _SHARED = """
@@ -213,6 +220,7 @@ FUSED_ADD_RMS_NORM_ = Operator(
     reference=_fused_add_rms_norm_in_place,
     samples=partial(_rms_norm_samples, inputs=2),
     derivatives=None,
+    errors=_in_place_errors,
     doc=f"""In place: ``residual`` becomes the sum, ``x`` the normalised sum. Without gradients.
 
     Args:
@@ -220,7 +228,7 @@ FUSED_ADD_RMS_NORM_ = Operator(
         residual: tensor of the shape and dtype of ``x``. Overwritten.{_SHARED}
 
     Raises:
-        RuntimeError: a shape or dtype does not fit, or a tensor requires grad.
+        RuntimeError: a shape or dtype does not fit, a tensor requires grad, or both are the same memory.
     """,
 )
 FUSED_ADD_RMS_NORM_BACKWARD = Operator(
