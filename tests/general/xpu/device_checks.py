@@ -1,6 +1,7 @@
 """Streams and memory, which the kit does not ask of row operators on an XPU: tests/wheels/test_sycl_rows.py runs this
 file on simulated devices."""
 
+import pytest
 import simulated_xpu
 import torch
 
@@ -35,3 +36,9 @@ def test_the_host_does_not_touch_the_device_s_memory():
     simulated_xpu.close_memory()
     ops.quantize_rowwise(x)
     torch.accelerator.synchronize()
+
+
+def test_a_launch_that_fails_says_so():
+    x = on_device(2, 30)
+    with simulated_xpu.no_queue(), pytest.raises(RuntimeError, match="softmax: PyTorch gave no SYCL queue"):
+        ops.softmax(x, -1)
