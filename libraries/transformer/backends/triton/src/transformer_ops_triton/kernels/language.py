@@ -32,6 +32,15 @@ def store(data, at, mask, value):
 
 
 @triton.jit
+def weighted(grad, weight, at, mask, OFFSET: tl.constexpr, COMPUTE: tl.constexpr):
+    """A norm's gradient, times what its normalised row was multiplied by."""
+    value = load(grad, at, mask, COMPUTE)
+    if weight is not None:
+        value *= load(weight, at, mask, COMPUTE) + OFFSET
+    return value
+
+
+@triton.jit
 def elements(columns, BLOCK: tl.constexpr):
     """For element-wise kernels: the row of this program, and its columns. In 64 bits: there may be more than 2^31."""
     blocks = tl.cdiv(columns, BLOCK)

@@ -7,7 +7,7 @@ import triton.language as tl
 from torch import Tensor
 
 from .arguments import check_like, check_rows, rows_of, vector, wide
-from .language import load, store
+from .language import load, store, weighted
 from .launch import block_of, compute_dtype, launch
 from .weight_gradients import weight_gradients
 
@@ -84,9 +84,7 @@ def _layer_norm_backward(
     for start in range(0, N, BLOCK):
         at = start + tl.arange(0, BLOCK)
         mask = at < N
-        m = load(grad, at, mask, COMPUTE)
-        if weight is not None:
-            m *= load(weight, at, mask, COMPUTE)
+        m = weighted(grad, weight, at, mask, 0.0, COMPUTE)
         sums += m
         products += m * (load(x, at, mask, COMPUTE) - mean) * r
     of_m = tl.sum(sums, 0) / N
@@ -94,9 +92,7 @@ def _layer_norm_backward(
     for start in range(0, N, BLOCK):
         at = start + tl.arange(0, BLOCK)
         mask = at < N
-        m = load(grad, at, mask, COMPUTE)
-        if weight is not None:
-            m *= load(weight, at, mask, COMPUTE)
+        m = weighted(grad, weight, at, mask, 0.0, COMPUTE)
         normalised = (load(x, at, mask, COMPUTE) - mean) * r
         store(dx, at, mask, r * (m - of_m - normalised * inner))
 

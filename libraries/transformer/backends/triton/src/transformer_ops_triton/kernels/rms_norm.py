@@ -9,7 +9,7 @@ import triton.language as tl
 from torch import Tensor
 
 from .arguments import check_apart, check_like, check_rows, refuse, rows_of, vector, wide
-from .language import load, rounded, store
+from .language import load, rounded, store, weighted
 from .launch import block_of, compute_dtype, launch
 from .weight_gradients import weight_gradients
 
@@ -21,12 +21,6 @@ def _added(x, residual, at, mask, COMPUTE: tl.constexpr):
     if residual is not None:
         value = rounded(value + load(residual, at, mask, COMPUTE), x.dtype.element_ty).to(COMPUTE)
     return value
-
-
-@triton.jit
-def _factor(weight, at, mask, OFFSET: tl.constexpr, COMPUTE: tl.constexpr):
-    # What a normalised row is multiplied by.
-    return load(weight, at, mask, COMPUTE) + OFFSET
 
 
 @triton.jit
@@ -68,7 +62,7 @@ def _rms_norm(
             store(total, at, mask, value)
         value *= r
         if weight is not None:
-            factor = _factor(weight, at, mask, OFFSET, COMPUTE)
+            factor = load(weight, at, mask, COMPUTE) + OFFSET
             if ROUNDS_FIRST:
                 value = rounded(value, x.dtype.element_ty).to(COMPUTE)
                 factor = rounded(factor, x.dtype.element_ty).to(COMPUTE)
@@ -105,9 +99,7 @@ def _rms_norm_backward(
         at = start + tl.arange(0, BLOCK)
         mask = at < N
         value = load(x, at, mask, COMPUTE)
-        m = load(grad, at, mask, COMPUTE)
-        if weight is not None:
-            m *= _factor(weight, at, mask, OFFSET, COMPUTE)
+        m = weighted(grad, weight, at, mask, OFFSET, COMPUTE)
         squares += value * value
         products += m * value
     r = tl.rsqrt(tl.sum(squares, 0) / N + EPS)
@@ -116,9 +108,7 @@ def _rms_norm_backward(
     for start in range(0, N, BLOCK):
         at = start + tl.arange(0, BLOCK)
         mask = at < N
-        m = load(grad, at, mask, COMPUTE)
-        if weight is not None:
-            m *= _factor(weight, at, mask, OFFSET, COMPUTE)
+        m = weighted(grad, weight, at, mask, OFFSET, COMPUTE)
         gradient = r * (m - load(x, at, mask, COMPUTE) * inner)
         if more is not None:
             gradient += load(more + row * more_stride, at, mask, COMPUTE)
