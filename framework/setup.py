@@ -38,7 +38,8 @@ def version_in(folders: list[str]) -> str:
 def library(version: str, folder: Path | None = None) -> CppLibrary:
     """The library for one minor release; what was asked for by name has to be built."""
     name = native_library(version).removesuffix(".so")
-    sources, exports = ["csrc/autograd/library.cpp"], ["opwheel_autograd_*"]
+    sources = ["csrc/autograd/library.cpp", "csrc/guarded_memory.cpp"]
+    exports = ["opwheel_autograd_*", "opwheel_guards_*"]
     built = CppLibrary(
         f"opwheel.native.{name}",
         sources,

@@ -109,7 +109,7 @@ def test_no_leaks(run):
 
 REGISTERED_AND_REMOVED = """
 import ctypes
-from opwheel.dispatch.native import library_file
+from opwheel._native import library_file
 torch.library.define("lost::double", "(Tensor x) -> Tensor")
 autograd = ctypes.CDLL(str(library_file()))
 autograd.opwheel_autograd_register.restype = ctypes.c_void_p

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 import torch
-from opwheel.dispatch.native import library_file
+from opwheel._native import library_file
 
 from .conftest import ROOT, cmake, last_line, run
 

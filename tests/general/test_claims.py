@@ -1,5 +1,6 @@
 """Wrong claims are caught from declared samples alone, by checks that know nothing of the operator."""
 
+import ctypes
 import itertools
 
 import pytest
@@ -130,6 +131,17 @@ def test_a_kernel_that_keeps_what_it_works_with():
         return x.sin()
 
     assert failed("f(Tensor x) -> Tensor", keeping, reference=torch.sin) == {"growth"}
+
+
+@pytest.mark.parametrize("is_result", [True, False], ids=["result", "working memory"])
+def test_a_kernel_that_writes_beside_its_memory(is_result):
+    def beside(x):
+        result, scratch = x.sin(), torch.empty(3, 4)
+        written = result if is_result else scratch
+        ctypes.memset(written.data_ptr() + written.nbytes, 1, 1)  # a byte that the C library does not use
+        return result
+
+    assert failed("f(Tensor x) -> Tensor", beside, reference=torch.sin) == {"bounds"}
 
 
 def test_a_kernel_that_depends_on_when_it_is_called():

@@ -6,8 +6,8 @@ import pytest
 import torch
 from opwheel.dispatch import Elementwise, Operator, Rows, Sample
 
-from . import cpp_library
-from .noticing import failing_checks
+from tests.general import cpp_library
+from tests.general.noticing import failing_checks
 
 NAMESPACE = "waves_claims_cpp"
 

@@ -10,18 +10,24 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FRAMEWORK = ROOT / "framework/src/opwheel"
 
-BASE = {"_version", "_huge_pages", "_import_hooks", "_torch_private", "_torch_release", "printable", "processes"}
+BASE = {
+    *("_version", "_huge_pages", "_import_hooks", "_native", "_torch_private", "_torch_release"),
+    *("guarded_memory", "printable", "processes"),
+}
 REGISTRY = {*BASE, "registry"}
 DISPATCH = {*REGISTRY, "dispatch", ""}  # "": the package itself, whose names are those of registry and dispatch
 # Part of opwheel -> the parts that it may import.
 ARROWS = {
     **{part: set() for part in BASE},
+    "_native": {"_torch_release"},
+    "guarded_memory": {"_native"},
     "registry": REGISTRY,
     "dispatch": DISPATCH,
     "": DISPATCH,
     "build": {"build"},  # runs where torch need not be importable
     "aotinductor": DISPATCH,
-    "audit": {"_torch_private", "audit", "printable", "processes"},  # of libraries that know nothing of opwheel
+    # Of libraries that know nothing of opwheel.
+    "audit": {"_torch_private", "audit", "guarded_memory", "printable", "processes"},
     "testing": {*DISPATCH, "testing"},
     "bench": {*DISPATCH, "bench", "build"},  # the limit of the machine is compiled
     "scaffold": {*DISPATCH, "scaffold"},

@@ -53,7 +53,7 @@ def config(
 
 
 def _autograd_library() -> Path:
-    from ..dispatch.native import library_file
+    from .._native import library_file
 
     found = library_file()
     if isinstance(found, str):

@@ -14,16 +14,14 @@ import ctypes
 import os
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 
 import torch
 
 from .. import _torch_private as private
-from .._torch_release import native_library
+from .._native import library_file
 from .autograd import decomposed
 from .overload import Overload
 
-_FOLDER = Path(__file__).parent.parent / "native"
 _MESSAGE_BYTES = 2000
 
 
@@ -139,15 +137,6 @@ def _library() -> ctypes.CDLL | str:
     if isinstance(found, str) and wanted == "native":
         raise ImportError(f"OPWHEEL_AUTOGRAD=native, but {found}")
     return found
-
-
-def library_file() -> Path | str:
-    """The native Autograd library that was built for the installed PyTorch, or why there is none."""
-    try:
-        path = _FOLDER / native_library(torch.__version__)
-    except ValueError as error:
-        return str(error)
-    return path if path.exists() else f"opwheel has no native Autograd library for torch {torch.__version__}"
 
 
 def _open() -> ctypes.CDLL | str:

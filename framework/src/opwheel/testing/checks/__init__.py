@@ -14,7 +14,7 @@ from opwheel.dispatch.overload import Overload
 
 from .cases import Samples, declared, dtypes_of, wide_dtype
 from .derivatives import first_derivatives, forward_mode, functional_transforms, second_derivatives
-from .kernels import aliases, errors, freed, growth, layouts, repeatable, values, versions
+from .kernels import aliases, bounds, errors, freed, growth, layouts, repeatable, values, versions
 from .tracing import autocast, compiled, fake, opcheck, shardings
 from .vmap import vmap
 
@@ -26,6 +26,7 @@ Check = Callable[[Overload, Samples], None]
 IN_EVERY_DTYPE: dict[str, Check] = {
     "values": values,
     "layouts": layouts,
+    "bounds": bounds,
     "fake": fake,
 }
 IN_ONE_DTYPE: dict[str, Check] = {

@@ -6,7 +6,7 @@ import gc
 import threading
 import warnings
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from opwheel.dispatch.overload import Overload, as_tuple
+from opwheel.dispatch.overload import Overload, as_tuple, tensors_in
+from opwheel.guarded_memory import Guards, guarded_memory, why_not
 
 from .agreement import agree, check_raises, has_derivatives, run_kernel, run_reference, widened
 from .cases import Samples
@@ -82,6 +83,26 @@ def layouts(overload: Overload, samples: Samples) -> None:
             assert torch.equal(room[mask], before[mask]), f"{name} arguments: written outside of an argument"
         for i in overload.written:
             agree(overload, f"{name} arguments: {written}", [given[i]], [expected[i]])
+
+
+def bounds(overload: Overload, samples: Samples) -> None:
+    """Nothing is written beside arguments, results, and memory that the kernel works with, on a CPU."""
+    if samples.device.type != "cpu" or why_not():
+        return
+    with guarded_memory() as guards:
+        given = samples.values()
+        results = run_kernel(overload, given)
+        for i in overload.tensor_positions:
+            _check_guards(guards, tensors_in([given[i]]), f"argument '{overload.names[i]}'")
+        for i, result in enumerate(results):
+            _check_guards(guards, [result], f"result {i}")
+    assert not guards.anywhere, f"the kernel writes {guards.anywhere} memory that it works with"
+
+
+def _check_guards(guards: Guards, tensors: Iterable[Tensor], name: str) -> None:
+    for tensor in tensors:
+        place = guards.beside(tensor)
+        assert not place, f"the kernel writes {place} {name}"
 
 
 def _in_room(value: Tensor, layout: str, rooms: list[Any]) -> Tensor:
