@@ -46,7 +46,7 @@ def run(tmp_path_factory):
 def test_every_group_with_every_peer(run):
     assert {row["group"] for row in run.json["rows"]} == set(SUITE.groups)
     taken = {name for row in run.json["rows"] for name in row["peers"]}
-    assert taken == {"muladd", "torch.ops", "eager", "addcmul", "mul_", "custom_op", "triad"}
+    assert taken == {"muladd", "torch.ops", "torch.ops.aten", "eager", "addcmul", "mul_", "custom_op", "triad"}
     assert {row["dtype"] for row in run.json["rows"]} == {"float32", "float64", "bfloat16", "float16"}
     assert min(row["elements"] for row in run.json["rows"]) == 4
     assert run.json["findings"] == []

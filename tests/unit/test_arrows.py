@@ -27,7 +27,7 @@ ARROWS = {
     "build": {"build"},  # runs where torch need not be importable
     "aotinductor": DISPATCH,
     # Of libraries that know nothing of opwheel.
-    "audit": {"_torch_private", "audit", "guarded_memory", "printable", "processes"},
+    "audit": {"_torch_private", "audit", "printable", "processes"},
     "testing": {*DISPATCH, "testing"},
     "bench": {*DISPATCH, "bench", "build"},  # the limit of the machine is compiled
     "scaffold": {*DISPATCH, "scaffold"},

@@ -3,39 +3,87 @@
 # ruff: noqa: ARG001
 from __future__ import annotations
 
-from typing import Any
+import ctypes
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from ...guarded_memory import guarded_memory, why_not
-from .common import NotTried, by_name, tensors_of, with_tensors
+from .common import NotTried, tensors_of, with_tensors
+
+
+class Guarded(NamedTuple):
+    """The memory of a tensor.
+
+    Args:
+        name: of the argument; empty for what is allocated during the call.
+        storage: address of the tensor's storage.
+        before: the bytes in front of it.
+        behind: the bytes that follow it.
+    """
+
+    name: str
+    storage: int
+    before: Tensor
+    behind: Tensor
+
+
+class Guards(TorchDispatchMode):
+    """While it is entered, the tensors that operators of PyTorch allocate lie between bytes of a pattern.
+
+    The storage of such a tensor ends where the tensor does, and cannot grow: nobody may write to those bytes.
+    """
+
+    pattern = 0xA5
+    width = 256  # bytes on each side
+    alignment = 64  # of PyTorch's own memory
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.guarded: list[Guarded] = []
+
+    def place(self, value: Any, name: str = "", shared: Any = ()) -> Any:
+        """Copies of the tensors in ``value`` between guards; those that share memory with ``shared`` stay."""
+        known = {x.untyped_storage().data_ptr() for x in tensors_of(shared) if x.layout is torch.strided}
+        return with_tensors(value, lambda x: self._copy(x, name, known))
+
+    def _copy(self, x: Tensor, name: str, known: set[int]) -> Tensor:
+        if x.layout is not torch.strided or x.is_quantized or x.device.type != "cpu" or not x.numel():
+            return x
+        if x.is_conj() or x.is_neg() or x.untyped_storage().data_ptr() in known:
+            return x
+        count = 1 + sum((length - 1) * stride for length, stride in zip(x.shape, x.stride(), strict=True))
+        size = count * x.element_size()
+        memory = (ctypes.c_ubyte * (size + 2 * self.width + self.alignment))()
+        everything = torch.frombuffer(memory, dtype=torch.uint8).fill_(self.pattern)
+        start = self.width + -(everything.data_ptr() + self.width) % self.alignment
+        flat = torch.frombuffer(memory, dtype=x.dtype, count=count, offset=start)
+        flat.copy_(x.detach().as_strided((count,), (1,)))
+        self.guarded.append(Guarded(name, flat.data_ptr(), everything[:start], everything[start + size :]))
+        return flat.as_strided(x.shape, x.stride())
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self.place(func(*args, **(kwargs or {})), shared=(args, kwargs))
 
 
 def bounds(op: Any, args: Any, kwargs: Any, step: float = 0.0) -> None:
-    """Nothing is written beside arguments, results, and memory that the operator works with."""
-    if reason := why_not():
-        raise NotTried(f"memory cannot be watched: {reason}")
-    with guarded_memory() as guards:
-        args, kwargs = with_tensors(args, _fitting), with_tensors(kwargs, _fitting)
-        results = op(*args, **kwargs)
-        named = [(f"the argument '{name}'", value) for name, value in by_name(op, args, kwargs).items()]
-        named += [(f"result {i}", value) for i, value in enumerate(tensors_of(results))]
-        for name, value in named:
-            for tensor in tensors_of(value):
-                place = _is_watched(tensor) and guards.beside(tensor)
-                assert not place, f"the operator writes {place} {name}"
-    assert not guards.anywhere, f"the operator writes {guards.anywhere} memory that it works with"
-
-
-def _fitting(x: Tensor) -> Tensor:
-    """A copy whose memory ends where the tensor does."""
-    if not _is_watched(x) or x.is_conj() or x.is_neg() or not x.numel():
-        return x
-    count = 1 + sum((length - 1) * stride for length, stride in zip(x.shape, x.stride(), strict=True))
-    flat = torch.empty(count, dtype=x.dtype).copy_(x.detach().as_strided((count,), (1,)))
-    return flat.as_strided(x.shape, x.stride())
-
-
-def _is_watched(x: Tensor) -> bool:
-    return x.layout is torch.strided and not x.is_quantized and x.device.type == "cpu"
+    """Nothing is written beside arguments, nor beside what the kernel allocates through PyTorch's dispatcher."""
+    guards = Guards()
+    names = [argument.name for argument in op._schema.arguments]
+    args = [guards.place(value, name) for name, value in zip(names, args)]  # noqa: B905  # some may have defaults
+    kwargs = {name: guards.place(value, name) for name, value in kwargs.items()}
+    try:
+        with guards:
+            returned = op.redispatch(torch._C.DispatchKeySet(torch._C.DispatchKey.CPU), *args, **kwargs)
+    except Exception as error:
+        raise NotTried(f"the kernel raises in memory that cannot grow: {error}") from error
+    results = [r for r in tensors_of(returned) if r.layout is torch.strided and r.numel()]
+    numbers = {r.untyped_storage().data_ptr(): i for i, r in enumerate(results)}
+    for one in guards.guarded:
+        what = f"result {numbers[one.storage]}" if one.storage in numbers else "memory that it allocates"
+        what = f"the argument '{one.name}'" if one.name else what
+        assert bool((one.before == guards.pattern).all()), f"the operator writes in front of {what}"
+        assert bool((one.behind == guards.pattern).all()), f"the operator writes behind {what}"
+    if not numbers.keys() <= {one.storage for one in guards.guarded}:
+        raise NotTried("a result is not allocated through the dispatcher; nothing is written beside everything else")
