@@ -2,7 +2,8 @@
 
 The allocator is in ``csrc/guarded_memory.cpp``, a part of the native library that is built for one minor release of
 PyTorch (:mod:`opwheel._native`). It sees every allocation, also those by ``aoti_torch_empty_strided`` and by
-PyTorch's own kernels, which do not go through the dispatcher.
+PyTorch's own kernels, which do not go through the dispatcher. A guard has 256 bytes; a write further away is not seen,
+and neither is a read.
 """
 
 from __future__ import annotations
@@ -15,9 +16,6 @@ from functools import cache
 from torch import Tensor
 
 from ._native import library_file
-
-WIDTH = 256
-"""Bytes on each side. A write further away is not seen, and neither is a read."""
 
 _PLACES = {0: "", 1: "in front of", 2: "behind", 3: "in front of and behind"}
 
