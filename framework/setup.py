@@ -1,12 +1,13 @@
-"""Builds native Autograd libraries, one for each minor release of torch; without one the kernels in Python remain.
+"""Builds the native libraries, two for each minor release of torch; without them what is in Python remains.
 
 OPWHEEL_TORCHES names folders that have a package torch each (release/torches.py makes such). If it is not set, the
-library is for the torch that is installed.
+libraries are for the torch that is installed.
 """
 
 import importlib.metadata
 import os
 import sys
+import sysconfig
 from pathlib import Path
 
 from setuptools import setup
@@ -21,9 +22,9 @@ def libraries() -> list[CppLibrary]:
     """What can be built here: none in an isolated build, which has no torch, nor for a torch of another vendor."""
     folders = os.environ.get("OPWHEEL_TORCHES", "").split(os.pathsep)
     if folders != [""]:
-        return [library(version_in([folder]), Path(folder)) for folder in folders]
+        return [one for folder in folders for one in libraries_for(version_in([folder]), Path(folder))]
     try:
-        return [library(version_in(sys.path))]
+        return libraries_for(version_in(sys.path))
     except (importlib.metadata.PackageNotFoundError, ValueError):
         return []
 
@@ -35,17 +36,24 @@ def version_in(folders: list[str]) -> str:
     raise importlib.metadata.PackageNotFoundError(f"torch in {folders}")
 
 
-def library(version: str, folder: Path | None = None) -> CppLibrary:
-    """The library for one minor release; what was asked for by name has to be built."""
-    name = native_library(version).removesuffix(".so")
-    sources = ["csrc/autograd/library.cpp", "csrc/guarded_memory.cpp"]
-    exports = ["opwheel_autograd_*", "opwheel_guards_*"]
+def libraries_for(version: str, folder: Path | None = None) -> list[CppLibrary]:
+    """The libraries for one minor release; what was asked for by name has to be built."""
+    autograd = library("autograd", version, folder, ["csrc/autograd/library.cpp", "csrc/guarded_memory.cpp"])
+    autograd.exports = ("opwheel_autograd_*", "opwheel_guards_*")
+    calls = library("calls", version, folder, ["csrc/calls.cpp"])
+    calls.exports = ("opwheel_calls_*",)
+    calls.include_dirs = [sysconfig.get_path("include")]
+    calls.extra_link_args = ["-ltorch_python", "-Wl,-z,undefs"]  # the interpreter has Python's functions
+    return [autograd, calls]
+
+
+def library(name: str, version: str, folder: Path | None, sources: list[str]) -> CppLibrary:
+    """A library that uses PyTorch's C++ interface."""
     built = CppLibrary(
-        f"opwheel.native.{name}",
+        f"opwheel.native.{native_library(name, version).removesuffix('.so')}",
         sources,
         torch_target=None,
         torch_folder=folder,
-        exports=exports,
         compile_args=["-DNDEBUG"],  # as PyTorch itself: its headers trace every call otherwise
     )
     built.optional = folder is None

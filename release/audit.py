@@ -1,8 +1,9 @@
 """What is in a wheel, and what its library needs: `python -m release.audit WHEEL ...`.
 
 The promise of a backend's wheel is that one file serves every CPython and every torch from the targeted release on:
-only the stable ABI, no Python, nothing exported, old systems. opwheel's native Autograd libraries are the exception:
-they use libtorch's C++ interface, and there is one for each minor release of torch. The metapackage has metadata alone.
+only the stable ABI, no Python, nothing exported, old systems. opwheel's native libraries are the exception: they use
+libtorch's C++ interface, and there is one of each kind for each minor release of torch; those that Python calls
+operators with use the stable ABI of Python. The metapackage has metadata alone.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ _SOURCES = re.compile(
 )
 _UNSTABLE = re.compile(r"_ZN?K?(2at|3c10|5torch|N2at|N3c10|N5torch)")
 _CPP = re.compile(r"_Z(T[ISV])?(N[KR]*)?K?(2at|3c10|5torch|6caffe2|N2at|N3c10|N5torch)")  # of libtorch in C++
-# What other wheels have, which each library's own wheel requires.
+# What other wheels have, which each library's own wheel requires, and the interpreter.
 _RUNTIMES = {
+    "opwheel_calls": re.compile(r"Py[A-Z]|_Py_|THPVariableClass$|ParameterClass$|_Z16THPVariable_Wrap"),
     "muladd_sycl": re.compile(r"_Z(TI)?N?K?N?K?4sycl3_V1"),
     "muladd_executorch": re.compile(r"_ZNK?10executorch"),
 }
@@ -108,7 +110,8 @@ def metapackage_problems(wheel: Path) -> Iterator[str]:
 def library_problems(library: Path) -> Iterator[str]:
     """What is wrong with the symbols and dependencies of a shared library."""
     tables, limits = read_tables(library), limits_of(library.name)
-    yield from (f"it needs {name}" for name in tables.needed if "python" in name)
+    interpreters = (name for name in tables.needed if "python" in name and name != "libtorch_python.so")
+    yield from (f"it needs {name}" for name in interpreters)
     if limits.needs_torch and "libtorch_cpu.so" not in tables.needed:
         yield "it does not name libtorch_cpu.so"
     if any(not folder.startswith("$ORIGIN") for folders in tables.search for folder in folders.split(":")):
@@ -130,7 +133,7 @@ def _import_problems(library: Path, symbol: Symbol) -> Iterator[str]:
     is_runtime |= limits_of(library.name).for_each_torch and bool(_CPP.match(name))
     # What is not PyTorch's C interface has a version (the C and the C++ library) or is a runtime's.
     is_known = name.startswith(("aoti_torch_", "torch_")) or symbol.version or symbol.is_weak or is_runtime
-    if name.startswith("Py"):
+    if name.startswith("Py") and not is_runtime:
         yield f"it needs Python: {name}"
     elif _UNSTABLE.match(name) and not is_runtime:
         yield f"it uses an unstable symbol of PyTorch: {name}"

@@ -20,7 +20,11 @@ from pathlib import Path
 RELEASES = ("2.10.0", "2.11.0", "2.12.0", "2.13.0", "2.14.0", "2.15.0")
 
 # What compiling and linking needs, and the version.
-_NEEDED = ("torch/include/*", "torch/lib/libtorch_cpu.so", "torch/lib/libc10.so", "torch-*.dist-info/METADATA")
+_NEEDED = (
+    "torch/include/*",
+    *(f"torch/lib/lib{name}.so" for name in ("torch_cpu", "c10", "torch_python")),
+    "torch-*.dist-info/METADATA",
+)
 
 
 def cache_folder() -> Path:

@@ -8,7 +8,7 @@ from opwheel.dispatch import native
 
 @pytest.mark.parametrize("version", ["2.13.0", "2.13.1", "2.13.0+cpu", "2.13.0+cu126", "2.13.12+cu130"])
 def test_the_exact_minor_release(version):
-    assert native_library(version) == "libopwheel_autograd_2_13.so"
+    assert native_library("autograd", version) == "libopwheel_autograd_2_13.so"
 
 
 @pytest.mark.parametrize(
@@ -16,14 +16,14 @@ def test_the_exact_minor_release(version):
 )
 def test_what_is_no_release(version):
     with pytest.raises(ValueError, match="is not a release") as caught:
-        native_library(version)
+        native_library("autograd", version)
     assert version in str(caught.value)
 
 
 @pytest.mark.parametrize("version", ["2.13.0+rocm6.4", "2.13.0+xpu", "2.13.0+nv25.10", "2.13.0+cpu.mine", "2.13.0+"])
 def test_builds_of_others(version):
     with pytest.raises(ValueError, match="not PyTorch's own build") as caught:
-        native_library(version)
+        native_library("autograd", version)
     assert version in str(caught.value)
 
 
@@ -32,7 +32,7 @@ def test_builds_of_others(version):
     [
         ("2.14.0a0+gitabc", "torch 2.14.0a0+gitabc is not a release"),
         ("2.13.0+rocm6.4", "torch 2.13.0+rocm6.4 is not PyTorch's own build"),
-        ("2.99.0+cpu", "opwheel has no native Autograd library for torch 2.99.0+cpu"),
+        ("2.99.0+cpu", "opwheel has no native library for torch 2.99.0+cpu (libopwheel_autograd_2_99.so)"),
     ],
 )
 def test_the_reason_that_doctor_prints(monkeypatch, version, words):

@@ -1,4 +1,4 @@
-"""The native library that was built for the installed PyTorch: derivatives in C++, and guards around memory."""
+"""The native libraries that were built for the installed PyTorch: derivatives, guards around memory, and calls."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ from ._torch_release import native_library
 _FOLDER = Path(__file__).parent / "native"
 
 
-def library_file() -> Path | str:
-    """Where it is, or why there is none."""
+def library_file(name: str = "autograd") -> Path | str:
+    """Where a library is, or why there is none.
+
+    Args:
+        name: ``autograd``, which has the guards as well, or ``calls``.
+    """
     try:
-        path = _FOLDER / native_library(torch.__version__)
+        path = _FOLDER / native_library(name, torch.__version__)
     except ValueError as error:
         return str(error)
-    return path if path.exists() else f"opwheel has no native Autograd library for torch {torch.__version__}"
+    return path if path.exists() else f"opwheel has no native library for torch {torch.__version__} ({path.name})"

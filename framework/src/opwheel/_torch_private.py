@@ -43,6 +43,12 @@ def operation(op: Any) -> Callable[..., Any]:
     return function
 
 
+def tensor_address(tensor: torch.Tensor) -> int:
+    """Where the object of C++ is that a tensor is in Python."""
+    address: int = tensor._cdata
+    return address
+
+
 def redispatch(op: Any) -> Callable[..., Any]:
     """``op.redispatch`` without the frame of Python around it: called with a set of dispatch keys and the arguments."""
     function: Callable[..., Any] = op._handle.redispatch_boxed

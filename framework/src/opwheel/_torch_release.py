@@ -1,4 +1,4 @@
-"""Which native Autograd library a PyTorch needs: libtorch's C++ interface changes with every minor release."""
+"""Which native libraries a PyTorch needs: libtorch's C++ interface changes with every minor release."""
 
 import re
 
@@ -7,10 +7,11 @@ _VERSION = re.compile(r"(\d+)\.(\d+)\.\d+([^+]*)(?:\+(.*))?")
 _OWN_BUILDS = re.compile(r"cpu|cu\d+")
 
 
-def native_library(version: str) -> str:
+def native_library(name: str, version: str) -> str:
     """The file's name for exactly that version of PyTorch: ``libopwheel_autograd_2_13.so``.
 
     Args:
+        name: what the library is for: ``autograd`` or ``calls``.
         version: ``torch.__version__``, or that of the distribution.
 
     Raises:
@@ -21,4 +22,4 @@ def native_library(version: str) -> str:
         raise ValueError(f"torch {version} is not a release, so its C++ interface may not match that of any release")
     if parts[4] is not None and not _OWN_BUILDS.fullmatch(parts[4]):
         raise ValueError(f"torch {version} is not PyTorch's own build for CPUs or CUDA")
-    return f"libopwheel_autograd_{parts[1]}_{parts[2]}.so"
+    return f"libopwheel_{name}_{parts[1]}_{parts[2]}.so"

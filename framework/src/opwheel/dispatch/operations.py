@@ -1,7 +1,8 @@
 """The functions in C++ that call operators: ``torch.ops`` without its frame of Python.
 
 ``torch.ops.waves.axpby.default`` is called by a function in Python that calls one in C++. The public functions call
-that one: it goes through all dispatch keys, and shows itself to tensor subclasses and modes as ``torch.ops`` does.
+one in C++ (:mod:`.calls`): it goes through all dispatch keys, and shows itself to tensor subclasses and modes as
+``torch.ops`` does.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .. import _torch_private as private
 from .._import_hooks import after_import
+from . import calls
 from .overload import Overload
 
 # What Dynamo has been told about. It goes by their addresses: they must live on.
@@ -43,7 +44,7 @@ def add_operations(scope: dict[str, Any], overloads: Iterable[Overload]) -> None
 
 def _first_call(scope: dict[str, Any], overload: Overload) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
-        operation = scope[name_in_source(overload)] = private.operation(overload.op)
+        operation = scope[name_in_source(overload)] = calls.function(overload.op)
         return operation(*args, **kwargs)
 
     return call
@@ -53,7 +54,7 @@ def _known_to_dynamo(op: Callable[..., Any]) -> Callable[..., Any]:
     """The function in C++ that calls ``op``, in whose place Dynamo traces ``op``."""
     from torch._dynamo.decorators import substitute_in_graph
 
-    operation = private.operation(op)
+    operation = calls.function(op)
     if operation not in _traced:
         _traced.add(operation)
 

@@ -1,0 +1,57 @@
+"""Functions in C++ that call an operator: as ``torch.ops`` does, in a third of the time for small tensors.
+
+``framework/csrc/calls.cpp`` has their source. Like native Autograd it is built for each minor release of PyTorch. Where
+there is none for the installed one, and with ``OPWHEEL_AUTOGRAD=python``, PyTorch's own function makes the call.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import sysconfig
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+
+from .. import _torch_private as private
+from .._native import library_file
+
+
+@cache
+def function(op: Any) -> Callable[..., Any]:
+    """A function that calls ``op``, an overload of ``torch.ops``, with all its arguments in the schema's order.
+
+    Other calls, and those that tensor subclasses or modes of torch function are to see, it hands to PyTorch's own
+    function. That one it is itself where there is no native library, or an argument or result is a list, a string or
+    another type than tensors, numbers and bool.
+    """
+    torch_function = private.operation(op)
+    library = _library()
+    if library is None:
+        return torch_function
+    name, overload = op._schema.name, op._schema.overload_name
+    made = library.opwheel_calls_function(name.encode(), overload.encode(), torch_function)
+    return torch_function if made is None else made
+
+
+@cache
+def _library() -> ctypes.PyDLL | None:
+    is_wanted = os.environ.get("OPWHEEL_AUTOGRAD") != "python"
+    has_lock = sys.implementation.name == "cpython" and not sysconfig.get_config_var("Py_GIL_DISABLED")
+    path = library_file("calls")
+    if isinstance(path, str) or not is_wanted or not has_lock:
+        return None
+    try:
+        library = ctypes.PyDLL(str(path))  # keeps Python's lock, which the library's functions expect
+    except OSError:
+        return None
+    library.opwheel_calls_is_as_expected.argtypes = [ctypes.py_object, ctypes.c_void_p]
+    tensor = torch.empty(0)
+    if not library.opwheel_calls_is_as_expected(tensor, private.tensor_address(tensor)):
+        return None
+    library.opwheel_calls_function.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.py_object]
+    library.opwheel_calls_function.restype = ctypes.py_object
+    return library
