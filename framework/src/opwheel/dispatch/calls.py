@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-import sysconfig
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -40,7 +39,7 @@ def function(op: Any) -> Callable[..., Any]:
 @cache
 def _library() -> ctypes.PyDLL | None:
     is_wanted = os.environ.get("OPWHEEL_AUTOGRAD") != "python"
-    has_lock = sys.implementation.name == "cpython" and not sysconfig.get_config_var("Py_GIL_DISABLED")
+    has_lock = sys.implementation.name == "cpython" and "t" not in sys.abiflags
     path = library_file("calls")
     if isinstance(path, str) or not is_wanted or not has_lock:
         return None
