@@ -72,6 +72,12 @@ def test_operation():
     assert private.operation(torch.ops.aten.neg.out)(x, out=x) is x
 
 
+def test_tensor_address():
+    """Without it nothing would say that a new PyTorch's tensors begin otherwise than the functions in C++ read them."""
+    x = torch.ones(2)
+    assert private.tensor_address(x) == private.tensor_address(x) != private.tensor_address(x.detach())
+
+
 def test_redispatch():
     """Without it the kernel at the Autograd key could not call what comes after it."""
     negative = private.redispatch(torch.ops.aten.neg.default)
