@@ -18,8 +18,15 @@ from .conftest import Environment, find_python
 
 pytestmark = [pytest.mark.slow, pytest.mark.wheels]
 
-# What `make test` runs on is 2.13.0 with Python 3.11, and 2.14.1.
-RELEASES = {"2.10.0": "3.10", "2.11.0": "3.12", "2.12.1": "3.13", "2.15.0": "3.13"}
+# `make test` runs on 2.13.0, and a part of it on 2.14.1.
+RELEASES = {"2.10.0": "3.10", "2.11.0": "3.12", "2.12.1": "3.13", "2.13.0": "3.11", "2.15.0": "3.13"}
+
+CALLS = """
+import muladd, torch
+from opwheel.dispatch import calls
+op = torch.ops.muladd.muladd.default
+print(calls.function(op) is not op._op, muladd.muladd(torch.ones(1), torch.ones(1), 2.0).item())
+"""
 
 
 @pytest.fixture
@@ -45,6 +52,8 @@ def test_conformance(torch_release: str, installed: Environment) -> None:
     kit = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", "--pyargs", "opwheel.testing"]
     kit += ["--library", "muladd", "--backend", "cpu"]
     for autograd in ("native", "python"):
+        answer = installed.run("-c", CALLS, OPWHEEL_AUTOGRAD=autograd)
+        assert answer.stdout == f"{autograd == 'native'} 3.0\n", answer.stderr
         result = installed.run(*kit, MULADD_REQUIRE="cpu", OPWHEEL_AUTOGRAD=autograd)
         assert result.returncode == 0, autograd + result.stdout[-4000:] + result.stderr[-2000:]
         assert " passed" in result.stdout
