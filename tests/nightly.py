@@ -37,7 +37,12 @@ class Part(NamedTuple):
 
 PARTS = {
     "left out": Part(("tests", "-m", "nightly"), {"TEST_NIGHTLY": "1"}),
-    "third-party": Part(("tests/third_party",), {"TEST_WHOLE_KIT": "1"}),
+    "left out on XPU": Part(
+        ("tests/wheels/test_sycl_rows.py", "-m", "nightly"),
+        {"TEST_NIGHTLY": "1", "PYTHONPATH": str(ROOT / "tests"), "MULADD_REQUIRE": "sycl"},
+        str(ROOT / ".venv-sycl/bin/python"),
+    ),
+    "third-party": Part(("tests/third_party",), {"TEST_WHOLE_KIT": "1", "TEST_NIGHTLY": "1"}),
     "third-party on XPU": Part(
         ("tests/third_party/test_new_backend.py", "tests/third_party/test_mixed_library.py", "-k", "intel"),
         {"TEST_WHOLE_KIT": "1", "PYTHONPATH": str(ROOT / "tests"), "MULADD_REQUIRE": "sycl"},

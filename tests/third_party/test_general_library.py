@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from opwheel import scaffold
 
+from tests.portions import first_of
+
 from .environment import IS_WHOLE_KIT, Environment
 
 pytestmark = [pytest.mark.wheels, pytest.mark.slow]
@@ -157,9 +159,7 @@ def test_a_kernel_in_triton_takes_the_reference_s_place(waves, tmp_path):
     waves.passes_the_kit("tritonx", LIBRARY, options, **variables)
 
 
-@pytest.mark.parametrize(
-    "language", ["cpp", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("python", "triton"))]
-)
+@pytest.mark.parametrize("language", first_of(["cpp", "python", "triton"]))
 def test_a_backend_passes_the_kit_as_it_is_written(waves, tmp_path, language):
     written(waves, tmp_path, language)
     variables = {"WAVES_CPP_BACKENDS": f"{language}x"}

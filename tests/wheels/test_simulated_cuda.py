@@ -14,6 +14,7 @@ import pytest
 
 from tests.general import mixed_library
 from tests.mutants.mutations import CUDA_MUTATIONS
+from tests.portions import first_of
 from tests.third_party.environment import IS_WHOLE_KIT, KERNEL_TESTS
 from tests.wheels.folders import install, run
 
@@ -99,7 +100,11 @@ def test_layouts(passes):
 
 
 def test_conformance(passes):
-    assert passes("kit")["passed"] > 900  # without the tests that are the same for all devices
+    """Without the tests that are the same for all devices; of the others, make test runs those of one dtype."""
+    if IS_WHOLE_KIT:
+        assert passes("kit")["passed"] > 900
+    else:
+        assert passes("kit", PYTEST_ADDOPTS="-k 'not float16 and not float64'")["passed"] > 300
 
 
 def test_benchmark(passes, tmp_path):
@@ -111,10 +116,8 @@ def test_benchmark(passes, tmp_path):
     assert {"muladd", "eager", "addcmul", "custom_op", "copy"} <= peers
 
 
-@pytest.mark.parametrize(
-    ("mutation", "noticed_by"), CUDA_MUTATIONS.items(), ids=lambda value: getattr(value, "name", "")
-)
-def test_the_simulation_shows_mistakes(build, suite, sources, tmp_path, mutation, noticed_by):
+@pytest.mark.parametrize("mutation", first_of(CUDA_MUTATIONS), ids=lambda mutation: mutation.name)
+def test_the_simulation_shows_mistakes(build, suite, sources, tmp_path, mutation):
     """A backend that launches on something else than the current stream of the tensors' device."""
     changed = shutil.copytree(sources, tmp_path / "changed")
     header = changed / "csrc" / mutation.header  # found before the SDK's own
@@ -122,7 +125,7 @@ def test_the_simulation_shows_mistakes(build, suite, sources, tmp_path, mutation
     header.write_text(mutation.mutated(Path(opwheel.get_include())))
     include_first(changed / "setup.py", "csrc")
     result = suite(build(changed), "gpu")["gpu"]
-    assert set(noticed_by) <= {name.rpartition("::")[2] for name in result["failed"]}
+    assert set(CUDA_MUTATIONS[mutation]) <= {name.rpartition("::")[2] for name in result["failed"]}
 
 
 def include_first(setup, folder):
