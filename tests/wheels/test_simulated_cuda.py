@@ -107,6 +107,7 @@ def test_conformance(passes):
         assert passes("kit", PYTEST_ADDOPTS="-k 'not float16 and not float64'")["passed"] > 300
 
 
+@pytest.mark.nightly
 def test_benchmark(passes, tmp_path):
     """It measures nothing here; every peer but the compiler's must run, and be right."""
     passes("benchmark")
