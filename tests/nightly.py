@@ -36,7 +36,7 @@ class Part(NamedTuple):
 
 
 PARTS = {
-    "left out": Part(("tests", "-m", "nightly"), {"TEST_NIGHTLY": "1"}),
+    "left out": Part(("tests", "backends/cuda", "-m", "nightly"), {"TEST_NIGHTLY": "1"}),
     "left out on XPU": Part(
         ("tests/wheels/test_sycl_rows.py", "-m", "nightly"),
         {"TEST_NIGHTLY": "1", "PYTHONPATH": str(ROOT / "tests"), "MULADD_REQUIRE": "sycl"},
@@ -48,7 +48,9 @@ PARTS = {
         {"TEST_WHOLE_KIT": "1", "PYTHONPATH": str(ROOT / "tests"), "MULADD_REQUIRE": "sycl"},
         str(ROOT / ".venv-sycl/bin/python"),
     ),
-    "CUDA": Part(("tests/wheels/test_simulated_cuda.py",), {"TEST_WHOLE_KIT": "1", "TEST_NIGHTLY": "1"}),
+    "CUDA": Part(
+        ("tests/wheels/test_simulated_cuda.py", "backends/cuda"), {"TEST_WHOLE_KIT": "1", "TEST_NIGHTLY": "1"}
+    ),
     "mutants": Part(("tests/mutants",), {"TEST_EVERY_MUTANT": "1"}),
     "new operator": Part(("tests/wheels/test_one_more_operator.py",), {"TEST_WHOLE_KIT": "1"}),
     "new operator on XPU": Part(
