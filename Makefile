@@ -75,7 +75,7 @@ announce-demo:
 # The longest ones first. They are independent of each other, and run on when one fails; each prints what it has to say
 # when it ends.
 PARTS := test-builds test-rest test-deploy test-registry test-sycl test-transformer test-kit test-docs
-test: lint $(SYCL)/.installed $(VENV)/.exported $(VENV)/.runtime-executorch $(VENV)/.docs $(VENV)/.release
+test: lint $(SYCL)/.installed $(VENV)/.exported $(VENV)/.runtime-executorch $(VENV)/.docs $(VENV)/.release $(VENV)/other-torch
 	@$(MAKE) --no-print-directory -k -j$(JOBS) --output-sync=target $(PARTS)
 
 test-kit: $(VENV)/.installed
@@ -89,14 +89,17 @@ test-registry: $(VENV)/.installed
 	$(BIN)/python -m coverage report
 
 BUILDS := tests/wheels tests/third_party tests/toolchain
-test-builds: $(VENV)/.installed $(VENV)/.release
+test-builds: $(VENV)/.installed $(VENV)/.release $(VENV)/other-torch
 	$(BIN)/python -m pytest $(BUILDS)
 
 test-rest: $(VENV)/.installed
-	TEST_FUZZ_EXAMPLES=3000 TEST_FUZZ_COMPILED=20 TEST_EVERY_MUTANT=6 $(BIN)/python -m pytest $(addprefix --ignore ,$(BUILDS) $(addprefix tests/,faults deploy docs release))
+	TEST_FUZZ_EXAMPLES=3000 TEST_FUZZ_COMPILED=20 TEST_EVERY_MUTANT=12 $(BIN)/python -m pytest $(addprefix --ignore ,$(BUILDS) $(addprefix tests/,faults deploy docs release))
 
 fuzz: $(VENV)/.installed
 	$(BIN)/python -m pytest tests/interop -k fuzz
+
+# Objects of its own: each environment's flags name its own PyTorch, so ninja would build everything again each time.
+$(SYCL)/% test-sycl: export DIST_EXTRA_CONFIG := $(CURDIR)/$(SYCL)/build.cfg
 
 test-sycl: $(SYCL)/.installed
 	$(SYCL_TEST) $(KIT) sycl -p simulated_xpu -m "not device_independent"
@@ -139,7 +142,7 @@ test-third-party: $(VENV)/.installed
 unit: $(VENV)/.installed
 	$(BIN)/python -m pytest tests/unit -q
 
-nightly: $(VENV)/.installed $(VENV)/.release $(SYCL)/.installed
+nightly: $(VENV)/.installed $(VENV)/.release $(VENV)/other-torch $(SYCL)/.installed
 	@test -d dist || $(MAKE) --no-print-directory wheels
 	$(BIN)/python -m tests.nightly
 
@@ -225,9 +228,17 @@ $(VENV)/audit: pyproject.toml $(VENV)/.dependencies
 	$(INSTALL) --no-deps --target $@ $(TORCHVISION)
 	@touch $@
 
+# PyTorch's build for CUDA, for the tests of the same wheels on another torch and on simulated devices: 5 GB.
+$(VENV)/other-torch: tests/wheels/other_torch.py | $(VENV)/.dependencies
+	@rm -rf $@ $@.new
+	$(BIN)/python $< $@.new
+	@mv $@.new $@
+	@touch $@
+
 $(SYCL)/.dependencies: pyproject.toml framework/pyproject.toml | tools
 	$(ENVIRONMENT)
 	$(SYCL)/bin/python $(PIP_INSTALL) --group build --group test --group sycl
+	@printf '[build]\nbuild_base = build/sycl\n' > $(SYCL)/build.cfg
 	@touch $@
 
 # Headers keep their times, so that ninja compiles only what includes one that changed.

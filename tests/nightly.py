@@ -36,7 +36,21 @@ class Part(NamedTuple):
 
 
 PARTS = {
-    "third-party": Part(("tests/third_party",), {"TEST_WHOLE_KIT": "1"}),
+    "left out": Part(("tests", "backends/cuda", "-m", "nightly"), {"TEST_NIGHTLY": "1"}),
+    "left out on XPU": Part(
+        ("tests/wheels/test_sycl_rows.py", "-m", "nightly"),
+        {"TEST_NIGHTLY": "1", "PYTHONPATH": str(ROOT / "tests"), "MULADD_REQUIRE": "sycl"},
+        str(ROOT / ".venv-sycl/bin/python"),
+    ),
+    "third-party": Part(("tests/third_party",), {"TEST_WHOLE_KIT": "1", "TEST_NIGHTLY": "1"}),
+    "third-party on XPU": Part(
+        ("tests/third_party/test_new_backend.py", "tests/third_party/test_mixed_library.py", "-k", "intel"),
+        {"TEST_WHOLE_KIT": "1", "PYTHONPATH": str(ROOT / "tests"), "MULADD_REQUIRE": "sycl"},
+        str(ROOT / ".venv-sycl/bin/python"),
+    ),
+    "CUDA": Part(
+        ("tests/wheels/test_simulated_cuda.py", "backends/cuda"), {"TEST_WHOLE_KIT": "1", "TEST_NIGHTLY": "1"}
+    ),
     "mutants": Part(("tests/mutants",), {"TEST_EVERY_MUTANT": "1"}),
     "new operator": Part(("tests/wheels/test_one_more_operator.py",), {"TEST_WHOLE_KIT": "1"}),
     "new operator on XPU": Part(

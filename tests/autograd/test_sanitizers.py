@@ -14,7 +14,11 @@ from pathlib import Path
 import pytest
 from opwheel.dispatch import native
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(native.why_not()), reason=native.why_not())]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.nightly,
+    pytest.mark.skipif(bool(native.why_not()), reason=native.why_not()),
+]
 
 ROOT = Path(__file__).parents[2]
 SANITIZERS = "-fsanitize=address,undefined -fno-sanitize-recover=all"

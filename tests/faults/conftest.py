@@ -77,7 +77,7 @@ def run(zygote: Zygote, tmp_path: Path) -> Run:
         then: str = "",
         device: bool = False,
         doctor: bool = False,
-        exits: int = 0,
+        finalize: bool = False,
         timeout: int = 60,
         **environment: str,
     ) -> dict[str, Any]:
@@ -91,13 +91,14 @@ def run(zygote: Zygote, tmp_path: Path) -> Run:
                 "then": then,
                 "device": device,
                 "doctor": doctor,
+                "finalize": finalize,
                 "timeout": timeout,
                 "report": str(report),
                 "log": str(log),
             }
         )
         text = log.read_text(errors="replace")
-        assert code == exits, f"the child ended with {code}\n{text}"
+        assert code == 0, f"the child ended with {code}\n{text}"
         return {**(json.loads(report.read_text()) if report.exists() else {}), "log": text}
 
     return start

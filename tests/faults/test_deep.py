@@ -11,7 +11,7 @@ from .conftest import Python
 
 GOOD = {"KEY": "PrivateUse1"}
 DOCTOR = "from opwheel.scripts import muladd; muladd()"  # the console script
-QUICK = f"from opwheel.cli import deep; deep._TIMEOUT_S = 25.0; {DOCTOR}"
+QUICK = f"from opwheel.cli import deep; deep._TIMEOUT_S = 15.0; {DOCTOR}"
 
 # name -> (macros of the library, what doctor says)
 CRASHES = {
@@ -20,7 +20,7 @@ CRASHES = {
     "throws": ({**GOOD, "BEFORE": "std::stoi(std::string())"}, "ends the process: killed by SIGABRT"),
     "exits": ({**GOOD, "BEFORE": "(_exit(7), 0)"}, "ends the process: ended with status 7"),
     "defines": ({**GOOD, "DEFINE": ""}, "ends the process: killed by SIG"),
-    "hangs": ({**GOOD, "BEFORE": "sleep(600)"}, "did not finish within 25 s"),
+    "hangs": ({**GOOD, "BEFORE": "sleep(600)"}, "did not finish within 15 s"),
 }
 
 

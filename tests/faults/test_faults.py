@@ -500,7 +500,7 @@ def put(site: Site, compiler: Compiler) -> Callable[..., Path]:
 @pytest.mark.parametrize("fault", FAULTS, ids=ids)
 def test_fault(fault: Fault, put: Callable[..., Path], site: Site, run: Run) -> None:
     put(fault)
-    report = run(site.root, device=True, doctor=True, **fault.environment)
+    report = run(site.root, device=True, doctor=True, finalize=True, **fault.environment)
 
     assert "error" not in report, report["error"]["traceback"]
     assert report["numbers"] == NUMBERS

@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.portions import first_of
+
 from .environment import IS_WHOLE_KIT
 
 pytestmark = [pytest.mark.wheels, pytest.mark.slow]
@@ -9,7 +11,7 @@ pytest.importorskip("transformer_ops")
 KIT = ("-k", "test_samples" if IS_WHOLE_KIT else "test_samples and values and float32")
 
 
-@pytest.mark.parametrize("language", ["cpp", "python"])
+@pytest.mark.parametrize("language", first_of(["cpp", "python"]))
 def test_a_backend_passes_the_kit_as_it_is_written(environment, tmp_path, language):
     project = tmp_path / "transformer-ops-acme"
     options = ("acme", "--library", "transformer_ops", "--language", language, "--output", str(project))

@@ -4,14 +4,16 @@ import fcntl
 import importlib.util
 import subprocess
 import sys
+import sysconfig
 import venv
 from pathlib import Path
 
 import pytest
 from opwheel.registry import read_file
 
+from . import other_torch
+
 ROOT = Path(__file__).parents[2]
-OTHER_TORCH = "2.14.1"
 
 
 @pytest.fixture(scope="session")
@@ -36,21 +38,31 @@ def wheels(projects, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def other_python(wheels, tmp_path_factory):
+def torch_packages(tmp_path_factory):
+    """The folder with another torch."""
+    if other_torch.KEPT.is_dir():
+        return other_torch.KEPT
+    folder = tmp_path_factory.mktemp("other_torch")
+    other_torch.install(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def other_python(wheels, torch_packages, tmp_path_factory):
     """A fresh environment with another torch and these very wheels."""
     folder = tmp_path_factory.mktemp("other") / "env"
-    venv.create(folder, with_pip=True)
+    venv.create(folder, with_pip=False)
     python = folder / "bin/python"
+    packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
+    (packages / "other_torch.pth").write_text(f"{torch_packages}\n")
     install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*install, f"torch=={OTHER_TORCH}", "pytest", "hypothesis", "expecttest", "numpy"], check=True)
     subprocess.run([*install, *map(str, wheels)], check=True)
     return python
 
 
 @pytest.fixture(scope="session")
-def toolkit(other_python, tmp_path_factory):
+def toolkit(torch_packages, tmp_path_factory):
     """A simulated CUDA toolkit, for the PyTorch of that environment."""
     from tests.simulated_cuda import Toolkit
 
-    (torch,) = other_python.parents[1].glob("lib/python3.*/site-packages/torch")
-    return Toolkit(tmp_path_factory.mktemp("simulated") / "cuda", torch)
+    return Toolkit(tmp_path_factory.mktemp("simulated") / "cuda", torch_packages / "torch")

@@ -1,0 +1,13 @@
+"""What holds for all tests of this repository."""
+
+import os
+
+import pytest
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What is marked "nightly" is skipped, unless TEST_NIGHTLY=1 asks for it, as tests/nightly.py does."""
+    if os.environ.get("TEST_NIGHTLY") != "1":
+        for item in items:
+            if item.get_closest_marker("nightly"):
+                item.add_marker(pytest.mark.skip(reason="make nightly"))
