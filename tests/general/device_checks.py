@@ -60,7 +60,7 @@ def test_second_device():
 
 @needs_two
 def test_arguments_on_two_devices():
-    message = rf"argument 'weight' is on {DEVICE.type}:1, but 'x' is on {DEVICE.type}:0"
+    message = rf"argument 'weight' is on {DEVICE.type}:1, but 'x' is on {DEVICE.type}:0; move it with .to"
     with pytest.raises(RuntimeError, match=message):
         ops.rms_norm(on_device(3, 4), on_device(4, device=torch.device(DEVICE.type, 1)), 0.0)
 

@@ -48,15 +48,15 @@ class TestChecksReadLikeSentences:
             ),
             (
                 lambda ops: ops.rms_norm(torch.ones(2, 3), torch.ones(4), 1e-6),
-                "rms_norm: argument 'weight' has shape (4,), expected (3,)",
+                "rms_norm: argument 'weight' has shape (4,), expected (3,); pass a tensor of that shape",
             ),
             (
                 lambda ops: ops.solve(torch.ones(2), torch.ones(2, 1)),
-                "solve: argument 'a' has 1 dimensions, expected 2",
+                "solve: argument 'a' has 1 dimensions, expected 2; reshape it",
             ),
             (
                 lambda ops: ops.solve(torch.ones(2, 2), torch.ones(2, 1, dtype=torch.float64)),
-                "solve: argument 'b' is torch.float64, but 'a' is torch.float32",
+                "solve: argument 'b' is torch.float64, but 'a' is torch.float32; convert one of them with .to(...)",
             ),
             (lambda ops: ops.solve(torch.zeros(2, 2), torch.ones(2, 1)), "solve: argument 'a' is singular"),
             (

@@ -14,30 +14,16 @@ from opwheel.testing.report import Outcome, hint_for, lines
 HERE = Path(__file__).parent
 
 
+def run_kit(*options):
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:logging"]
+    command += ["--pyargs", "opwheel.testing.test_samples", "--library", "kit_library", "--backend", "cpu", *options]
+    environment = {"PYTHONPATH": str(HERE), "PATH": "/usr/bin:/bin", "HOME": "/tmp"}
+    return subprocess.run(command, capture_output=True, text=True, env=environment, cwd="/", check=False)
+
+
 @pytest.fixture(scope="module")
 def output():
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "--pyargs",
-        "opwheel.testing.test_samples",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-    ]
-    command += [
-        "-p",
-        "no:logging",
-        "--library",
-        "kit_library",
-        "--backend",
-        "cpu",
-        "-k",
-        "not compiled and not opcheck",
-    ]
-    environment = {"PYTHONPATH": str(HERE), "PATH": "/usr/bin:/bin", "HOME": "/tmp"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd="/", check=False)
+    done = run_kit("-k", "not compiled and not opcheck")
     assert done.returncode == 1, done.stdout + done.stderr
     return done.stdout
 
@@ -45,6 +31,14 @@ def output():
 def test_a_crash_is_that_operators_failure(output):
     assert "crashing: values: 4 of 4 failed" in output
     assert "a call of its kernel ends the process: killed by SIGSEGV" in output
+
+
+def test_what_cannot_be_watched_on_a_device_is_not_passed():
+    done = run_kit("--device", "meta", "-k", "right and (bounds or growth)")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "passed" not in done.stdout.splitlines()[-1]
+    for check in ("bounds", "growth"):
+        assert f"not tried: {check}: it watches the memory of a CPU, not that of meta" in done.stdout
 
 
 def test_samples_that_cannot_be_made_are_no_crash(monkeypatch, capsys):

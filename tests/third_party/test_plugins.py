@@ -11,6 +11,14 @@ import torch, muladd
 a = torch.randn(3, 4)
 torch.testing.assert_close(muladd.muladd(a, a, 2.0), a * a + 2)
 """
+# One result has an order of dimensions that none of the arguments has which it is computed from.
+TRANSPOSED = """
+import torch, muladd
+grad, a, b = torch.randn(1, 3), torch.randn(3, 2).t(), torch.randn(3).bfloat16()
+by_a, by_b = torch.ops.muladd.muladd_backward(grad, a, b)
+torch.testing.assert_close(by_a, (grad * b).expand(2, 3))
+torch.testing.assert_close(by_b, grad * a)
+"""
 
 
 @pytest.mark.slow
@@ -57,7 +65,8 @@ def test_numba_is_chosen_through_plugins_toml(environment, example, tmp_path):
     chosen = {"MULADD_PLUGINS": str(plugins)}
     assert environment.status("numba", **chosen)["state"] == "loaded"
     assert environment.status("cpu", **chosen)["reason"] == "'numba' owns CPU: [policy] prefer for CPU names it first"
-    environment.evaluate(RUN_A_CALL, **chosen)
+    for code in (RUN_A_CALL, TRANSPOSED):
+        environment.evaluate(code, **chosen)
     environment.passes_the_kit("numba", **chosen)
 
 

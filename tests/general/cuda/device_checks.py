@@ -1,7 +1,10 @@
-"""Streams and graphs, which the kit does not ask of row operators on CUDA.
+"""Streams, graphs and errors, which the kit does not ask of row operators on CUDA.
 
 tests/wheels/test_cuda_rows.py runs this file on simulated devices; with the same environment it runs on a GPU.
 """
+
+import subprocess
+import sys
 
 import torch
 
@@ -28,3 +31,27 @@ def test_graph():
     x.copy_(on_device(2, 5000) * 2)
     graph.replay()
     torch.testing.assert_close(y.cpu(), torch.softmax(x.cpu(), -1))
+
+
+BREAKS = """
+import torch
+from tests.general.device_checks import on_device, ops
+
+x = on_device(2, 300)
+ops.softmax(x, -1)  # its result's memory is what the next call gets, without asking the device
+torch.cuda.synchronize()
+try:
+    x[torch.tensor([99], device="cuda")]  # an assertion on the device: nothing works there any more
+    torch.cuda.synchronize()
+except RuntimeError:
+    pass
+try:
+    ops.softmax(x, -1)
+except RuntimeError as error:
+    print("caught:", error)
+"""
+
+
+def test_a_launch_that_fails_says_so():
+    result = subprocess.run([sys.executable, "-c", BREAKS], capture_output=True, text=True, check=False)
+    assert "caught: [OPWHEEL:LAUNCH] softmax: its CUDA kernel could not be launched: " in result.stdout, result.stderr

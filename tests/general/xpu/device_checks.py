@@ -40,5 +40,6 @@ def test_the_host_does_not_touch_the_device_s_memory():
 
 def test_a_launch_that_fails_says_so():
     x = on_device(2, 30)
-    with simulated_xpu.no_queue(), pytest.raises(RuntimeError, match="softmax: PyTorch gave no SYCL queue"):
+    said = r"^\[OPWHEEL:LAUNCH\] softmax: PyTorch gave no SYCL queue"
+    with simulated_xpu.no_queue(), pytest.raises(RuntimeError, match=said):
         ops.softmax(x, -1)

@@ -15,6 +15,7 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 
@@ -86,6 +87,15 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
 
+// Gives a storage another size; what fits of its contents stays.
+void resize_storage(at::StorageImpl& storage, std::size_t bytes) {
+  c10::DataPtr data = bytes == 0 ? c10::DataPtr(nullptr, kDevice) : allocator().allocate(bytes);
+  const std::size_t kept = std::min(bytes, storage.nbytes());
+  if (kept != 0) allocator().copy_data(data.get(), storage.data(), kept);
+  storage.set_data_ptr_noswap(std::move(data));
+  storage.set_nbytes(bytes);
+}
+
 struct Hooks final : at::PrivateUse1HooksInterface {
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return true; }
@@ -95,6 +105,9 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   c10::DeviceIndex exchangeDevice(c10::DeviceIndex) const override { return 0; }
   c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex) const override { return 0; }
   c10::Device getDeviceFromPtr(void*) const override { return kDevice; }
+  void resizePrivateUse1Bytes(const c10::Storage& storage, std::size_t bytes) const override {
+    resize_storage(*storage.unsafeGetStorageImpl(), bytes);
+  }
 };
 
 // ---- the operators that make tensors and copy them ----
@@ -143,11 +156,7 @@ const Tensor& resize(const Tensor& self, SymIntArrayRef sizes, std::optional<at:
   if (format && *format != at::MemoryFormat::Preserve) impl->empty_tensor_restride(*format);
   at::StorageImpl* storage = self.storage().unsafeGetStorageImpl();
   const std::size_t needed = (self.numel() + self.storage_offset()) * self.element_size();
-  if (needed <= storage->nbytes()) return self;
-  c10::DataPtr data = allocator().allocate(needed);
-  if (storage->nbytes() != 0) allocator().copy_data(data.get(), storage->data(), storage->nbytes());
-  storage->set_data_ptr_noswap(std::move(data));
-  storage->set_nbytes(needed);
+  if (needed > storage->nbytes()) resize_storage(*storage, needed);
   return self;
 }
 

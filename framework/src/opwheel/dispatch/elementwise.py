@@ -79,7 +79,9 @@ def check_output(overload: Overload, out: Tensor, shape: Sequence[int], dtype: t
     """
     name = overload.target
     if out.device != device:
-        raise RuntimeError(f"{overload.name}: '{name}' is on {out.device}, but the arguments are on {device}")
+        raise RuntimeError(
+            f"{overload.name}: '{name}' is on {out.device}, but the arguments are on {device}; move it with .to(...)"
+        )
     if out.dtype != dtype:
         raise RuntimeError(
             f"{overload.name}: '{name}' is {out.dtype}, but the result is {dtype}; "
@@ -88,7 +90,11 @@ def check_output(overload: Overload, out: Tensor, shape: Sequence[int], dtype: t
     if not has_shape(out, shape) and not (overload.is_out and out.numel() == 0):
         raise RuntimeError(
             f"{overload.name}: '{name}' has shape {tuple(out.shape)}, but the result has shape {tuple(shape)}"
-            + ("; pass a tensor of that shape, or an empty one to be resized" if overload.is_out else "")
+            + (
+                "; pass a tensor of that shape, or an empty one to be resized"
+                if overload.is_out
+                else "; nothing is resized in place: call the operator that gives a new result"
+            )
         )
 
 
@@ -115,7 +121,7 @@ def infer(overload: Overload, args: tuple[Any, ...]) -> tuple[torch.Size, torch.
     if _overflows(shape, dtype):
         raise RuntimeError(
             f"{overload.name}: Storage size calculation overflowed with sizes={list(shape)}: no tensor can have that "
-            "many elements"
+            "many elements; compute the result in parts"
         )
     return shape, dtype
 

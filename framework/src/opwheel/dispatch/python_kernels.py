@@ -178,7 +178,10 @@ def _check(overload: Overload, args: tuple[Any, ...], device_type: str) -> tuple
             f"computes on {device_type}; move it with .to(...)"
         )
     if max(tensor.dim() for tensor in tensors) > MAX_DIMS:
-        raise RuntimeError(f"{overload.name}: tensors of more than {MAX_DIMS} dimensions are not supported")
+        raise RuntimeError(
+            f"{overload.name}: tensors of more than {MAX_DIMS} dimensions are not supported. Merge some of them first, "
+            "for instance with .flatten(...)"
+        )
     if shape.numel() > 0:
         for name, tensor in zip(overload.tensor_arguments, tensors, strict=True):
             _check_memory(overload, name, tensor)
@@ -188,8 +191,8 @@ def _check(overload: Overload, args: tuple[Any, ...], device_type: str) -> tuple
 def _check_memory(overload: Overload, name: str, tensor: Tensor) -> None:
     if tensor.numel() > 0 and not private.has_memory(tensor):
         raise RuntimeError(
-            f"{overload.name}: argument '{name}' has no memory: its storage was resized to nothing, or it is not a "
-            "tensor that a kernel can be given"
+            f"{overload.name}: argument '{name}' has no memory: its storage was resized to nothing, or it is a "
+            "tensor of a subclass without data; pass a tensor that holds its elements"
         )
 
 

@@ -162,7 +162,7 @@ def backend(request: pytest.FixtureRequest) -> BackendStatus:
 @pytest.fixture(scope="session")
 def device(backend: BackendStatus, request: pytest.FixtureRequest) -> torch.device:
     """Where the tensors of the tests are."""
-    return torch.device(request.config.getoption("--device") or backend.device_type)
+    return _device(request.config, backend)
 
 
 @pytest.fixture(scope="session")
@@ -236,6 +236,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     terminalreporter.write_line("ok: passed, FAIL: failed, --: skipped or not claimed")
     if by_reference:
         terminalreporter.write_line(f"computed by the reference, for lack of a kernel: {', '.join(by_reference)}")
+    not_tried = _not_tried(config, status, subsystems)
+    for subsystem, reason in not_tried.items():
+        terminalreporter.write_line(f"not tried: {subsystem}: {reason}")
     unclaimed, unsampled = _unclaimed(config), _unsampled(config)
     for why, names in {
         "not claimed by the backend": unclaimed,
@@ -262,6 +265,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
             "not_claimed": unclaimed,
             "by_reference": by_reference,
             "left_out": config.stash.get(_left_out, ""),
+            "not_tried": not_tried,
             "subsystems": dict(sorted(config.stash[_files].items())),
             "results": rows,
         }
@@ -276,6 +280,18 @@ def _worst(outcomes: list[Outcome]) -> dict[tuple[str, str, str], str]:
         key = (one.operator, one.subsystem, one.dtype)
         worst[key] = max(worst.get(key, ""), one.outcome, key=order.index)
     return worst
+
+
+def _device(config: pytest.Config, status: BackendStatus) -> torch.device:
+    return torch.device(config.getoption("--device") or status.device_type)
+
+
+def _not_tried(config: pytest.Config, status: BackendStatus | None, subsystems: list[str]) -> dict[str, str]:
+    """Checks that cannot be made on the device, and why."""
+    if status is None:
+        return {}
+    reasons = {name: checks.not_tried(name, _device(config, status)) for name in subsystems}
+    return {name: reason for name, reason in reasons.items() if reason}
 
 
 def _unsampled(config: pytest.Config) -> list[str]:

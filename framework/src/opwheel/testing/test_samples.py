@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from opwheel.dispatch.overload import Overload
@@ -9,6 +10,8 @@ from opwheel.testing import checks
 
 
 def test_samples(sampled: Overload, check: str, sample_dtype: torch.dtype, device: torch.device) -> None:
+    if reason := checks.not_tried(check, device):
+        pytest.skip(f"{check}: {reason}")
     for index in range(len(checks.declared(sampled, sample_dtype, device))):
         samples = checks.Samples(sampled, index, sample_dtype, device)
         try:

@@ -47,7 +47,8 @@ def launch(name: str, outputs: tuple[Tensor, ...], args: tuple[Any, ...]) -> Non
     arrays = [torch.as_tensor(value, dtype=dtype).detach().numpy() for value in args]
     for output, (function, chosen) in zip(outputs, _RESULTS[name], strict=True):
         operands = [arrays[position] for position in chosen]
-        if output.dtype is dtype:
+        # Numba's loop takes out= for contiguous where all inputs are (seen in 0.68), so out= is given only where it is.
+        if output.dtype is dtype and output.is_contiguous() and all(one.flags.c_contiguous for one in operands):
             function(*operands, out=output.detach().numpy())
-        else:  # NumPy knows no bfloat16: round once, at the end
+        else:  # also because NumPy knows no bfloat16: round once, at the end
             output.copy_(torch.from_numpy(np.asarray(function(*operands))))

@@ -65,7 +65,7 @@ struct CShim<Op, Backend, std::index_sequence<A...>, std::index_sequence<R...>> 
       hand_over(values, std::array<AtenTensorHandle*, sizeof...(R)>{results...});
       return AOTI_TORCH_SUCCESS;
     } catch (const std::exception& error) {
-      std::fprintf(stderr, "%s\n", error.what());
+      std::fprintf(stderr, "%s\n", with_operator(Op::schema.name, error.what()).c_str());
       return AOTI_TORCH_FAILURE;
     }
   }

@@ -23,15 +23,17 @@ class Check {
 
   const Check& dtype(DTypes expected) const {
     const ScalarType given = scalar_type(info_.dtype_code);
-    if (!expected.has(given)) refuse("is ", dtype_name(info_.dtype_code), ", expected one of ", expected.text());
+    if (!expected.has(given)) {
+      refuse("is ", dtype_name(info_.dtype_code), ", expected one of ", expected.text(), "; convert it with .to(...)");
+    }
     return *this;
   }
   const Check& ndim(int64_t expected) const {
-    if (info_.ndim != expected) refuse("has ", info_.ndim, " dimensions, expected ", expected);
+    if (info_.ndim != expected) refuse("has ", info_.ndim, " dimensions, expected ", expected, "; reshape it");
     return *this;
   }
   const Check& at_least(int64_t expected) const {
-    if (info_.ndim < expected) refuse("has ", info_.ndim, " dimensions, expected at least ", expected);
+    if (info_.ndim < expected) refuse("has ", info_.ndim, " dimensions, expected at least ", expected, "; reshape it");
     return *this;
   }
   // -1 stands for any size.
@@ -45,7 +47,7 @@ class Check {
     }
     if (!same) {
       refuse("has shape ", shape_text(info_.ndim, info_.sizes), ", expected ",
-             shape_text(static_cast<int64_t>(expected.size()), expected.begin()));
+             shape_text(static_cast<int64_t>(expected.size()), expected.begin()), kOfThatShape);
     }
     return *this;
   }
@@ -53,7 +55,8 @@ class Check {
   const Check& size(int64_t dim, int64_t expected) const {
     const int64_t position = dim < 0 ? dim + info_.ndim : dim;
     if (position < 0 || position >= info_.ndim || info_.sizes[position] != expected) {
-      refuse("has shape ", shape_text(info_.ndim, info_.sizes), ", expected size ", expected, " in dimension ", dim);
+      refuse("has shape ", shape_text(info_.ndim, info_.sizes), ", expected size ", expected, " in dimension ", dim,
+             kOfThatShape);
     }
     return *this;
   }
@@ -63,25 +66,26 @@ class Check {
     for (int64_t i = 0; same && i < info_.ndim; ++i) same = info_.sizes[i] == wanted.sizes[i];
     if (!same) {
       refuse("has shape ", shape_text(info_.ndim, info_.sizes), ", but '", other_name, "' has ",
-             shape_text(wanted.ndim, wanted.sizes));
+             shape_text(wanted.ndim, wanted.sizes), kOfThatShape);
     }
     return *this;
   }
   const Check& same_dtype(const Tensor& other, std::string_view other_name) const {
     const TensorInfo wanted(other);
     if (info_.dtype_code != wanted.dtype_code) {
-      refuse("is ", dtype_name(info_.dtype_code), ", but '", other_name, "' is ", dtype_name(wanted.dtype_code));
+      refuse("is ", dtype_name(info_.dtype_code), ", but '", other_name, "' is ", dtype_name(wanted.dtype_code),
+             "; convert one of them with .to(...)");
     }
     return *this;
   }
   const Check& on(Device expected) const {
-    if (info_.device != expected) refuse("is on ", info_.device.name(), ", expected on ", expected.name());
+    if (info_.device != expected) refuse("is on ", info_.device.name(), ", expected on ", expected.name(), kMoveIt);
     return *this;
   }
   const Check& same_device(const Tensor& other, std::string_view other_name) const {
     const TensorInfo wanted(other);
     if (info_.device != wanted.device) {
-      refuse("is on ", info_.device.name(), ", but '", other_name, "' is on ", wanted.device.name());
+      refuse("is on ", info_.device.name(), ", but '", other_name, "' is on ", wanted.device.name(), kMoveIt);
     }
     return *this;
   }
@@ -97,8 +101,13 @@ class Check {
   const TensorInfo& info() const { return info_; }
 
  private:
+  static constexpr std::string_view kOfThatShape = "; pass a tensor of that shape";
+  static constexpr std::string_view kMoveIt = "; move it with .to(...)";
+
   const Check& on_type(int32_t type) const {
-    if (info_.device.type != type) refuse("is on ", info_.device.name(), ", expected on ", device_name(type, -1));
+    if (info_.device.type != type) {
+      refuse("is on ", info_.device.name(), ", expected on ", device_name(type, -1), kMoveIt);
+    }
     return *this;
   }
   template <class... Parts>

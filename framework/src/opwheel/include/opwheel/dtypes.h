@@ -111,7 +111,8 @@ void dispatch(ScalarType dtype, const Function& function) {
       break;
   }
 #undef OPWHEEL_DETAIL_CASE
-  fail("there is no code for ", dtype_name(code_of(dtype)), ", only for ", DTypes(set).text());
+  fail("there is no code for ", dtype_name(code_of(dtype)), ", only for ", DTypes(set).text(),
+       "; pass one of those, converted with .to(...) where it is a tensor");
 }
 
 }  // namespace opwheel

@@ -136,7 +136,7 @@ class ElementwisePlan {
       }
       if (operand.info.ndim > kMaxDims) {
         fail(operator_, ": argument '", operand.name, "' has ", operand.info.ndim, " dimensions; at most ",
-             int64_t{kMaxDims}, " are supported");
+             int64_t{kMaxDims}, " are supported. Merge some of them first, for instance with .flatten(...)");
       }
       check_device(operand, device_type);
     }
@@ -171,14 +171,15 @@ class ElementwisePlan {
     for (int d = 1; d < ndim; ++d) overflows |= __builtin_mul_overflow(stride, std::max<int64_t>(sizes[d], 1), &stride);
     if (!overflows) return;
     fail(operator_, ": Storage size calculation overflowed with sizes=[", join(ndim, sizes),
-         "]: no tensor can have that many elements");
+         "]: no tensor can have that many elements; compute the result in parts");
   }
 
   // Memory that was given back, and tensors without any of their own, are a null pointer plus the storage's offset.
   void check_memory(const Operand& operand) const {
     if (reinterpret_cast<intptr_t>(operand.data) != operand.info.offset * element_size(operand.info.dtype)) return;
     fail(operator_, ": argument '", operand.name,
-         "' has no memory: its storage was resized to nothing, or it is not a ", "tensor that a kernel can be given");
+         "' has no memory: its storage was resized to nothing, or it is a tensor of a subclass without data; pass a ",
+         "tensor that holds its elements");
   }
 
   [[noreturn]] void fail_broadcast() const {

@@ -12,7 +12,6 @@
 
 #include <array>
 #include <cstdint>
-#include <exception>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -69,7 +68,9 @@ Tensor call(const char* name, const Arguments&... arguments) {
 
 inline void restride(const Tensor& tensor, const List& sizes, const List& strides) {
   if (call("aten::as_strided_", tensor, sizes, strides, std::nullopt).handle() == nullptr) {
-    fail("PyTorch refused new strides for a tensor whose memory has grown");
+    fail(
+        "an empty tensor was given for the result, and PyTorch refuses it the result's strides; pass a tensor of the "
+        "result's shape");
   }
 }
 
@@ -117,7 +118,8 @@ inline Tensor bind_output(ElementwisePlan& plan, std::string_view name, const Te
   if (!may_resize || output.info.numel != 0) {
     fail(plan.operator_name(), ": '", name, "' has shape ", output.info, ", but the result has shape ",
          shape_text(plan.ndim, plan.sizes),
-         may_resize ? "; pass a tensor of that shape, or an empty one to be resized" : "");
+         may_resize ? "; pass a tensor of that shape, or an empty one to be resized"
+                    : "; nothing is resized in place: call the operator that gives a new result");
   }
   return grown(plan, name, out);
 }
@@ -142,17 +144,6 @@ inline bool needs_staging(const ElementwisePlan& plan) {
   return staging;
 }
 
-// Runs what writes. Where it fails, a part of the result may have been written: the code says so, whatever the words.
-template <class Body>
-void write(const ElementwisePlan& plan, const Body& body) {
-  try {
-    body();
-  } catch (const std::exception& error) {
-    if (has_code(error.what())) throw;
-    fail(code::launch, " ", plan.operator_name(), ": ", error.what());
-  }
-}
-
 }  // namespace detail
 
 // New results: one Tensor, or a std::array of them.
@@ -168,7 +159,7 @@ auto functional(Inputs inputs, Params... params) {
   // 3. Order the loops and launch.
   if (plan.numel > 0) {
     plan.finish();
-    detail::write(plan, [&] { Backend::template launch<Op>(plan, params...); });
+    launching([&] { Backend::template launch<Op>(plan, params...); });
   }
   if constexpr (count == 1) {
     return std::move(results[0]);
@@ -199,7 +190,7 @@ void mutating(const Tensor& out, Inputs inputs, Params... params) {
   // 2. Write.
   if (resized) detail::take_shape(out, grown);
   if (empty) return;
-  detail::write(plan, [&] {
+  launching([&] {
     if (staged.handle() == nullptr) return Backend::template launch<Op>(plan, params...);
     OPWHEEL_SHIM(aoti_torch_copy_(out.handle(), staged.handle(), 0));
   });
@@ -226,9 +217,11 @@ struct Kernel<Op, Backend, Result(Arguments...)> {
     constexpr std::size_t target = detail::mutable_argument<Op>();
     constexpr bool is_out = Op::schema.returns_argument && target != 0;
     static_assert(detail::tensor_count<Op>() - is_out == Traits::kInputs,
-                  "opwheel: the functor takes another number of elements than the schema has tensors");
+                  "opwheel: the functor takes another number of elements than the schema has tensors; give its "
+                  "operator() one parameter for each Tensor that is not an output (opwheel/functor.h)");
     static_assert(Op::schema.return_count == Traits::kOutputs,
-                  "opwheel: the functor gives another number of results than the schema");
+                  "opwheel: the functor gives another number of results than the schema; return one C for a Tensor, "
+                  "Results<C, N> for several (opwheel/functor.h)");
 
     const Tensor* given[] = {detail::tensor_of(arguments)...};
     const Tensor* inputs[Traits::kInputs];
@@ -238,7 +231,9 @@ struct Kernel<Op, Backend, Result(Arguments...)> {
     }
     return std::apply(
         [&](auto... numbers) -> Result {
-          static_assert(sizeof...(numbers) <= kMaxParameters, "opwheel: an operator may have 4 numbers at most");
+          static_assert(sizeof...(numbers) <= kMaxParameters,
+                        "opwheel: this element-wise operator has more than 4 numbers; list it as a KERNEL "
+                        "(opwheel/kernels.h)");
           if constexpr (Op::schema.returns_argument) {
             mutating<Op, Backend>(*given[target], inputs, numbers...);
           } else {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -32,15 +33,49 @@ inline constexpr std::string_view launch = "[OPWHEEL:LAUNCH]";
 
 inline bool has_code(std::string_view message) { return message.starts_with("[OPWHEEL:"); }
 
+// Calls what launches a kernel, or writes a result. Where it throws, a part of the result may have been written: the
+// code says so, whatever the words.
+template <class Body>
+void launching(const Body& body) {
+  try {
+    body();
+  } catch (const std::exception& error) {
+    if (has_code(error.what())) throw;
+    fail(code::launch, " ", error.what());
+  }
+}
+
+namespace detail {
+
+// The message with the operator's name in front of it, which stands behind code::launch. A message with another code
+// stays as it is.
+inline std::string with_operator(std::string_view name, std::string_view message) {
+  std::string text;
+  if (message.starts_with(code::launch)) {
+    text = std::string(code::launch) + " ";
+    message.remove_prefix(code::launch.size());
+    if (message.starts_with(' ')) message.remove_prefix(1);
+  } else if (has_code(message)) {
+    return std::string(message);
+  }
+  if (!message.starts_with(name)) text += std::string(name) + ": ";
+  return text += message;
+}
+
+}  // namespace detail
+
 inline std::string memory_wanted(int64_t bytes, const std::string& device) {
   return "(bytes=" + std::to_string(bytes) + " device=" + device + ")";
 }
 
 // The C shim reports failure by a code and, before torch 2.13, keeps the reason to itself. Kernels validate their
 // inputs first, so what arrives here is a failed allocation or a defect.
-#define OPWHEEL_SHIM(call)                                                                     \
-  do {                                                                                         \
-    if ((call) != 0) ::opwheel::fail("PyTorch refused the call ", #call, " (out of memory?)"); \
+#define OPWHEEL_SHIM(call)                                                                                  \
+  do {                                                                                                      \
+    if ((call) != 0) {                                                                                      \
+      ::opwheel::fail("PyTorch refused the call ", #call,                                                   \
+                      "; most often memory is out: free some, or report it with what PyTorch has printed"); \
+    }                                                                                                       \
   } while (false)
 
 }  // namespace opwheel

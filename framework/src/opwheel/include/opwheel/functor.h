@@ -79,7 +79,9 @@ OPWHEEL_HOST_DEVICE void call(const F& functor, const C* inputs, C (&outputs)[kO
 template <class F>
 struct FunctorTraits : detail::CallTraits<decltype(&F::operator())> {
   static constexpr int kOperands = FunctorTraits::kOutputs + FunctorTraits::kInputs;
-  static_assert(kOperands <= kMaxOperands, "opwheel: a functor may have 8 inputs and results together at most");
+  static_assert(kOperands <= kMaxOperands,
+                "opwheel: a functor may have 8 inputs and results together at most; list an operator with more as a "
+                "KERNEL (opwheel/kernels.h)");
 };
 
 // One element of each operand.

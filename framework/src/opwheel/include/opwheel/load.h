@@ -49,7 +49,8 @@ inline void set_huge_pages(const std::string& library, void* handle) {
   if (setting == nullptr) return;
   const std::string value = setting;
   if (value != "advise" && value != "never") {
-    throw LoadError(variable(library, "HUGE_PAGES") + "=" + value + " is neither advise nor never");
+    throw LoadError(variable(library, "HUGE_PAGES") + "=" + value +
+                    " is neither advise nor never: set it to one of them, or unset it");
   }
   if (void* set = dlsym(handle, "opwheel_set_huge_pages")) reinterpret_cast<void (*)(bool)>(set)(value == "advise");
 }
@@ -106,7 +107,10 @@ inline std::optional<Path> find_open(const Path& file_name) {
 
 inline void* open_file(const std::string& library, const Path& path) {
   std::error_code missing;
-  if (!std::filesystem::exists(path, missing)) throw LoadError(library + ": there is no file " + path.string());
+  if (!std::filesystem::exists(path, missing)) {
+    throw LoadError(library + ": there is no file " + path.string() + "; pass the path of one that `" + library +
+                    " config --libs` prints");
+  }
   // A second copy of the schema library would define every operator twice, which ends the process; one of a backend
   // would replace kernels that are in use.
   if (const auto open = find_open(path.filename()); open && !std::filesystem::equivalent(*open, path, missing)) {
@@ -147,7 +151,8 @@ inline void register_derivatives(const std::string& library, void* schema, const
   const auto derivatives = reinterpret_cast<const char* (*)()>(dlsym(schema, (library + "_derivatives").c_str()));
   char message[2000] = "its schema library has no derivatives; build its core package with this opwheel";
   if (add == nullptr) {
-    throw LoadError(library + ": " + autograd.string() + " is not opwheel's Autograd library");
+    throw LoadError(library + ": " + autograd.string() + " is not opwheel's Autograd library; pass the file that `" +
+                    library + " config --autograd` prints");
   }
   if (derivatives == nullptr || add(derivatives(), message, sizeof message) == nullptr) {
     throw LoadError(library + ": no gradients: " + message);

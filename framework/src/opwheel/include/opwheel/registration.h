@@ -64,14 +64,8 @@ void check_defined(Unboxed<Op::schema.arguments[I].kind>& argument) {
     bool is_defined = true;
     OPWHEEL_SHIM(aoti_torch_is_defined(argument.get().handle(), &is_defined));
     if (!is_defined)
-      fail(Op::schema.name, ": argument '", Op::schema.arguments[I].name, "' is None, expected a tensor");
+      fail(Op::schema.name, ": argument '", Op::schema.arguments[I].name, "' is None, expected a tensor; pass one");
   }
-}
-
-// The error that is being handled, with the operator's name in front of it. A code stays in front of everything.
-[[noreturn]] inline void rethrow_named(std::string_view name, std::string_view message) {
-  if (message.starts_with(name) || has_code(message)) throw;
-  fail(name, ": ", message);
 }
 
 inline StableIValue box(Tensor&& tensor) { return torch::stable::detail::from(tensor.release()); }
@@ -94,7 +88,7 @@ void call_boxed(StableIValue* stack, std::index_sequence<I...>) {
     }
   } catch (const std::exception& error) {
     (check_defined<Op, I>(std::get<I>(arguments)), ...);
-    rethrow_named(Op::schema.name, error.what());
+    fail(with_operator(Op::schema.name, error.what()));
   }
 }
 
@@ -102,7 +96,9 @@ template <class Op, auto kernel>
 void boxed(StableIValue* stack, uint64_t argument_count, uint64_t return_count) {
   if (argument_count != Op::schema.argument_count || return_count != Op::schema.return_count) {
     fail(Op::schema.name, ": the schema in this process is not the one this library was built with (",
-         static_cast<int64_t>(argument_count), " arguments, expected ", static_cast<int64_t>(Op::schema.argument_count),
+         static_cast<int64_t>(argument_count), " arguments and ", static_cast<int64_t>(return_count),
+         " results, expected ", static_cast<int64_t>(Op::schema.argument_count), " and ",
+         static_cast<int64_t>(Op::schema.return_count),
          "); reinstall the core package and its backends in matching versions");
   }
   call_boxed<Op, kernel>(stack, std::make_index_sequence<Op::schema.argument_count>{});
@@ -120,18 +116,20 @@ constexpr void check_argument() {
   if constexpr (position < Op::schema.argument_count) {
     using Expected = typename Unboxed<Op::schema.arguments[position].kind>::type;
     static_assert(std::is_same_v<Given, Expected>,
-                  "opwheel: an argument of this kernel has another type than the schema says; the compiler names the "
-                  "operator, the argument's position (from 0), the type as given and, below, as expected");
+                  "opwheel: an argument of this kernel has another type than the schema says; give it the type that "
+                  "opwheel/arguments.h has for it. The compiler names the operator, the argument's position (from 0), "
+                  "the type as given and, below, as expected");
   }
 }
 
 template <class Op, class Result, class... Given>
 constexpr void check_signature(Result (*)(Given...)) {
   static_assert(sizeof...(Given) == Op::schema.argument_count,
-                "opwheel: this kernel does not have as many arguments as its schema");
+                "opwheel: this kernel does not have as many arguments as its schema; give it one for each, in the "
+                "schema's order, keyword-only ones and outputs included (opwheel/arguments.h)");
   static_assert(std::is_same_v<Result, decltype(cpp_result<Op>())>,
-                "opwheel: this kernel's result does not match its schema: one result is a Tensor, several are a "
-                "std::array<Tensor, N>, none and an argument that is handed back are void");
+                "opwheel: this kernel's result does not match its schema: return a Tensor for one result, a "
+                "std::array<Tensor, N> for several, void for none and for an argument that is handed back");
   [&]<std::size_t... I>(std::index_sequence<I...>) {
     (check_argument<Op, static_cast<int>(I), Given>(), ...);
   }(std::index_sequence_for<Given...>{});

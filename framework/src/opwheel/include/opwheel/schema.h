@@ -232,10 +232,12 @@ constexpr bool is_elementwise(const Schema& schema) {
 // Refuses, in words, a schema that cannot have kernels in C++.
 #define OPWHEEL_CHECK_SCHEMA(identifier, schema)                                                                       \
   static_assert((schema).error != ::opwheel::SchemaError::syntax,                                                      \
-                "opwheel: the schema of " #identifier " is not of the form 'name(Type argument, ...) -> Type'");       \
+                "opwheel: the schema of " #identifier                                                                  \
+                " is not of the form 'name(Type argument, ...) -> Type'; write it as native_functions.yaml does");     \
   static_assert((schema).error != ::opwheel::SchemaError::unknown_type,                                                \
                 "opwheel: the schema of " #identifier                                                                  \
-                " has an argument of a type that C++ kernels cannot take (opwheel/schema.h lists those they can)");    \
+                " has an argument of a type that C++ kernels cannot take; use one of those that opwheel/schema.h "     \
+                "lists, or write the kernel in Python");                                                               \
   static_assert((schema).error != ::opwheel::SchemaError::scalar,                                                      \
                 "opwheel: the schema of " #identifier                                                                  \
                 " has a Scalar, which the stable ABI cannot pass to a C++ kernel: declare it as float or int, or "     \
@@ -246,6 +248,10 @@ constexpr bool is_elementwise(const Schema& schema) {
       " has a Generator, which the stable ABI passes from torch 2.13 on: set torch_target=\"2.13\" in setup.py, pass " \
       "a seed as an int, or write the kernel in Python");                                                              \
   static_assert((schema).error != ::opwheel::SchemaError::results,                                                     \
-                "opwheel: the schema of " #identifier " has a result that is not a Tensor");                           \
+                "opwheel: the schema of " #identifier                                                                  \
+                " has a result that is not a Tensor, the only one that C++ kernels give; return a Tensor that holds "  \
+                "it, or write the kernel in Python");                                                                  \
   static_assert((schema).error != ::opwheel::SchemaError::too_many_arguments,                                          \
-                "opwheel: the schema of " #identifier " has more than 32 arguments")
+                "opwheel: the schema of " #identifier                                                                  \
+                " has more than 32 arguments, the most that C++ kernels take; pass several of them as one list, or "   \
+                "write the kernel in Python")

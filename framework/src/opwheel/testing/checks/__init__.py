@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import torch
 
 from opwheel.dispatch.overload import Overload
+from opwheel.guarded_memory import why_not
 
 from .cases import Samples, declared, dtypes_of, wide_dtype
 from .derivatives import first_derivatives, forward_mode, functional_transforms, second_derivatives
@@ -18,7 +19,18 @@ from .kernels import aliases, bounds, errors, freed, growth, layouts, repeatable
 from .tracing import autocast, compiled, fake, opcheck, shardings
 from .vmap import vmap
 
-__all__ = ["CHECKS", "Samples", "cases", "declared", "dtypes_for", "dtypes_of", "layouts", "values", "wide_dtype"]
+__all__ = [
+    "CHECKS",
+    "Samples",
+    "cases",
+    "declared",
+    "dtypes_for",
+    "dtypes_of",
+    "layouts",
+    "not_tried",
+    "values",
+    "wide_dtype",
+]
 
 Check = Callable[[Overload, Samples], None]
 
@@ -49,6 +61,13 @@ IN_ONE_DTYPE: dict[str, Check] = {
 CHECKS = IN_EVERY_DTYPE | IN_ONE_DTYPE
 
 
+def not_tried(check: str, device: torch.device) -> str:
+    """Why a check cannot be made on a device; empty if it can."""
+    if check in ("bounds", "growth") and device.type != "cpu":
+        return f"it watches the memory of a CPU, not that of {device.type}"
+    return f"memory cannot be guarded: {reason}" if check == "bounds" and (reason := why_not()) else ""
+
+
 def dtypes_for(overload: Overload, check: str) -> tuple[torch.dtype, ...]:
     """The dtypes of the samples that a check is made with."""
     if check in IN_EVERY_DTYPE:
@@ -57,8 +76,10 @@ def dtypes_for(overload: Overload, check: str) -> tuple[torch.dtype, ...]:
 
 
 def cases(overload: Overload, device: torch.device) -> Iterator[tuple[str, Samples]]:
-    """Every check with every sample that it is made with."""
+    """Every check that can be made on the device, with every sample that it is made with."""
     for name in CHECKS:
+        if not_tried(name, device):
+            continue
         for dtype in dtypes_for(overload, name):
             for index in range(len(declared(overload, dtype, device))):
                 yield name, Samples(overload, index, dtype, device)

@@ -18,7 +18,8 @@ __global__ void __launch_bounds__(kThreads) run(const Kernel kernel) {
 inline void check_launch(cudaError_t error) {
   if (error == cudaSuccess) return;
   cudaGetLastError();  // the next call starts clean
-  fail("its CUDA kernel could not be launched: ", cudaGetErrorString(error), " (", cudaGetErrorName(error), "). ",
+  fail(code::launch, " its CUDA kernel could not be launched: ", cudaGetErrorString(error), " (",
+       cudaGetErrorName(error), "). ",
        error == cudaErrorNoKernelImageForDevice
            ? "The library has no code for this device: build it with TORCH_CUDA_ARCH_LIST set to its compute capability"
            : "An error of an earlier kernel shows up at a later call: CUDA_LAUNCH_BLOCKING=1 finds the one it belongs "

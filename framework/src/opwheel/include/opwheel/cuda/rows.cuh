@@ -126,12 +126,14 @@ __global__ void __launch_bounds__(kMostThreads) run_rows(const F functor, int64_
 template <class F>
 void for_rows(Device device, int64_t rows, int64_t length, const F& functor) {
   if (rows == 0) return;
-  const CurrentStream stream(device.index);
-  RowGroups blocks = row_groups<F>(device, rows, length);
-  const auto threads = static_cast<uint32_t>(threads_for(length, kWarp, kMostThreads));
-  void* arguments[] = {const_cast<F*>(&functor), &rows, &length, &blocks.scratch};
-  check_launch(cudaLaunchKernel(&detail::run_rows<F>, dim3(static_cast<uint32_t>(blocks.count)), dim3(threads),
-                                arguments, 0, static_cast<cudaStream_t>(stream.get())));
+  launching([&] {
+    const CurrentStream stream(device.index);
+    RowGroups blocks = row_groups<F>(device, rows, length);
+    const auto threads = static_cast<uint32_t>(threads_for(length, kWarp, kMostThreads));
+    void* arguments[] = {const_cast<F*>(&functor), &rows, &length, &blocks.scratch};
+    check_launch(cudaLaunchKernel(&detail::run_rows<F>, dim3(static_cast<uint32_t>(blocks.count)), dim3(threads),
+                                  arguments, 0, static_cast<cudaStream_t>(stream.get())));
+  });
 }
 
 }  // namespace opwheel::cuda

@@ -84,7 +84,8 @@ inline Executable load_or_compile(const DeviceImage& image, const std::string& e
     return compile(image, context, device);
   } catch (const std::exception& error) {
     fail(library, ": the device image for ", name, " cannot be loaded on ", where, " (", reason,
-         "), and its source does not compile there: ", error.what());
+         "), and its source does not compile there; build the library with the oneAPI release in use. The compiler: ",
+         error.what());
   }
 }
 

@@ -19,8 +19,10 @@ inline ::sycl::queue& current_queue(int32_t device_index) {
   void* queue = nullptr;
   const AOTITorchError error = torch_stream_native_handle(stream, &queue);
   aoti_torch_delete_stream(stream);
-  if (error != 0 || queue == nullptr)
-    fail("PyTorch gave no SYCL queue for the current stream of xpu:", int64_t{device_index});
+  if (error != 0 || queue == nullptr) {
+    fail("PyTorch gave no SYCL queue for the current stream of xpu:", int64_t{device_index},
+         "; see whether torch.xpu.is_available(), and use a PyTorch that was built for Intel GPUs");
+  }
   return *static_cast<::sycl::queue*>(queue);
 }
 

@@ -33,13 +33,15 @@ template <template <class> class F, class E>
 void for_rows(Device device, int64_t rows, int64_t length, const F<E>& functor) {
   if (rows == 0) return;
   static const std::string entry = std::string(F<E>::name) + "_rows";
-  const DeviceGuard guard(device.index);
-  ::sycl::queue& queue = current_queue(device.index);
-  const RowGroups groups = row_groups<F<E>>(device, rows, length);
-  const auto items = static_cast<std::size_t>(threads_for(length, kSubGroup, kMostItems));
-  const ::sycl::nd_range<1> range(static_cast<std::size_t>(groups.count) * items, items);
-  ::sycl::ext::oneapi::experimental::nd_launch(queue, range, kernel(queue, E::dtype, entry), functor, rows, length,
-                                               groups.scratch);
+  launching([&] {
+    const DeviceGuard guard(device.index);
+    ::sycl::queue& queue = current_queue(device.index);
+    const RowGroups groups = row_groups<F<E>>(device, rows, length);
+    const auto items = static_cast<std::size_t>(threads_for(length, kSubGroup, kMostItems));
+    const ::sycl::nd_range<1> range(static_cast<std::size_t>(groups.count) * items, items);
+    ::sycl::ext::oneapi::experimental::nd_launch(queue, range, kernel(queue, E::dtype, entry), functor, rows, length,
+                                                 groups.scratch);
+  });
 }
 
 }  // namespace opwheel::xpu

@@ -11,10 +11,12 @@ from opwheel.dispatch import ErrorSample, Sample
 from torch import Tensor
 from torch.nn import functional
 
+from .checks import check_like
 from .samples import SHAPES, measured, randn, wide
 
 
 def _swiglu(a: Tensor, b: Tensor) -> Tensor:
+    check_like(b, "b", a, "a")
     return functional.silu(wide(a)).to(a.dtype) * b
 
 
@@ -30,6 +32,7 @@ def _check_approximate(approximate: str) -> None:
 
 
 def _geglu(a: Tensor, b: Tensor, approximate: str = "tanh") -> Tensor:
+    check_like(b, "b", a, "a")
     _check_approximate(approximate)
     return functional.gelu(wide(a), approximate=approximate).to(a.dtype) * b
 

@@ -10,6 +10,7 @@ from opwheel import Operator
 from opwheel.dispatch import ErrorSample, Sample
 from torch import Tensor
 
+from .checks import check_shape
 from .samples import randn, wide
 
 
@@ -27,6 +28,7 @@ def cross_entropy_rows_reference(
     softcap: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The loss of each row, the part of it that ``lse_square_scale`` adds, and log(sum(exp)) of its logits."""
+    check_shape(target, "target", input.shape[:-1])
     counted = target != ignore_index
     index = torch.where(counted, target, 0)
     logits = _capped(wide(input), softcap)

@@ -9,7 +9,8 @@ namespace opwheel::xpu {
 
 template <class To, class From>
 To reinterpret(From from) {
-  static_assert(sizeof(To) == sizeof(From));
+  static_assert(sizeof(To) == sizeof(From),
+                "opwheel: the bits of a value are another type's only where both have the same size; name such a type");
   return __builtin_bit_cast(To, from);
 }
 

@@ -141,7 +141,9 @@ void run_rows(const F& functor, int64_t rows, int64_t length, void* scratch) {
 // Defines the kernel of a functor, under the functor's name, for one dtype: float16, bfloat16, float32 or float64.
 #define OPWHEEL_XPU_ROWS(identifier, Functor, dtype)                                                           \
   static_assert(std::string_view(Functor<::opwheel::xpu::dtype>::name) == #identifier,                         \
-                "opwheel: a functor's name must be the kernel's");                                             \
+                "opwheel: " #Functor                                                                           \
+                " has another name than its kernel, by which the host finds it: write "                        \
+                "static constexpr char name[] = \"" #identifier "\" in it");                                   \
   extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((sycl::ext::oneapi::experimental::nd_range_kernel<1>))          \
       SYCL_EXT_ONEAPI_FUNCTION_PROPERTY(                                                                       \
           (sycl::ext::oneapi::experimental::sub_group_size<::opwheel::xpu::kSubGroup>)) void                   \

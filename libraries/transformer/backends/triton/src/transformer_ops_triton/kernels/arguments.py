@@ -24,20 +24,21 @@ def refuse(name: str, problem: str) -> NoReturn:
 def check_dtype(x: Tensor, name: str, *expected: torch.dtype) -> None:
     """Check that the dtype is one of these."""
     if x.dtype not in expected:
-        refuse(name, f"is {x.dtype}, expected {'one of ' * (len(expected) > 1)}{', '.join(map(str, expected))}")
+        supported = f"{'one of ' * (len(expected) > 1)}{', '.join(map(str, expected))}"
+        refuse(name, f"is {x.dtype}, expected {supported}; convert it with .to(...)")
 
 
 def check_shape(x: Tensor, name: str, *expected: int) -> None:
     """Check the shape; -1 stands for any size."""
     fits = x.dim() == len(expected) and all(e in (-1, s) for s, e in zip(x.shape, expected, strict=True))
     if not fits:
-        refuse(name, f"has shape {tuple(x.shape)}, expected {expected}")
+        refuse(name, f"has shape {tuple(x.shape)}, expected {expected}; pass a tensor of that shape")
 
 
 def check_same(x: Tensor, name: str, other: Tensor, other_name: str) -> None:
     """Check that dtype and device are those of another argument."""
     if x.dtype != other.dtype:
-        refuse(name, f"is {x.dtype}, but '{other_name}' is {other.dtype}")
+        refuse(name, f"is {x.dtype}, but '{other_name}' is {other.dtype}; convert one of them with .to(...)")
     check_device(x, name, other, other_name)
 
 
@@ -51,13 +52,16 @@ def check_rows(x: Tensor, name: str) -> None:
     """Check that it has rows of floating-point numbers."""
     check_dtype(x, name, *FLOATING)
     if x.dim() < 1:
-        refuse(name, "has 0 dimensions, expected at least 1")
+        refuse(name, "has 0 dimensions, expected at least 1; reshape it")
 
 
 def check_like(x: Tensor, name: str, other: Tensor, other_name: str) -> None:
     """Check that shape, dtype and device are those of another argument."""
     if x.shape != other.shape:
-        refuse(name, f"has shape {tuple(x.shape)}, but '{other_name}' has {tuple(other.shape)}")
+        refuse(
+            name,
+            f"has shape {tuple(x.shape)}, but '{other_name}' has {tuple(other.shape)}; pass a tensor of that shape",
+        )
     check_same(x, name, other, other_name)
 
 
