@@ -93,7 +93,7 @@ test-builds: $(VENV)/.installed $(VENV)/.release $(VENV)/other-torch
 	$(BIN)/python -m pytest $(BUILDS)
 
 test-rest: $(VENV)/.installed
-	TEST_FUZZ_EXAMPLES=3000 TEST_FUZZ_COMPILED=20 TEST_EVERY_MUTANT=12 $(BIN)/python -m pytest $(addprefix --ignore ,$(BUILDS) $(addprefix tests/,faults deploy docs release))
+	TEST_FUZZ_EXAMPLES=1500 TEST_FUZZ_COMPILED=10 TEST_EVERY_MUTANT=12 $(BIN)/python -m pytest $(addprefix --ignore ,$(BUILDS) $(addprefix tests/,faults deploy docs release))
 
 fuzz: $(VENV)/.installed
 	$(BIN)/python -m pytest tests/interop -k fuzz
@@ -137,7 +137,7 @@ test-liger: $(VENV)/.installed
 
 # Of this, test-rest runs what takes seconds.
 test-third-party: $(VENV)/.installed
-	TEST_WHOLE_KIT=1 $(BIN)/python -m pytest tests/third_party
+	TEST_WHOLE_KIT=1 TEST_NIGHTLY=1 $(BIN)/python -m pytest tests/third_party
 
 unit: $(VENV)/.installed
 	$(BIN)/python -m pytest tests/unit -q
