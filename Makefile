@@ -54,7 +54,7 @@ INTERPRETED := TRITON_INTERPRET=1 TRANSFORMER_OPS_BACKENDS=triton TRANSFORMER_OP
 SYCL_TEST := PYTHONPATH=tests MULADD_REQUIRE=sycl $(SYCL)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo announce-demo unit nightly test test-kit test-registry test-rest test-builds test-sycl test-deploy test-docs test-transformer test-liger test-third-party test-release test-torch fuzz quick quick-kit quick-faults quick-rest docs bench bench-transformer instructions lint wheels clean tools
+.PHONY: help demo announce-demo unit nightly test test-kit test-registry test-rest test-builds test-sycl test-deploy test-docs test-transformer test-liger test-third-party test-release test-torch fuzz quick quick-general quick-rest quick-kit quick-faults docs bench bench-transformer instructions lint wheels clean tools
 .SECONDEXPANSION:
 
 help:
@@ -147,17 +147,23 @@ nightly: $(VENV)/.installed $(VENV)/.release $(VENV)/other-torch $(SYCL)/.instal
 	$(BIN)/python -m tests.nightly
 
 quick: $(VENV)/.installed
-	@$(MAKE) --no-print-directory -k -j$(JOBS) --output-sync=target quick-faults quick-kit quick-rest
+	@$(MAKE) --no-print-directory -k -j$(JOBS) --output-sync=target quick-general quick-rest quick-kit quick-faults
 
+# One operator with its variants and its backward operator: the others have the same loops.
 quick-kit:
-	$(BIN)/python $(KIT) cpu -m "not compiles"
+	$(BIN)/python $(KIT) cpu -m "not compiles" --operators muladd,muladd_backward
 
 # The other files of tests/faults start hundreds of processes each: make test-registry.
 quick-faults:
 	$(BIN)/python -m pytest -q tests/faults/test_faults.py
 
+QUICK := $(BIN)/python -m pytest -q -m "not slow and not wheels and not nightly"
+GENERAL := $(addprefix tests/,audit autograd general interop)
+quick-general:
+	$(QUICK) $(GENERAL)
+
 quick-rest:
-	$(BIN)/python -m pytest -q -m "not slow and not wheels" $(addprefix --ignore tests/,deploy docs faults release wheels)
+	$(QUICK) $(addprefix --ignore ,$(GENERAL) $(addprefix tests/,deploy docs faults release wheels))
 
 COMMIT = commit $$(git describe --always --dirty --abbrev=12)
 bench: $(VENV)/.installed
