@@ -54,7 +54,7 @@ INTERPRETED := TRITON_INTERPRET=1 TRANSFORMER_OPS_BACKENDS=triton TRANSFORMER_OP
 SYCL_TEST := PYTHONPATH=tests MULADD_REQUIRE=sycl $(SYCL)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo announce-demo unit nightly test test-kit test-registry test-rest test-builds test-sycl test-deploy test-docs test-transformer test-liger test-third-party test-release test-torch fuzz quick quick-kit quick-faults quick-rest docs bench bench-transformer instructions lint wheels clean tools
+.PHONY: help demo announce-demo unit nightly test test-kit test-registry test-rest test-builds test-sycl test-deploy test-docs test-transformer test-liger test-third-party test-release test-torch fuzz quick quick-general quick-rest quick-kit quick-faults docs bench bench-transformer instructions lint wheels clean tools
 .SECONDEXPANSION:
 
 help:
@@ -93,7 +93,7 @@ test-builds: $(VENV)/.installed $(VENV)/.release $(VENV)/other-torch
 	$(BIN)/python -m pytest $(BUILDS)
 
 test-rest: $(VENV)/.installed
-	TEST_FUZZ_EXAMPLES=3000 TEST_FUZZ_COMPILED=20 TEST_EVERY_MUTANT=12 $(BIN)/python -m pytest $(addprefix --ignore ,$(BUILDS) $(addprefix tests/,faults deploy docs release))
+	TEST_FUZZ_EXAMPLES=3000 TEST_FUZZ_COMPILED=10 TEST_EVERY_MUTANT=12 $(BIN)/python -m pytest $(addprefix --ignore ,$(BUILDS) $(addprefix tests/,faults deploy docs release))
 
 fuzz: $(VENV)/.installed
 	$(BIN)/python -m pytest tests/interop -k fuzz
@@ -137,7 +137,7 @@ test-liger: $(VENV)/.installed
 
 # Of this, test-rest runs what takes seconds.
 test-third-party: $(VENV)/.installed
-	TEST_WHOLE_KIT=1 $(BIN)/python -m pytest tests/third_party
+	TEST_WHOLE_KIT=1 TEST_NIGHTLY=1 $(BIN)/python -m pytest tests/third_party
 
 unit: $(VENV)/.installed
 	$(BIN)/python -m pytest tests/unit -q
@@ -147,17 +147,23 @@ nightly: $(VENV)/.installed $(VENV)/.release $(VENV)/other-torch $(SYCL)/.instal
 	$(BIN)/python -m tests.nightly
 
 quick: $(VENV)/.installed
-	@$(MAKE) --no-print-directory -k -j$(JOBS) --output-sync=target quick-faults quick-kit quick-rest
+	@$(MAKE) --no-print-directory -k -j$(JOBS) --output-sync=target quick-general quick-rest quick-kit quick-faults
 
+# One operator with its variants and its backward operator: the others have the same loops.
 quick-kit:
-	$(BIN)/python $(KIT) cpu -m "not compiles"
+	$(BIN)/python $(KIT) cpu -m "not compiles" --operators muladd,muladd_backward
 
 # The other files of tests/faults start hundreds of processes each: make test-registry.
 quick-faults:
 	$(BIN)/python -m pytest -q tests/faults/test_faults.py
 
+QUICK := $(BIN)/python -m pytest -q -m "not slow and not wheels and not nightly"
+GENERAL := $(addprefix tests/,audit autograd general interop)
+quick-general:
+	$(QUICK) $(GENERAL)
+
 quick-rest:
-	$(BIN)/python -m pytest -q -m "not slow and not wheels" $(addprefix --ignore tests/,deploy docs faults release wheels)
+	$(QUICK) $(addprefix --ignore ,$(GENERAL) $(addprefix tests/,deploy docs faults release wheels))
 
 COMMIT = commit $$(git describe --always --dirty --abbrev=12)
 bench: $(VENV)/.installed

@@ -50,6 +50,7 @@ def test_both_modes_end_where_a_single_process_does():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("mode", "mistake", "message"),
     [

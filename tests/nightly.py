@@ -36,7 +36,13 @@ class Part(NamedTuple):
 
 
 PARTS = {
-    "left out": Part(("tests", "backends/cuda", "-m", "nightly"), {"TEST_NIGHTLY": "1"}),
+    "left out": Part(
+        (
+            *("tests", "backends", "examples", "libraries", "-m", "nightly"),
+            *("--ignore=tests/release", "--ignore=tests/deploy"),
+        ),
+        {"TEST_NIGHTLY": "1"},
+    ),
     "left out on XPU": Part(
         ("tests/wheels/test_sycl_rows.py", "-m", "nightly"),
         {"TEST_NIGHTLY": "1", "PYTHONPATH": str(ROOT / "tests"), "MULADD_REQUIRE": "sycl"},
@@ -58,7 +64,7 @@ PARTS = {
         {"TEST_WHOLE_KIT": "1", "PYTHONPATH": str(ROOT / "tests"), "MULADD_REQUIRE": "sycl"},
         str(ROOT / ".venv-sycl/bin/python"),
     ),
-    "audit": Part(("tests/audit",), {"TEST_WHOLE_AUDIT": "1"}),
+    "audit": Part(("tests/audit",), {"TEST_WHOLE_AUDIT": "1", "TEST_NIGHTLY": "1"}),
     "transformer": Part(
         ("--pyargs", "opwheel.testing", "--library", "transformer_ops", "--backend", "cpu"),
         {"TRANSFORMER_OPS_REQUIRE": "cpu"},

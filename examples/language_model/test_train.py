@@ -41,6 +41,7 @@ def test_both_sides_learn_the_same(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_compiled(tmp_path):
     done = run(tmp_path, SCRIPT, "--steps", 2)
     assert done.returncode == 0, done.stderr
@@ -48,6 +49,7 @@ def test_compiled(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_two_processes_learn_what_one_does(tmp_path):
     alone = run(tmp_path, SCRIPT, "--steps", 2, "--no-compile")
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2]

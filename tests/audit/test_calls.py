@@ -12,6 +12,7 @@ from . import planted
 from .command import ROOT, opwheel_audit
 
 
+@pytest.mark.slow
 def test_recorded_calls(tmp_path):
     """The calls of another program, with their values."""
     script = tmp_path / "script.py"

@@ -101,6 +101,7 @@ def test_kinks_and_jumps_are_no_findings(operator, arguments, check):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_nothing_is_found_in_transformer_ops(tmp_path):
     """By the command, from recorded calls, with every check."""
     script = ROOT / "examples/audit/transformer_calls.py"
