@@ -167,10 +167,11 @@ def device(backend: BackendStatus, request: pytest.FixtureRequest) -> torch.devi
 
 @pytest.fixture(scope="session")
 def crashing(request: pytest.FixtureRequest, backend: BackendStatus, device: torch.device) -> dict[str, str]:
-    """Operators whose kernels would end this process, and how."""
+    """Of the operators with tests that were chosen, those whose kernels would end this process, and how."""
     library = _library(request.config)
+    chosen = {overload.name for overload in map(_overload_of, request.session.items) if isinstance(overload, Overload)}
     names = [name for name, one in library.overloads.items() if _KINDS["sampled"](one) and name in backend.operators]
-    return crashes.crashing(library.package, str(device), names)
+    return crashes.crashing(library.package, str(device), [name for name in names if name in chosen])
 
 
 @pytest.fixture(autouse=True)
