@@ -39,6 +39,9 @@ extern "C" void bfloat16_float(const void* x, void* y, int64_t n) {
 extern "C" void rounded_float(const void* x, void* y, int64_t n) {
   each<float>(x, y, n, [](auto value) { return isa::rounded<isa::BFloat16>(value); });
 }
+extern "C" void rounded_roughly_float(const void* x, void* y, int64_t n) {
+  each<float>(x, y, n, [](auto value) { return isa::rounded_roughly<isa::BFloat16>(value); });
+}
 """
 SETS = {"DEFAULT": ("baseline",), "AVX2": ("baseline", "avx2"), "AVX512": ("baseline", "avx2", "avx512")}
 HERE = SETS.get(torch.backends.cpu.get_cpu_capability(), ("baseline",))
@@ -114,6 +117,10 @@ def test_bfloat16_is_rounded_as_pytorch_does_it(functions, floats):
     x = torch.cat([x[: -len(nans)], every])
     expected = x.bfloat16().float()
     torch.testing.assert_close(functions("rounded", x), expected, rtol=0, atol=0, equal_nan=True)
+    roughly = functions("rounded_roughly", x)  # ties may go the other way
+    torch.testing.assert_close(roughly.bfloat16().float(), roughly, rtol=0, atol=0, equal_nan=True)
+    distances = [torch.where(y == x, 0, (y.double() - x.double()).abs()) for y in (roughly, expected)]
+    torch.testing.assert_close(*distances, rtol=0, atol=0, equal_nan=True)
 
 
 def test_error_of_erf(functions, floats):

@@ -62,7 +62,10 @@ void gated_rows(const Gated& a, int64_t begin, int64_t end) {
     const T* u = static_cast<const T*>(a.a) + i * a.a_stride;
     const T* v = static_cast<const T*>(a.b) + i * a.b_stride;
     T* y = static_cast<T*>(a.y) + i * a.length;
-    for_vectors<C>(a.length, [&](auto at) { put(y, at, rounded<T>(F::template value<T>(get(u, at))) * get(v, at)); });
+    for_vectors<C>(a.length, [&](auto at) {
+      const auto value = rounded_roughly<T>(F::template value<T>(get(u, at)));
+      put(y, at, value * get(v, at));
+    });
   }
 }
 

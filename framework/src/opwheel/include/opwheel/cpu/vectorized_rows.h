@@ -114,6 +114,14 @@ inline Vector<ComputeType<T>> rounded(Vector<ComputeType<T>> values) {
     return get(memory, Whole{0});
   }
 }
+// The same of values that are approximations: where one is right between two of T, either will do.
+template <class T>
+inline Vector<ComputeType<T>> rounded_roughly(Vector<ComputeType<T>> values) {
+#if defined(__AVX512F__)
+  if constexpr (kIs<T, BFloat16>) return rounded_up_to_bfloat16(values);
+#endif
+  return rounded<T>(values);
+}
 // put(), and what get() would read afterwards.
 template <class T, class At>
 inline Vector<ComputeType<T>> put_rounded(T* row, At at, Vector<ComputeType<T>> values) {
