@@ -2,7 +2,11 @@
 // has them. Included by vectorized_rows.h, inside the namespace of one instruction set.
 //
 // The polynomials are weighted least-squares fits, at Chebyshev nodes, of the functions named beside them. The errors
-// are those that tests/toolchain/test_vector_math.py allows, against float64.
+// are those that tests/toolchain/test_vector_math.py allows, against float64: exp_of_negative(x) is exp(x) for x <= 0,
+// within 2 units in the last place; zero below -86, where exp(x) is less than 4.5e-38. sigmoid(x) is 1 / (1 + exp(-x)),
+// within 4 units where it is more than 4.5e-38, and zero below. exp_of_negative_for<T>() and sigmoid_for<T>() are the
+// same for results of type T: for bfloat16 their relative error is up to 2^-12, a sixteenth of its unit in the last
+// place.
 
 using Floats = VectorOf<float>::type;
 using Doubles = VectorOf<double>::type;
@@ -34,10 +38,6 @@ inline Floats exp_of_remainder(Floats x, Floats& shifted, Floats& n) {
   return r * r * q + r + 1.0f;
 }
 
-// exp_of_negative(x): exp(x) for x <= 0, within 2 units in the last place; zero below -86, where exp(x) is less than
-// 4.5e-38. sigmoid(x): 1 / (1 + exp(-x)), within 4 units in the last place where it is more than 4.5e-38, and zero
-// below. exp_of_negative_for<T>() and sigmoid_for<T>(): the same, where T is the type of the results. For bfloat16 they
-// have a relative error of up to 2^-12, which is at most a sixteenth of its unit in the last place.
 #if defined(__AVX512F__)
 inline Floats exp_of_negative(Floats x) {
   Floats shifted, n;

@@ -149,15 +149,10 @@ __attribute__((always_inline)) inline void for_vectors(int64_t n, const Body& bo
   if (k < n) body(Some{k, n - k});
 }
 
-// The integers that select lanes, as __builtin_shuffle takes them.
-template <class C>
-struct LanesOf {
-  typedef decltype(Vector<C>{} == Vector<C>{}) type;
-};
 // Lane i + count in lane i, around.
 template <int64_t count, class V>
 inline V turned(V values) {
-  typename LanesOf<decltype(V{}[0] + 0)>::type lanes;
+  decltype(values == values) lanes;
   constexpr int64_t kCount = sizeof(V) / sizeof(values[0]);
   for (int64_t i = 0; i < kCount; ++i) lanes[i] = (i + count) % kCount;
   return __builtin_shuffle(values, lanes);
@@ -165,7 +160,7 @@ inline V turned(V values) {
 // The first `count` lanes of `values`, the others of `rest`.
 template <class V>
 inline V first_lanes(V values, int64_t count, V rest) {
-  typename LanesOf<decltype(V{}[0] + 0)>::type lanes;
+  decltype(values == values) lanes;
   for (int64_t i = 0; i < static_cast<int64_t>(sizeof(V) / sizeof(values[0])); ++i) lanes[i] = i;
   return lanes < static_cast<decltype(lanes[0] + 0)>(count) ? values : rest;
 }
