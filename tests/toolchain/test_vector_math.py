@@ -19,16 +19,29 @@ static void each(const void* x, void* y, int64_t n, const F& function) {
     isa::put(static_cast<T*>(y), at, function(isa::get(static_cast<const T*>(x), at)));
   });
 }
-#define FUNCTION(name)                                                                                         \\
+#define FUNCTION(name, ...)                                                                                    \\
   extern "C" void name##_float(const void* x, void* y, int64_t n) {                                            \\
-    each<float>(x, y, n, [](auto value) { return isa::name(value); });                                         \\
+    each<float>(x, y, n, [](auto value) { return isa::__VA_ARGS__(value); });                                  \\
   }                                                                                                            \\
   extern "C" void name##_double(const void* x, void* y, int64_t n) {                                           \\
-    each<double>(x, y, n, [](auto value) { return isa::name(value); });                                        \\
+    each<double>(x, y, n, [](auto value) { return isa::__VA_ARGS__(value); });                                 \\
   }
-FUNCTION(exp_of_negative)
-FUNCTION(sigmoid)
-FUNCTION(erf)
+FUNCTION(exp_of_negative, exp_of_negative)
+FUNCTION(sigmoid, sigmoid)
+FUNCTION(erf, erf)
+FUNCTION(exp_of_negative_for_bfloat16, exp_of_negative_for<isa::BFloat16>)
+FUNCTION(sigmoid_for_bfloat16, sigmoid_for<isa::BFloat16>)
+extern "C" void bfloat16_float(const void* x, void* y, int64_t n) {
+  isa::for_vectors<float>(n, [&](auto at) {
+    isa::put(static_cast<isa::BFloat16*>(y), at, isa::get(static_cast<const float*>(x), at));
+  });
+}
+extern "C" void rounded_float(const void* x, void* y, int64_t n) {
+  each<float>(x, y, n, [](auto value) { return isa::rounded<isa::BFloat16>(value); });
+}
+extern "C" void rounded_roughly_float(const void* x, void* y, int64_t n) {
+  each<float>(x, y, n, [](auto value) { return isa::rounded_roughly<isa::BFloat16>(value); });
+}
 """
 SETS = {"DEFAULT": ("baseline",), "AVX2": ("baseline", "avx2"), "AVX512": ("baseline", "avx2", "avx512")}
 HERE = SETS.get(torch.backends.cpu.get_cpu_capability(), ("baseline",))
@@ -51,8 +64,8 @@ def functions(request, tmp_path_factory):
     subprocess.run([*command, str(folder / "functions.cpp"), "-o", str(folder / "functions.so")], check=True)
     library = ctypes.CDLL(str(folder / "functions.so"))
 
-    def call(function, x):
-        y = torch.empty_like(x)
+    def call(function, x, dtype=None):
+        y = torch.empty_like(x, dtype=dtype)
         arguments = ctypes.c_void_p(x.data_ptr()), ctypes.c_void_p(y.data_ptr()), ctypes.c_int64(x.numel())
         library[f"{function}_{'float' if x.dtype is torch.float32 else 'double'}"](*arguments)
         return y
@@ -83,6 +96,31 @@ def test_units_in_the_last_place(functions, floats, function):
     assert units(got[large], want[large]).max() <= BOUNDS[function]
     assert got[~large].max() <= LEAST  # zero, or right at the edge
     assert got[x < -87].count_nonzero() == 0
+
+
+@pytest.mark.parametrize("function", BOUNDS)
+def test_relative_error_for_bfloat16(functions, floats, function):
+    reference = torch.exp if function == "exp_of_negative" else torch.sigmoid
+    x = floats[floats <= 0] if function == "exp_of_negative" else floats
+    got, want = functions(f"{function}_for_bfloat16", x), reference(x.double())
+    large = want > LEAST
+    assert ((got.double() - want).abs() / want)[large].max() <= 2**-12
+    assert got[~large].max() <= LEAST * (1 + 2**-12)
+
+
+def test_bfloat16_is_rounded_as_pytorch_does_it(functions, floats):
+    nans = torch.tensor([0x7F800001, 0x7FFFFFFF, -1, -0x7FFFFF], dtype=torch.int32).view(torch.float32)
+    x = torch.cat([floats, torch.tensor([float("inf"), -float("inf")]), nans])
+    expected = x.bfloat16()
+    torch.testing.assert_close(functions("bfloat16", x, torch.bfloat16), expected, rtol=0, atol=0, equal_nan=True)
+    every = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(torch.bfloat16).float()
+    x = torch.cat([x[: -len(nans)], every])
+    expected = x.bfloat16().float()
+    torch.testing.assert_close(functions("rounded", x), expected, rtol=0, atol=0, equal_nan=True)
+    roughly = functions("rounded_roughly", x)  # ties may go the other way
+    torch.testing.assert_close(roughly.bfloat16().float(), roughly, rtol=0, atol=0, equal_nan=True)
+    distances = [torch.where(y == x, 0, (y.double() - x.double()).abs()) for y in (roughly, expected)]
+    torch.testing.assert_close(*distances, rtol=0, atol=0, equal_nan=True)
 
 
 def test_error_of_erf(functions, floats):

@@ -42,6 +42,30 @@ def test_norms_are_pytorchs(dtype):
     compare(transformer_ops.layer_norm(x, w, b), functional.layer_norm(wide[0], (40,), *wide[1:]), (x, w, b), dtype)
 
 
+def every_bfloat16():
+    """All of its values, in 16 rows: infinities and nans of every payload, too."""
+    return torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(torch.bfloat16).view(16, -1)
+
+
+@pytest.mark.parametrize(
+    ("operator", "exact"),
+    [
+        (transformer_ops.swiglu, functional.silu),
+        (transformer_ops.geglu, lambda x: x * torch.sigmoid((8 / torch.pi) ** 0.5 * (x + 0.044715 * x**3))),
+    ],
+    ids=["swiglu", "geglu"],
+)
+def test_activations_of_every_bfloat16(operator, exact):
+    x = every_bfloat16()
+    found, expected = operator(x, torch.ones_like(x)).double(), exact(x.double())
+    normal = expected.isfinite() & (expected.abs() > 1e-30)
+    _, exponent = torch.frexp(expected[normal])
+    units = (found - expected)[normal].abs() / torch.ldexp(torch.ones_like(expected[normal]), exponent - 8)
+    assert units.max() <= 0.57  # of the last place: rounding takes up to 0.5
+    assert (found[~normal & expected.isfinite()].abs() <= 2e-30).all()
+    torch.testing.assert_close(found[~expected.isfinite()], expected[~expected.isfinite()], equal_nan=True)
+
+
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("weighted", [False, True])

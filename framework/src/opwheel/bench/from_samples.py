@@ -103,6 +103,7 @@ def run(case: Case, device: str, precision: Precision, results: Results, skip: I
     if problem:
         results.findings.append(f"{case.name}: {problem}; it is not timed")
         return
+    torch.compiler.reset()  # all cases share this function's code, of which PyTorch compiles eight variants at most
     compiled = torch.compile(reference, dynamic=False)
     ways: dict[str, Callable[[], Any]] = {
         OURS: lambda: kernel(*values),

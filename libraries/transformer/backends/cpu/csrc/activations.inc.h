@@ -8,13 +8,13 @@ constexpr auto number(double value) {
 
 // silu(x) = x * sigmoid(x); its derivative is sigmoid(x) * (1 + x * (1 - sigmoid(x))).
 struct Silu {
-  template <class V>
+  template <class T, class V>
   static V value(V x) {
-    return x * sigmoid(x);
+    return x * sigmoid_for<T>(x);
   }
-  template <class V>
+  template <class T, class V>
   static void value_and_derivative(V x, V& value, V& derivative) {
-    const V s = sigmoid(x);
+    const V s = sigmoid_for<T>(x);
     value = x * s;
     derivative = s * (1 + x * (1 - s));
   }
@@ -27,13 +27,13 @@ struct GeluTanh {
     return x * number<V>(kFactor) * (1 + number<V>(kCubic) * x * x);
   }
   static constexpr double kFactor = 2 * 0.7978845608028654, kCubic = 0.044715;
-  template <class V>
+  template <class T, class V>
   static V value(V x) {
-    return x * sigmoid(doubled_u(x));
+    return x * sigmoid_for<T>(doubled_u(x));
   }
-  template <class V>
+  template <class T, class V>
   static void value_and_derivative(V x, V& value, V& derivative) {
-    const V s = sigmoid(doubled_u(x));
+    const V s = sigmoid_for<T>(doubled_u(x));
     const V slope = number<V>(kFactor) * (1 + number<V>(3 * kCubic) * x * x);
     value = x * s;
     derivative = s + x * s * (1 - s) * slope;
@@ -43,11 +43,11 @@ struct GeluTanh {
 // gelu(x) = x * (1 + erf(x / sqrt(2))) / 2
 struct Gelu {
   static constexpr double kRoot = 0.7071067811865476, kDensity = 0.3989422804014327;  // 1/sqrt(2), 1/sqrt(2 pi)
-  template <class V>
+  template <class T, class V>
   static V value(V x) {
     return x * number<V>(0.5) * (1 + erf(x * number<V>(kRoot)));
   }
-  template <class V>
+  template <class T, class V>
   static void value_and_derivative(V x, V& value, V& derivative) {
     const V phi = number<V>(0.5) * (1 + erf(x * number<V>(kRoot)));
     value = x * phi;
@@ -62,7 +62,10 @@ void gated_rows(const Gated& a, int64_t begin, int64_t end) {
     const T* u = static_cast<const T*>(a.a) + i * a.a_stride;
     const T* v = static_cast<const T*>(a.b) + i * a.b_stride;
     T* y = static_cast<T*>(a.y) + i * a.length;
-    for_vectors<C>(a.length, [&](auto at) { put(y, at, rounded<T>(F::value(get(u, at))) * get(v, at)); });
+    for_vectors<C>(a.length, [&](auto at) {
+      const auto value = rounded_roughly<T>(F::template value<T>(get(u, at)));
+      put(y, at, value * get(v, at));
+    });
   }
 }
 
@@ -76,7 +79,7 @@ void gated_rows_backward(const GatedBackward& a, int64_t begin, int64_t end) {
     T *da = static_cast<T*>(a.da) + i * a.length, *db = static_cast<T*>(a.db) + i * a.length;
     for_vectors<C>(a.length, [&](auto at) {
       Vector<C> value, derivative;
-      F::value_and_derivative(get(u, at), value, derivative);
+      F::template value_and_derivative<T>(get(u, at), value, derivative);
       put(da, at, get(g, at) * get(v, at) * derivative);
       put(db, at, get(g, at) * value);
     });

@@ -63,7 +63,7 @@ void cross_entropy_backward(const CrossEntropyBackward& a, int64_t begin, int64_
     const C shift = smoothing / C(n);
     const auto gradient = [&](auto value, auto weight) {
       const auto capped_value = capped(value, softcap);
-      auto result = g * (of_p * exp_of_negative(capped_value - z) - shift * weight);
+      auto result = g * (of_p * exp_of_negative_for<T>(capped_value - z) - shift * weight);
       if (softcap > 0) result *= 1 - (capped_value / softcap) * (capped_value / softcap);
       return result;
     };

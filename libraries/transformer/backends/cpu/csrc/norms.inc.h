@@ -13,35 +13,70 @@ inline C reciprocal_root(C squares, int64_t n, double eps) {
   return C(1) / static_cast<C>(__builtin_sqrt(static_cast<double>(squares / C(n)) + eps));
 }
 
-// What a normalised row is multiplied by: offset + weight, or 1.
-template <class T, class At>
-inline auto factor(const void* weight, double offset, At at) {
+// What normalised rows are multiplied by, offset + weight or 1, in the type that is computed in: made once for many
+// rows, where it is not the weight itself.
+template <class T>
+class Factors {
   using C = ComputeType<T>;
-  if (weight == nullptr) return Vector<C>{} + C(1);
-  return get(static_cast<const T*>(weight), at) + static_cast<C>(offset);
-}
+
+ public:
+  Factors(const void* weight, double offset, int64_t n, bool rounds = false)
+      : is_weight_(kIs<T, C> && weight != nullptr && offset == 0),
+        weight_(static_cast<const C*>(weight)),
+        made_(is_weight_ ? 0 : n) {
+    if (is_weight_) return;
+    for_vectors<C>(n, [&](auto at) {
+      Vector<C> value = Vector<C>{} + C(1);
+      if (weight != nullptr) value = get(static_cast<const T*>(weight), at) + static_cast<C>(offset);
+      put(made_.data, at, rounded_if<T>(rounds, value));
+    });
+  }
+  const C* data() const { return is_weight_ ? weight_ : made_.data; }
+
+ private:
+  bool is_weight_;
+  const C* weight_;
+  Buffer<C> made_;
+};
 
 template <class T>
 void rms_norm(const RmsNorm& a, int64_t begin, int64_t end) {
   using C = ComputeType<T>;
   const int64_t n = a.length;
   const bool rounds_first = a.casting == Casting::llama && a.weight != nullptr;
+  const Factors<T> factors(a.weight, a.offset, n, rounds_first);
+  const C* factor = factors.data();
   for (int64_t i = begin; i < end; ++i) {
     const T* x = static_cast<const T*>(a.x) + i * a.x_stride;
-    if (a.residual != nullptr) {
+    const T* next = i + 1 < end ? x + a.x_stride : x;
+    const T* next_residual = next;
+    C squares;
+    if (a.residual == nullptr) {
+      squares = sum<C>(n, [&](auto at) { return get(x, at) * get(x, at); });
+    } else {
       const T* r = static_cast<const T*>(a.residual) + i * a.residual_stride;
+      if (i + 1 < end) next_residual = r + a.residual_stride;
       T* total = static_cast<T*>(a.sum) + i * a.sum_stride;
-      for_vectors<C>(n, [&](auto at) { put(total, at, get(x, at) + get(r, at)); });
+      squares = sum<C>(n, [&](auto at) {
+        const auto value = put_rounded(total, at, get(x, at) + get(r, at));
+        return value * value;
+      });
       x = total;
     }
-    const C squares = sum<C>(n, [&](auto at) { return get(x, at) * get(x, at); });
     const C r = reciprocal_root(squares, n, a.eps);
     T* y = static_cast<T*>(a.y) + i * a.y_stride;
     if (rounds_first) {
-      for_vectors<C>(
-          n, [&](auto at) { put(y, at, rounded<T>(get(x, at) * r) * rounded<T>(factor<T>(a.weight, a.offset, at))); });
+      for_vectors<C>(n, [&](auto at) {
+        prefetch(next, at);
+        prefetch(next_residual, at);
+        put(y, at, rounded<T>(get(x, at) * r) * get(factor, at));
+      });
     } else {
-      for_vectors<C>(n, [&](auto at) { put(y, at, get(x, at) * r * factor<T>(a.weight, a.offset, at)); });
+      for_vectors<C>(n, [&](auto at) {
+        prefetch(next, at);
+        prefetch(next_residual, at);
+        put(y, at, get(x, at) * r * get(factor, at));
+      });
     }
   }
 }
@@ -53,6 +88,8 @@ void rms_norm_backward(const RmsNormBackward& a, int64_t begin, int64_t end) {
   using C = ComputeType<T>;
   const int64_t n = a.length;
   const bool rounds_first = a.casting == Casting::llama;
+  const Factors<T> factors(a.weight, a.offset, n);
+  const C* factor = factors.data();
   for (int64_t part = begin; part < end; ++part) {
     C* sums = a.partial == nullptr ? nullptr : static_cast<C*>(a.partial) + part * n;
     if (sums != nullptr) for_vectors<C>(n, [&](auto at) { put(sums, at, Vector<C>{}); });
@@ -64,12 +101,11 @@ void rms_norm_backward(const RmsNormBackward& a, int64_t begin, int64_t end) {
       const T* more = a.grad_sum == nullptr ? nullptr : static_cast<const T*>(a.grad_sum) + i * a.grad_sum_stride;
       T* d = static_cast<T*>(a.dx) + i * n;
       const C r = reciprocal_root(sum<C>(n, [&](auto at) { return get(x, at) * get(x, at); }), n, a.eps);
-      const C products =
-          sum<C>(n, [&](auto at) { return get(g, at) * factor<T>(a.weight, a.offset, at) * get(x, at); });
+      const C products = sum<C>(n, [&](auto at) { return get(g, at) * get(factor, at) * get(x, at); });
       const C inner = products * r * r / C(n);
       for_vectors<C>(n, [&](auto at) {
         const auto values = get(x, at), gradients = get(g, at);
-        auto gradient = r * (gradients * factor<T>(a.weight, a.offset, at) - values * inner);
+        auto gradient = r * (gradients * get(factor, at) - values * inner);
         if (more != nullptr) gradient += get(more, at);
         put(d, at, gradient);
         if (sums != nullptr) put(sums, at, get(sums, at) + gradients * rounded_if<T>(rounds_first, values * r));
@@ -95,14 +131,18 @@ template <class T>
 void layer_norm(const LayerNorm& a, int64_t begin, int64_t end) {
   using C = ComputeType<T>;
   const int64_t n = a.length;
+  const Factors<T> factors(a.weight, 0, n);
+  const C* factor = factors.data();
   const T* bias = static_cast<const T*>(a.bias);
   for (int64_t i = begin; i < end; ++i) {
     const T* x = static_cast<const T*>(a.x) + i * a.x_stride;
     T* y = static_cast<T*>(a.y) + i * n;
+    const T* next = i + 1 < end ? x + a.x_stride : x;
     C mean, r;
     moments(x, n, a.eps, mean, r);
     for_vectors<C>(n, [&](auto at) {
-      auto value = (get(x, at) - mean) * r * factor<T>(a.weight, 0, at);
+      prefetch(next, at);
+      auto value = (get(x, at) - mean) * r * get(factor, at);
       if (bias != nullptr) value += get(bias, at);
       put(y, at, value);
     });
@@ -115,6 +155,8 @@ template <class T>
 void layer_norm_backward(const LayerNormBackward& a, int64_t begin, int64_t end) {
   using C = ComputeType<T>;
   const int64_t n = a.length;
+  const Factors<T> factors(a.weight, 0, n);
+  const C* factor = factors.data();
   for (int64_t part = begin; part < end; ++part) {
     C* sums = static_cast<C*>(a.partial) + part * n;
     C* bias_sums = static_cast<C*>(a.partial_bias) + part * n;
@@ -130,13 +172,12 @@ void layer_norm_backward(const LayerNormBackward& a, int64_t begin, int64_t end)
       T* d = static_cast<T*>(a.dx) + i * n;
       C mean, r;
       moments(x, n, a.eps, mean, r);
-      const C gradients = sum<C>(n, [&](auto at) { return get(g, at) * factor<T>(a.weight, 0, at); }) / C(n);
-      const C products =
-          sum<C>(n, [&](auto at) { return get(g, at) * factor<T>(a.weight, 0, at) * (get(x, at) - mean); });
+      const C gradients = sum<C>(n, [&](auto at) { return get(g, at) * get(factor, at); }) / C(n);
+      const C products = sum<C>(n, [&](auto at) { return get(g, at) * get(factor, at) * (get(x, at) - mean); });
       const C inner = products * r / C(n);
       for_vectors<C>(n, [&](auto at) {
         const auto normalised = (get(x, at) - mean) * r, gradient = get(g, at);
-        put(d, at, r * (gradient * factor<T>(a.weight, 0, at) - gradients - normalised * inner));
+        put(d, at, r * (gradient * get(factor, at) - gradients - normalised * inner));
         put(sums, at, get(sums, at) + gradient * normalised);
         put(bias_sums, at, get(bias_sums, at) + gradient);
       });

@@ -1,18 +1,22 @@
 // Rotary position embedding. Included by kernels.inc.h.
 
-// The row of cos and sin for row i of q or k, and where that row begins.
-template <class T>
-inline const T* rotated_row(const Rope& a, const void* data, const int64_t (&strides)[3], int64_t i, int64_t& angle) {
-  const int64_t s = a.heads_first ? i % a.positions : i / a.heads % a.positions;
-  const int64_t h = a.heads_first ? i / a.positions % a.heads : i % a.heads;
-  const int64_t b = i / (a.heads * a.positions);
-  if (a.position_ids != nullptr) {
-    angle = a.position_ids[(a.position_batches > 1 ? b * a.positions : 0) + s];
-  } else {
-    angle = (a.angle_batches > 1 ? b * a.positions : 0) + s;
+// Where row i of q or k is: its batch, and its head and position, of which the last one counts fastest.
+struct RopeRow {
+  int64_t batch, outer, inner, inner_count, outer_count;
+  RopeRow(const Rope& a, int64_t i)
+      : inner_count(a.heads_first ? a.positions : a.heads), outer_count(a.heads_first ? a.heads : a.positions) {
+    inner = i % inner_count;
+    outer = i / inner_count % outer_count;
+    batch = i / inner_count / outer_count;
   }
-  return static_cast<const T*>(data) + b * strides[0] + h * strides[1] + s * strides[2];
-}
+  void next() {
+    if (++inner < inner_count) return;
+    inner = 0;
+    if (++outer < outer_count) return;
+    outer = 0;
+    ++batch;
+  }
+};
 
 // A pair (u, v) turns into (u cos - v sin, v cos + u sin). Pairs are k and k + length / 2 or, interleaved, 2 k and 2 k
 // + 1.
@@ -20,9 +24,14 @@ template <class T>
 void rope(const Rope& a, int64_t begin, int64_t end) {
   using C = ComputeType<T>;
   const int64_t half = a.length / 2;
-  for (int64_t i = begin; i < end; ++i) {
-    int64_t angle;
-    const T* x = rotated_row<T>(a, a.x, a.strides, i, angle);
+  const bool has_ids = a.position_ids != nullptr;
+  const int64_t batch_step = (has_ids ? a.position_batches : a.angle_batches) > 1 ? a.positions : 0;
+  RopeRow row(a, begin);
+  for (int64_t i = begin; i < end; ++i, row.next()) {
+    const int64_t head = a.heads_first ? row.outer : row.inner, position = a.heads_first ? row.inner : row.outer;
+    int64_t angle = row.batch * batch_step + position;
+    if (has_ids) angle = a.position_ids[angle];
+    const T* x = static_cast<const T*>(a.x) + row.batch * a.strides[0] + head * a.strides[1] + position * a.strides[2];
     const T *cos = static_cast<const T*>(a.cos) + angle * a.angle_stride,
             *sin = static_cast<const T*>(a.sin) + angle * a.angle_stride;
     T* y = static_cast<T*>(a.y) + i * a.length;

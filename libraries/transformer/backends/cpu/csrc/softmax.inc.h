@@ -4,18 +4,22 @@ template <class T>
 void softmax(const Softmax& a, int64_t begin, int64_t end) {
   using C = ComputeType<T>;
   const int64_t n = a.length;
-  Buffer<C> exps(n);
+  Buffer<C> buffer(kIs<T, C> ? 0 : n);
   for (int64_t i = begin; i < end; ++i) {
     const T* x = static_cast<const T*>(a.x) + i * a.x_stride;
     T* y = static_cast<T*>(a.y) + i * n;
+    const T* next = i + 1 < end ? x + a.x_stride : x;
+    C* exps = buffer.data;  // in the result, where it can hold them
+    if constexpr (kIs<T, C>) exps = y;
     const C top = maximum<C>(n, -static_cast<C>(__builtin_inf()), [&](auto at) { return get(x, at); });
     const C total = sum<C>(n, [&](auto at) {
-      const auto value = exp_of_negative(get(x, at) - top);
-      put(exps.data, at, value);
+      prefetch(next, at);
+      const auto value = exp_of_negative_for<T>(get(x, at) - top);
+      put(exps, at, value);
       return value;
     });
     const C factor = C(1) / total;
-    for_vectors<C>(n, [&](auto at) { put(y, at, get(exps.data, at) * factor); });
+    for_vectors<C>(n, [&](auto at) { put(y, at, get(exps, at) * factor); });
   }
 }
 

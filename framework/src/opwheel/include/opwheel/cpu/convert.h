@@ -180,15 +180,48 @@ constexpr bool kHasVectors<Half> = true;
 
 // Rounding as to_bfloat16() does it for one. GCC's own conversions of vectors of integers take several instructions.
 #if defined(__AVX512F__)
+// Where the 16 words of a half register go, by vpermw: into the upper halves of 32-bit lanes, and back.
+inline __m512i upper_halves() {
+  return _mm512_setr_epi32(0, 1 << 16, 2 << 16, 3 << 16, 4 << 16, 5 << 16, 6 << 16, 7 << 16, 8 << 16, 9 << 16, 10 << 16,
+                           11 << 16, 12 << 16, 13 << 16, 14 << 16, 15 << 16);
+}
+inline __m512i from_upper_halves() {
+  constexpr auto kPair = [](int lane) { return (2 * lane + 3) << 16 | (2 * lane + 1); };
+  return _mm512_setr_epi32(kPair(0), kPair(2), kPair(4), kPair(6), kPair(8), kPair(10), kPair(12), kPair(14), 0, 0, 0,
+                           0, 0, 0, 0, 0);
+}
+template <class T>
+inline VectorOf<float>::type widen_words(__m256i words) {
+  if constexpr (kIs<T, Half>) return _mm512_cvtph_ps(words);
+  return _mm512_castsi512_ps(
+      _mm512_maskz_permutexvar_epi16(0xaaaaaaaau, upper_halves(), _mm512_castsi256_si512(words)));
+}
 inline VectorOf<float>::type widen_vector(const BFloat16* from) {
-  const __m512i bits = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
-  return _mm512_castsi512_ps(_mm512_slli_epi32(bits, 16));
+  return widen_words<BFloat16>(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+}
+// To the nearest bfloat16, ties to even: `sum` is bits + 0x7fff, and the result is in the upper half of each lane.
+inline __m512i rounded_sum(__m512i bits, __m512i sum) {
+  const __mmask16 is_odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(1 << 16));
+  return _mm512_mask_add_epi32(sum, is_odd, sum, _mm512_set1_epi32(1));
 }
 inline Shorts to_bfloat16(VectorOf<float>::type value) {
-  const Words bits = reinterpret_cast<Words>(value), rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-  const __mmask16 is_nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
-  const __m512i result = _mm512_mask_mov_epi32(reinterpret_cast<__m512i>(rounded), is_nan, _mm512_set1_epi32(0x7fc0));
-  return reinterpret_cast<Shorts>(_mm512_cvtepi32_epi16(result));
+  const __m512i bits = _mm512_castps_si512(value), nan = _mm512_set1_epi32(0x7fc00000);
+  const __mmask16 is_number = _mm512_cmp_ps_mask(value, value, _CMP_ORD_Q);
+  const __m512i sum = _mm512_mask_add_epi32(nan, is_number, bits, _mm512_set1_epi32(0x7fff));
+  const __m512i upper = _mm512_permutexvar_epi16(from_upper_halves(), rounded_sum(bits, sum));
+  return reinterpret_cast<Shorts>(_mm512_castsi512_si256(upper));
+}
+// As to_bfloat16() and back. A nan must have zeros in its lower half, as those have that come of bfloat16 values, and
+// of operations on numbers.
+inline VectorOf<float>::type rounded_to_bfloat16(VectorOf<float>::type value) {
+  const __m512i bits = _mm512_castps_si512(value);
+  const __m512i result = rounded_sum(bits, _mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)));
+  return _mm512_castsi512_ps(_mm512_and_si512(result, _mm512_set1_epi32(-65536)));
+}
+// The same with ties away from zero, in half the instructions.
+inline VectorOf<float>::type rounded_up_to_bfloat16(VectorOf<float>::type value) {
+  const __m512i sum = _mm512_add_epi32(_mm512_castps_si512(value), _mm512_set1_epi32(0x8000));
+  return _mm512_castsi512_ps(_mm512_and_si512(sum, _mm512_set1_epi32(-65536)));
 }
 inline VectorOf<float>::type widen_vector(const Half* from) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));

@@ -4,6 +4,7 @@
 #include <torch/csrc/stable/c/shim.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -14,13 +15,35 @@ namespace opwheel::cpu {
 
 // Calls part(begin, end) for ranges that together are 0 <= i < rows, on several threads where there is work enough.
 // `length` is what a row costs, in elements. A call must not throw: check before.
+// Of much work each thread takes a piece after the other, so that one that is held up, by the system's giving it memory
+// for the first time for example, leaves more of them to the others.
 template <class Part>
 void for_row_ranges(int64_t rows, int64_t length, const Part& part) {
   constexpr int64_t kElements = 32768;  // below which a second thread costs more than it saves, as in ATen
-  const int64_t grain = std::max<int64_t>(1, kElements / std::max<int64_t>(1, length));
+  constexpr int64_t kPiece = 1 << 19;   // elements: smaller pieces would move between the caches of cores
+  constexpr int64_t kPiecesOfThread = 8;
+  const int64_t cost = std::max<int64_t>(1, length), grain = std::max<int64_t>(1, kElements / cost);
   if (rows <= grain) return part(0, rows);
-  const auto call = [](int64_t begin, int64_t end, void* context) { (*static_cast<const Part*>(context))(begin, end); };
-  OPWHEEL_SHIM(torch_parallel_for(0, rows, grain, call, const_cast<void*>(static_cast<const void*>(&part))));
+  uint32_t threads = 1;
+  OPWHEEL_SHIM(torch_get_num_threads(&threads));
+  const int64_t share = (rows + threads - 1) / threads;
+  struct Work {
+    const Part& part;
+    const int64_t rows, size;
+    std::atomic<int64_t> next{0};
+  } work{part, rows, std::max({share / kPiecesOfThread, kPiece / cost, grain})};
+  const auto whole_share = [](int64_t begin, int64_t end, void* work) { static_cast<Work*>(work)->part(begin, end); };
+  const auto pieces = [](int64_t, int64_t, void* context) {
+    Work& work = *static_cast<Work*>(context);
+    for (int64_t begin; (begin = work.next.fetch_add(work.size)) < work.rows;) {
+      work.part(begin, std::min(begin + work.size, work.rows));
+    }
+  };
+  if (work.size < share) {
+    OPWHEEL_SHIM(torch_parallel_for(0, rows, grain, pieces, &work));
+  } else {
+    OPWHEEL_SHIM(torch_parallel_for(0, rows, grain, whole_share, &work));
+  }
 }
 
 // The same, with row(i) for each of them.

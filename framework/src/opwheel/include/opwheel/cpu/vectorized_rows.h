@@ -56,9 +56,20 @@ inline Vector<ComputeType<T>> get(const T* row, Whole at) {
 }
 template <class T>
 inline Vector<ComputeType<T>> get(const T* row, Some at) {
+#if defined(__AVX512F__)
+  const auto mask = static_cast<uint16_t>((1u << at.count) - 1);
+  if constexpr (kIs<T, float>) {
+    return _mm512_maskz_loadu_ps(mask, row + at.index);
+  } else if constexpr (kIs<T, double>) {
+    return _mm512_maskz_loadu_pd(static_cast<uint8_t>(mask), row + at.index);
+  } else {
+    return widen_words<T>(_mm256_maskz_loadu_epi16(mask, row + at.index));
+  }
+#else
   T some[kLanes<ComputeType<T>>] = {};
   for (int64_t i = 0; i < at.count; ++i) some[i] = row[at.index + i];
   return get(some, Whole{0});
+#endif
 }
 template <class T>
 inline void put(T* row, Whole at, Vector<ComputeType<T>> values) {
@@ -70,15 +81,30 @@ inline void put(T* row, Whole at, Vector<ComputeType<T>> values) {
 }
 template <class T>
 inline void put(T* row, Some at, Vector<ComputeType<T>> values) {
+#if defined(__AVX512F__)
+  const auto mask = static_cast<uint16_t>((1u << at.count) - 1);
+  if constexpr (kIs<T, float>) {
+    _mm512_mask_storeu_ps(row + at.index, mask, values);
+  } else if constexpr (kIs<T, double>) {
+    _mm512_mask_storeu_pd(row + at.index, static_cast<uint8_t>(mask), values);
+  } else {
+    _mm256_mask_storeu_epi16(row + at.index, mask, reinterpret_cast<__m256i>(narrow_vector<T>(values)));
+  }
+#else
   T some[kLanes<ComputeType<T>>];
   put(some, Whole{0}, values);
   for (int64_t i = 0; i < at.count; ++i) row[at.index + i] = some[i];
+#endif
 }
-// Values rounded to T, as if they had been written and read again.
+// Values, computed from T's, rounded to T, as if they had been written and read again.
 template <class T>
 inline Vector<ComputeType<T>> rounded(Vector<ComputeType<T>> values) {
   if constexpr (kIs<T, ComputeType<T>>) {
     return values;
+#if defined(__AVX512F__)
+  } else if constexpr (kIs<T, BFloat16>) {
+    return rounded_to_bfloat16(values);
+#endif
   } else if constexpr (kIs<T, BFloat16>) {
     const Bits bits = reinterpret_cast<Bits>(values), kept = (bits + 0x7fffu + (bits >> 16 & 1u)) & 0xffff0000u;
     return values != values ? values : reinterpret_cast<Floats>(kept);
@@ -88,9 +114,31 @@ inline Vector<ComputeType<T>> rounded(Vector<ComputeType<T>> values) {
     return get(memory, Whole{0});
   }
 }
+// The same of values that are approximations: where one is right between two of T, either will do.
+template <class T>
+inline Vector<ComputeType<T>> rounded_roughly(Vector<ComputeType<T>> values) {
+#if defined(__AVX512F__)
+  if constexpr (kIs<T, BFloat16>) return rounded_up_to_bfloat16(values);
+#endif
+  return rounded<T>(values);
+}
+// put(), and what get() would read afterwards.
+template <class T, class At>
+inline Vector<ComputeType<T>> put_rounded(T* row, At at, Vector<ComputeType<T>> values) {
+  const Vector<ComputeType<T>> kept = rounded<T>(values);
+  put(row, at, kept);
+  return kept;
+}
 template <class T>
 inline Vector<ComputeType<T>> rounded_if(bool condition, Vector<ComputeType<T>> values) {
   return condition ? rounded<T>(values) : values;
+}
+
+// Asks for what is read soon, elements of the next row for example: while a row in the first cache is computed with,
+// the processor does not do so by itself.
+template <class T, class At>
+inline void prefetch(const T* row, At at) {
+  __builtin_prefetch(row + at.index);
 }
 
 // Calls body(at) for all of n elements that are computed in C.
@@ -99,6 +147,22 @@ __attribute__((always_inline)) inline void for_vectors(int64_t n, const Body& bo
   int64_t k = 0;
   for (; k + kLanes<C> <= n; k += kLanes<C>) body(Whole{k});
   if (k < n) body(Some{k, n - k});
+}
+
+// Lane i + count in lane i, around.
+template <int64_t count, class V>
+inline V turned(V values) {
+  decltype(values == values) lanes;
+  constexpr int64_t kCount = sizeof(V) / sizeof(values[0]);
+  for (int64_t i = 0; i < kCount; ++i) lanes[i] = (i + count) % kCount;
+  return __builtin_shuffle(values, lanes);
+}
+// The first `count` lanes of `values`, the others of `rest`.
+template <class V>
+inline V first_lanes(V values, int64_t count, V rest) {
+  decltype(values == values) lanes;
+  for (int64_t i = 0; i < static_cast<int64_t>(sizeof(V) / sizeof(values[0])); ++i) lanes[i] = i;
+  return lanes < static_cast<decltype(lanes[0] + 0)>(count) ? values : rest;
 }
 
 // Combines value(at) over all of n elements; lanes beyond the last element count as `start`.
@@ -112,15 +176,13 @@ __attribute__((always_inline)) inline C reduce(int64_t n, C start, const Value& 
   }
   for (; k + kLanes<C> <= n; k += kLanes<C>) partial[0] = combine(partial[0], value(Whole{k}));
   if (k < n) {
-    const Vector<C> last = value(Some{k, n - k});
-    Vector<C> counted = initial;
-    for (int64_t i = 0; i < n - k; ++i) counted[i] = last[i];
-    partial[1] = combine(partial[1], counted);
+    partial[1] = combine(partial[1], first_lanes(value(Some{k, n - k}), n - k, initial));
   }
-  const Vector<C> all = combine(combine(partial[0], partial[1]), combine(partial[2], partial[3]));
-  Vector<C> result = Vector<C>{} + all[0];
-  for (int64_t i = 1; i < kLanes<C>; ++i) result = combine(result, Vector<C>{} + all[i]);
-  return result[0];
+  Vector<C> all = combine(combine(partial[0], partial[1]), combine(partial[2], partial[3]));
+  if constexpr (kLanes<C> >= 16) all = combine(all, turned<8>(all));
+  if constexpr (kLanes<C> >= 8) all = combine(all, turned<4>(all));
+  if constexpr (kLanes<C> >= 4) all = combine(all, turned<2>(all));
+  return combine(all, turned<1>(all))[0];
 }
 template <class C, class Value>
 __attribute__((always_inline)) inline C sum(int64_t n, const Value& value) {
