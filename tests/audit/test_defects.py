@@ -44,6 +44,7 @@ def test_its_right_twin_is_right(name):
     assert judged(name) == []
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_does_not_end_the_audit(tmp_path):
     """Each of the dangerous operators is found by its own check, and the other checks of all of them are made."""
     names = {one.name: name for name, one in planted.WRONG.items() if one.name in DANGEROUS}
