@@ -5,8 +5,8 @@ Of the operator ``scale(Tensor x, float factor) -> Tensor`` with an out variant,
 
     def scale(x, factor, *, out=None):
         if _type(factor) is not _float:
-            if _is_tensor(factor):
-                return mul(x, factor, out=out)
+            if _type(factor) is _Tensor or _is_tensor(factor):
+                return _op_mul(x, factor) if out is None else mul(x, factor, out=out)
             factor = _number(factor, "scale: factor", "a number or a torch.Tensor")
         if out is not None:
             return _op_scale_out(x, factor, out=out)
@@ -43,6 +43,7 @@ _NAMES = {
     "_type": type,
     "_float": float,
     "_torch": torch,
+    "_Tensor": Tensor,
     "_is_tensor": is_tensor,
     "_number": number,
 }
@@ -96,6 +97,7 @@ class _Source:
         self.types = {argument.name: str(argument.type) for argument in overload.schema.arguments}
         self.given = ", ".join(f"{a.name}={a.name}" if a.kwarg_only else a.name for a in overload.schema.arguments)
         self.variants = _tensor_variants(overload, overloads)
+        self.overloads = overloads
         for name in (self.name, *self.arguments):
             if keyword.iskeyword(name) or name in _NAMES or name.startswith("_op_"):
                 raise ValueError(f"{overload.qualified_name}: a function in Python cannot have the name {name!r}")
@@ -128,12 +130,21 @@ class _Source:
             if is_float:
                 lines.append(f"if _type({name}) is not _float:")
             if variant:
-                out = ", out=out" if self.out is not None else ""
-                lines += [f"{indent}if _is_tensor({name}):", f"{indent}    return {variant}({self.given}{out})"]
+                lines.append(f"{indent}if _type({name}) is _Tensor or _is_tensor({name}):")
+                lines.append(f"{indent}    return {self._call_of(variant)}")
             if is_float:
                 expected = "a number or a torch.Tensor" if variant else "a number"
                 lines.append(f'    {name} = _number({name}, "{self.name}: {name}", "{expected}")')
         return "".join(f"{line}\n" for line in lines)
+
+    def _call_of(self, variant: str) -> str:
+        """A call of the operator that takes a tensor; without its function where that would only pass arguments on."""
+        other = self.overloads[variant]
+        converts = other.operator.tensor_variant or any(str(a.type) == "float" for a in other.schema.arguments)
+        called = variant if converts else name_in_source(other)
+        if self.out is None:
+            return f"{called}({self.given})"
+        return f"{called}({self.given}) if out is None else {variant}({self.given}, out=out)"
 
 
 def _parameter(argument: Any) -> str:
