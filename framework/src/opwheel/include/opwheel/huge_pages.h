@@ -41,12 +41,18 @@ inline Setting system_setting() {
 // Whether this library asks for them: the policy's `huge-pages`. Every library has its own.
 inline std::atomic<bool> is_on{true};
 
+#if defined(__linux__)
+inline uintptr_t small_page() {
+  static const auto size = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  return size;
+}
+#endif
+
 // Whether memory behind these addresses was written before. Where the system does not tell: yes.
 inline bool is_resident(const void* address) {
 #if defined(__linux__)
-  static const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   unsigned char state = 1;
-  const auto start = reinterpret_cast<uintptr_t>(address) & ~(page - 1);
+  const auto start = reinterpret_cast<uintptr_t>(address) & ~(small_page() - 1);
   return mincore(reinterpret_cast<void*>(start), 1, &state) != 0 || (state & 1) != 0;
 #else
   (void)address;
@@ -56,11 +62,19 @@ inline bool is_resident(const void* address) {
 
 // Asks for huge pages behind those parts of new memory that have never been written. What was written before, because
 // the allocator has reused it, has its pages already.
+//
+// All of the page that the last byte is on counts as new memory. Linux puts a large block of malloc's so that it ends
+// where a huge page does, and the tensor in it ends less than a small page before that:
+//
+//     | 4 KiB | 2 MiB | ... | 2 MiB |    the block
+//         [--- the tensor ---------]
+//
 inline void advise(void* data, int64_t bytes) {
 #if defined(__linux__)
   if (!is_on.load(std::memory_order_relaxed) || system_setting() != Setting::madvise) return;
-  const auto begin = (reinterpret_cast<uintptr_t>(data) + kSize - 1) & ~uintptr_t{kSize - 1};
-  const auto end = (reinterpret_cast<uintptr_t>(data) + static_cast<uintptr_t>(bytes)) & ~uintptr_t{kSize - 1};
+  const auto address = reinterpret_cast<uintptr_t>(data), last_page = small_page() - 1;
+  const auto begin = (address + kSize - 1) & ~uintptr_t{kSize - 1};
+  const auto end = ((address + static_cast<uintptr_t>(bytes) + last_page) & ~last_page) & ~uintptr_t{kSize - 1};
   for (uintptr_t part = begin, next; part < end; part = next + kSize) {
     next = part;
     while (next < end && !is_resident(reinterpret_cast<void*>(next))) next += kSize;
