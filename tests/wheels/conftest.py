@@ -2,6 +2,7 @@
 
 import fcntl
 import importlib.util
+import os
 import subprocess
 import sys
 import sysconfig
@@ -33,7 +34,9 @@ def wheels(projects, tmp_path_factory):
     # Two parts of the test suite may do so at the same time, and the build folders are in the source tree.
     with (ROOT / "pyproject.toml").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        subprocess.run([*command, *map(str, projects)], check=True)
+        # As for most people: compiled modules are written wherever something is imported.
+        environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+        subprocess.run([*command, *map(str, projects)], env=environment, check=True)
     return sorted(folder.glob("*.whl"))
 
 

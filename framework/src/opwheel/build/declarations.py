@@ -26,7 +26,8 @@ def run_with(package: str, root: Path, module: str, *arguments: str) -> None:
     environment = {key: value for key, value in os.environ.items() if not key.startswith(f"{package.upper()}_")}
     environment[f"{package.upper()}_AUTOLOAD"] = "0"
     environment["PYTHONPATH"] = os.pathsep.join([str(root), *filter(None, sys.path)])
-    command = [sys.executable, "-m", f"{__package__}.{module}", package, *arguments]
+    # -B: the folder becomes a wheel, which has no compiled modules.
+    command = [sys.executable, "-B", "-m", f"{__package__}.{module}", package, *arguments]
     done = subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise ToolchainError(f"{package} was built, but cannot be imported to read its declarations:\n{done.stderr}")
