@@ -147,7 +147,7 @@ nightly: $(VENV)/.installed $(VENV)/.release $(VENV)/other-torch $(SYCL)/.instal
 	$(BIN)/python -m tests.nightly
 
 quick: $(VENV)/.installed
-	@$(MAKE) --no-print-directory -k -j$(JOBS) --output-sync=target quick-general quick-rest quick-kit quick-faults
+	@$(MAKE) --no-print-directory -k -j$(JOBS) --output-sync=target quick-rest quick-general quick-faults quick-kit
 
 # One operator with its variants and its backward operator: the others have the same loops.
 quick-kit:
