@@ -3,7 +3,7 @@
     python -m benchmarks.summary
 
 draws benchmarks/results/summary.png and writes tables into docs/benchmarks.md and docs/transformer.md. What is slower
-than PyTorch is there as well, and so is a machine on which there is less to gain.
+than PyTorch is there as well, and so is another machine.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from opwheel.bench.tables import DISTURBED, format_elements, format_time
 
 ROOT = Path(__file__).parent
 RESULTS = ROOT / "results/cpu.json"
-ANOTHER_MACHINE = ROOT / "results/cpu-xeon.json"
+ANOTHER_MACHINE = ROOT / "results/cpu-epyc.json"
 TRANSFORMER_RESULTS = ROOT / "results/transformer.json"
 PICTURE = ROOT / "results/summary.png"
 DOCS = ROOT.parent / "docs"
