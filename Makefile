@@ -171,7 +171,7 @@ bench: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.summary
 
 bench-transformer: $(VENV)/.installed
-	$(BIN)/transformer_ops bench --label "$(COMMIT)" --json benchmarks/results/transformer.json --plot benchmarks/results/transformer.png
+	$(BIN)/transformer_ops bench --label "$(COMMIT)" --json benchmarks/results/transformer.json
 	$(BIN)/python -m benchmarks.summary
 
 instructions: $(VENV)/.installed
