@@ -26,6 +26,7 @@ _OTHERS = st.one_of(
     st.none(),
     st.booleans(),
     st.integers(),
+    st.sampled_from([2**63, -(2**63) - 1]),  # beyond int64
     st.floats(),
     st.text(max_size=2),
     st.just([torch.ones(1)]),
@@ -43,7 +44,6 @@ class _Drawn:
         parts = [f"{kind} {name}" for kind, name in zip(types, names, strict=True)]
         if keyword_only < len(parts):
             parts.insert(keyword_only, "*")
-        self.names, self.keyword_only = names, keyword_only
         self.library.define(f"f({', '.join(parts)}) -> ({', '.join(['Tensor'] * returns)})")
         self.library.impl("f", self._kernel, "CompositeExplicitAutograd")
         self.received = None
@@ -103,6 +103,17 @@ def test_any_call_ends_as_it_does_through_pytorch(call):
         drawn.close()
 
 
+@pytest.mark.parametrize("value", [2**63, -(2**63) - 1, 2**100])
+def test_integers_beyond_the_schema_s_are_refused_in_pytorchs_words(value):
+    drawn = _Drawn(["int"], 1, 1)
+    try:
+        ours = drawn.outcome(calls.function.__wrapped__(drawn.op), (value,), {})
+        assert ours == drawn.outcome(private.operation(drawn.op), (value,), {})
+        assert drawn.received is None
+    finally:
+        drawn.close()
+
+
 @pytest.mark.parametrize("schema", ["f(Tensor[] x) -> Tensor", "f(str x) -> Tensor", "f(Tensor x) -> int"])
 def test_other_types_stay_with_pytorch(schema):
     library = torch.library.Library(NAMESPACE, "DEF")
@@ -119,7 +130,6 @@ def test_errors_of_kernels_in_python_arrive_as_they_are(error):
     drawn = _Drawn(["Tensor"], 1, 1)
     try:
         raised = error("from the kernel")
-        drawn._kernel = None
         drawn.library.impl("f", lambda x: (_ for _ in ()).throw(raised), "CPU")
         with pytest.raises(error) as caught:
             calls.function.__wrapped__(drawn.op)(torch.ones(1))
@@ -154,9 +164,9 @@ def test_modes_see_the_operator():
 
 
 def test_other_threads_run_during_a_call():
-    x = torch.ones(1 << 20)
+    x, out = torch.ones(1 << 20), torch.empty(1 << 20)  # the end of a new tensor would give up the lock as well
     go, ran = threading.Event(), threading.Event()
-    function = calls.function(torch.ops.muladd.muladd.default)
+    function = calls.function(torch.ops.muladd.muladd.out)
     thread = threading.Thread(target=lambda: (go.wait(), ran.set()))
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1000)  # seconds: from here on, a thread runs only when another gives up Python's lock
@@ -164,7 +174,7 @@ def test_other_threads_run_during_a_call():
         thread.start()
         go.set()
         assert not ran.is_set()
-        assert any((function(x, x, 1.0), ran.is_set())[1] for _ in range(1000))
+        assert any((function(x, x, 1.0, out=out), ran.is_set())[1] for _ in range(1000))
     finally:
         sys.setswitchinterval(interval)
         thread.join()
