@@ -110,8 +110,8 @@ def metapackage_problems(wheel: Path) -> Iterator[str]:
 def library_problems(library: Path) -> Iterator[str]:
     """What is wrong with the symbols and dependencies of a shared library."""
     tables, limits = read_tables(library), limits_of(library.name)
-    interpreters = (name for name in tables.needed if "python" in name and name != "libtorch_python.so")
-    yield from (f"it needs {name}" for name in interpreters)
+    bindings = {"libtorch_python.so"} if "opwheel_calls" in library.name else set()
+    yield from (f"it needs {name}" for name in tables.needed if "python" in name and name not in bindings)
     if limits.needs_torch and "libtorch_cpu.so" not in tables.needed:
         yield "it does not name libtorch_cpu.so"
     if any(not folder.startswith("$ORIGIN") for folders in tables.search for folder in folders.split(":")):
