@@ -35,6 +35,12 @@ class Part(NamedTuple):
     python: str = sys.executable
 
 
+def on_xpu(*tests: str, **variables: str) -> Part:
+    """A part in the environment with the SYCL runtime, on simulated devices."""
+    needed = {"PYTHONPATH": str(ROOT / "tests"), "MULADD_REQUIRE": "sycl"}
+    return Part(tests, variables | needed, str(ROOT / ".venv-sycl/bin/python"))
+
+
 PARTS = {
     "left out": Part(
         (
@@ -43,27 +49,18 @@ PARTS = {
         ),
         {"TEST_NIGHTLY": "1"},
     ),
-    "left out on XPU": Part(
-        ("tests/wheels/test_sycl_rows.py", "-m", "nightly"),
-        {"TEST_NIGHTLY": "1", "PYTHONPATH": str(ROOT / "tests"), "MULADD_REQUIRE": "sycl"},
-        str(ROOT / ".venv-sycl/bin/python"),
-    ),
+    "left out on XPU": on_xpu("tests/wheels/test_sycl_rows.py", "-m", "nightly", TEST_NIGHTLY="1"),
     "third-party": Part(("tests/third_party",), {"TEST_WHOLE_KIT": "1", "TEST_NIGHTLY": "1"}),
-    "third-party on XPU": Part(
-        ("tests/third_party/test_new_backend.py", "tests/third_party/test_mixed_library.py", "-k", "intel"),
-        {"TEST_WHOLE_KIT": "1", "PYTHONPATH": str(ROOT / "tests"), "MULADD_REQUIRE": "sycl"},
-        str(ROOT / ".venv-sycl/bin/python"),
+    "third-party on XPU": on_xpu(
+        *("tests/third_party/test_new_backend.py", "tests/third_party/test_mixed_library.py", "-k", "intel"),
+        TEST_WHOLE_KIT="1",
     ),
     "CUDA": Part(
         ("tests/wheels/test_simulated_cuda.py", "backends/cuda"), {"TEST_WHOLE_KIT": "1", "TEST_NIGHTLY": "1"}
     ),
     "mutants": Part(("tests/mutants",), {"TEST_EVERY_MUTANT": "1"}),
     "new operator": Part(("tests/wheels/test_one_more_operator.py",), {"TEST_WHOLE_KIT": "1"}),
-    "new operator on XPU": Part(
-        ("-p", "simulated_xpu", "tests/wheels/test_one_more_operator.py"),
-        {"TEST_WHOLE_KIT": "1", "PYTHONPATH": str(ROOT / "tests"), "MULADD_REQUIRE": "sycl"},
-        str(ROOT / ".venv-sycl/bin/python"),
-    ),
+    "new operator on XPU": on_xpu("-p", "simulated_xpu", "tests/wheels/test_one_more_operator.py", TEST_WHOLE_KIT="1"),
     "audit": Part(("tests/audit",), {"TEST_WHOLE_AUDIT": "1", "TEST_NIGHTLY": "1"}),
     "transformer": Part(
         ("--pyargs", "opwheel.testing", "--library", "transformer_ops", "--backend", "cpu"),
