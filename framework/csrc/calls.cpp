@@ -14,6 +14,7 @@
 #include <Python.h>
 
 #include <exception>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
