@@ -66,23 +66,6 @@ inline Floats exp2_short(Floats t) {
   p = p * r + 1.0f;
   return _mm512_scalef_ps(p, t);
 }
-template <class T>
-inline Floats exp_of_negative_for(Floats x) {
-  if constexpr (kIs<T, BFloat16>) {
-    const __mmask16 is_large = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-86.0f), _CMP_NLT_UQ);
-    return _mm512_maskz_mov_ps(is_large, exp2_short(x * 1.44269504f));
-  } else {
-    return exp_of_negative(x);
-  }
-}
-template <class T>
-inline Floats sigmoid_for(Floats x) {
-  if constexpr (kIs<T, BFloat16>) {
-    return _mm512_rcp14_ps(1.0f + exp2_short(x * -1.44269504f));
-  } else {
-    return sigmoid(x);
-  }
-}
 #else
 inline Floats exp_of_negative(Floats x) {
   Floats shifted, n;
@@ -103,21 +86,23 @@ inline Floats sigmoid(Floats x) {
   y = y * (2.0f - d * y);
   return x < 0 ? e * y : y;
 }
-template <class T>
-inline Floats exp_of_negative_for(Floats x) {
-  return exp_of_negative(x);
-}
-template <class T>
-inline Floats sigmoid_for(Floats x) {
-  return sigmoid(x);
-}
 #endif
-template <class T>
-inline Doubles exp_of_negative_for(Doubles x) {
+
+template <class T, class V>
+inline V exp_of_negative_for(V x) {
+#if defined(__AVX512F__)
+  if constexpr (kIs<T, BFloat16> && kIs<V, Floats>) {
+    const __mmask16 is_large = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-86.0f), _CMP_NLT_UQ);
+    return _mm512_maskz_mov_ps(is_large, exp2_short(x * 1.44269504f));
+  }
+#endif
   return exp_of_negative(x);
 }
-template <class T>
-inline Doubles sigmoid_for(Doubles x) {
+template <class T, class V>
+inline V sigmoid_for(V x) {
+#if defined(__AVX512F__)
+  if constexpr (kIs<T, BFloat16> && kIs<V, Floats>) return _mm512_rcp14_ps(1.0f + exp2_short(x * -1.44269504f));
+#endif
   return sigmoid(x);
 }
 
