@@ -22,6 +22,7 @@ def run(*arguments, **environment):
     )
 
 
+@pytest.mark.slow
 def test_learns_and_agrees_with_plain_torch():
     result = run(SCRIPT, "--epochs", 15, "--no-compile")
     assert result.returncode == 0, result.stderr
@@ -41,6 +42,7 @@ def test_wrong_gradient_is_one_line_and_exit_code_1():
     assert result.stderr.strip() == "muladd and plain torch differ in eager mode by more than rounding"
 
 
+@pytest.mark.slow
 def test_goes_on_eagerly_without_a_compiler(tmp_path):
     result = run(SCRIPT, "--epochs", 1, CXX="/nonexistent", TORCHINDUCTOR_CACHE_DIR=str(tmp_path))
     assert result.returncode == 0, result.stderr

@@ -12,6 +12,7 @@ from opwheel.registry import NoKernelError
 EXAMPLE = Path(__file__).with_name("python_operator") / "run.py"
 
 
+@pytest.mark.slow
 def test_the_example():
     result = subprocess.run([sys.executable, EXAMPLE], capture_output=True, text=True, check=False, timeout=300)
     assert result.returncode == 0, result.stderr

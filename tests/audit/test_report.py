@@ -51,6 +51,7 @@ def written(command, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_json_is_as_its_schema_says(written):
     content = json.loads((written / "a.json").read_text())
     schema = json.loads((resources.files("opwheel.audit") / "schema.json").read_text())
@@ -63,6 +64,7 @@ def test_json_is_as_its_schema_says(written):
     assert "CPU" in operator["kernels"]
 
 
+@pytest.mark.slow
 def test_junit(written):
     suite = ElementTree.parse(written / "a.xml").getroot()
     (failure,) = suite.findall("testcase/failure")
@@ -71,6 +73,7 @@ def test_junit(written):
     assert len(suite.findall("testcase/skipped")) == 1
 
 
+@pytest.mark.slow
 def test_a_page(written):
     page = (written / "a.html").read_text()
     assert "planted_fake_dtype::positive: fake" in page
@@ -83,6 +86,7 @@ def test_a_page_shows_no_markup_of_others(tmp_path):
     assert "<script>" not in (tmp_path / "a.html").read_text()
 
 
+@pytest.mark.slow
 def test_the_reproduction_needs_pytorch_and_the_library_alone(written, tmp_path):
     (row,) = [r for r in json.loads((written / "a.json").read_text())["results"] if r["reproduction"]]
     assert "opwheel" not in row["reproduction"]
@@ -101,6 +105,7 @@ def test_the_reproduction_of_each_check_has_all_that_it_uses(check):
     exec(compile(text, check, "exec"), {"__name__": "script"})  # it raises where something is wrong
 
 
+@pytest.mark.slow
 def test_a_baseline(command, written):
     assert report.known_findings(written / "a.json") == {"planted_fake_dtype::positive fake silently wrong"}
     done = command("--baseline", written / "a.json")

@@ -30,6 +30,7 @@ def fresh():
     torch._dynamo.reset()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(muladd.library.policy.compile == "kernel", reason="MULADD_COMPILE=kernel")
 def test_forward_and_backward_are_one_loop_each():
     tensors, others = inputs(4), inputs(4)

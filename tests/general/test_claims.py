@@ -155,6 +155,7 @@ def test_an_autocast_policy_that_the_kernel_contradicts():
     assert "autocast" not in found  # the policy is the machinery's: it cannot be wrong
 
 
+@pytest.mark.slow
 def test_tolerances_are_declared():
     rough = {
         "reference": torch.sin,

@@ -28,11 +28,13 @@ def output():
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_crash_is_that_operators_failure(output):
     assert "crashing: values: 4 of 4 failed" in output
     assert "a call of its kernel ends the process: killed by SIGSEGV" in output
 
 
+@pytest.mark.slow
 def test_what_cannot_be_watched_on_a_device_is_not_passed():
     done = run_kit("--device", "meta", "-k", "right and (bounds or growth)")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -55,6 +57,7 @@ def test_samples_that_cannot_be_made_are_no_crash(monkeypatch, capsys):
     assert capsys.readouterr().out == "calling unmade\n"
 
 
+@pytest.mark.slow
 def test_failures_are_grouped(output):
     assert "overclaimed: vmap: 1 of 1 failed (float64)" in output
     assert "rounded: values: 2 of 4 failed (bfloat16, float16)" in output
@@ -62,10 +65,12 @@ def test_failures_are_grouped(output):
     assert "right: " not in output
 
 
+@pytest.mark.slow
 def test_the_report_fits_on_a_screen_or_two(output):
     assert len(output.splitlines()) < 150
 
 
+@pytest.mark.slow
 def test_what_is_not_tested_is_listed(output):
     assert "without samples in their declarations, and not tested: unsampled" in output
     assert "without a declaration, and not tested: undeclared" in output

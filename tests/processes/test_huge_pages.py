@@ -68,6 +68,7 @@ def test_both_results_of_one_call():
 
 
 @MADVISE
+@pytest.mark.slow
 def test_not_where_the_policy_says_never(tmp_path):
     policy = tmp_path / "plugins.toml"
     policy.write_text('[policy]\nhuge-pages = "never"\n')
@@ -84,6 +85,7 @@ def test_small_results_do_not_ask():
 
 
 @MADVISE
+@pytest.mark.slow
 def test_memory_that_was_written_before_is_left_alone():
     code = """
 import ctypes

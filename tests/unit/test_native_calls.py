@@ -2,6 +2,7 @@
 
 import sys
 import threading
+from types import SimpleNamespace
 
 import muladd
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opwheel import _torch_private as private
 from opwheel._native import library_file
-from opwheel.dispatch import calls
+from opwheel.dispatch import Operator, calls
+from opwheel.dispatch.registration import register
 from torch.overrides import TorchFunctionMode
 
 pytestmark = pytest.mark.skipif(isinstance(library_file("calls"), str), reason=str(library_file("calls")))
@@ -95,10 +97,12 @@ def test_any_call_ends_as_it_does_through_pytorch(call):
     kinds, keyword_only, returns, args, kwargs = call
     drawn = _Drawn(kinds, keyword_only, returns)
     try:
-        function = calls.function.__wrapped__(drawn.op)
+        function = calls.function(drawn.op)
         assert function is not private.operation(drawn.op)
         ours = drawn.outcome(function, args, kwargs)
-        assert ours == drawn.outcome(private.operation(drawn.op), args, kwargs)
+        assert ours == drawn.outcome(drawn.op, args, kwargs)
+        calls.install(drawn.op)
+        assert ours == drawn.outcome(drawn.op, args, kwargs)
     finally:
         drawn.close()
 
@@ -107,7 +111,7 @@ def test_any_call_ends_as_it_does_through_pytorch(call):
 def test_integers_beyond_the_schema_s_are_refused_in_pytorchs_words(value):
     drawn = _Drawn(["int"], 1, 1)
     try:
-        ours = drawn.outcome(calls.function.__wrapped__(drawn.op), (value,), {})
+        ours = drawn.outcome(calls.function(drawn.op), (value,), {})
         assert ours == drawn.outcome(private.operation(drawn.op), (value,), {})
         assert drawn.received is None
     finally:
@@ -120,7 +124,7 @@ def test_other_types_stay_with_pytorch(schema):
     try:
         library.define(schema)
         op = getattr(torch.ops, NAMESPACE).f.default
-        assert calls.function.__wrapped__(op) is private.operation(op)
+        assert calls.function(op) is private.operation(op)
     finally:
         library._destroy()
 
@@ -132,7 +136,7 @@ def test_errors_of_kernels_in_python_arrive_as_they_are(error):
         raised = error("from the kernel")
         drawn.library.impl("f", lambda x: (_ for _ in ()).throw(raised), "CPU")
         with pytest.raises(error) as caught:
-            calls.function.__wrapped__(drawn.op)(torch.ones(1))
+            calls.function(drawn.op)(torch.ones(1))
         assert caught.value is raised
     finally:
         drawn.close()
@@ -161,6 +165,27 @@ def test_modes_see_the_operator():
     with Mode():
         muladd.muladd(x, x, 1.0)
     assert seen == [torch.ops.muladd.muladd.default]
+
+
+def test_torch_ops_makes_the_same_calls():
+    """Also those of libraries that are opened in this process, which replace nobody's overloads."""
+    assert private.operation(torch.ops.muladd.muladd.out) is calls.function(torch.ops.muladd.muladd.out)
+    library = torch.library.Library("test_native_calls_held", "DEF")
+    try:
+        library.define("f(Tensor x) -> Tensor")
+        library.define("g(Tensor x) -> Tensor")
+        held = {torch.ops.test_native_calls_held.f.default: "f"}
+        schemas = {f"{name}(Tensor x) -> Tensor": torch.sin for name in "fg"}
+        declared = [Operator(name, reference=torch.sin, samples=lambda *_: iter(())) for name in "fg"]
+        opened = SimpleNamespace(namespace="test_native_calls_held", schemas=tuple(schemas), abi=0)
+        register(opened, declared)
+        op = torch.ops.test_native_calls_held.f.default
+        assert held[op] == "f"
+        assert private.operation(op) is not calls.function(op)
+        op = torch.ops.test_native_calls_held.g.default
+        assert private.operation(op) is calls.function(op)
+    finally:
+        library._destroy()
 
 
 def test_other_threads_run_during_a_call():

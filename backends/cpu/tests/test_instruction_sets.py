@@ -57,6 +57,7 @@ for dtype in (torch.float16, torch.bfloat16):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capability", ["baseline", "avx2", "avx512"])
 def test_results(capability: str) -> None:
     environment = {**os.environ, "MULADD_CPU_CAPABILITY": capability}

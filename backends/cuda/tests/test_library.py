@@ -87,6 +87,7 @@ def machine_code(resources):
     return found
 
 
+@pytest.mark.slow
 def test_main_kernels_move_16_bytes_at_a_time(machine_code):
     for (architecture, name), lines in machine_code.items():
         loads = sum(bool(re.search(r"\bLDG\.E\.128", line)) for line in lines)
@@ -96,6 +97,7 @@ def test_main_kernels_move_16_bytes_at_a_time(machine_code):
         assert stores >= unroll, f"{name} for {architecture}: {stores} vector stores"
 
 
+@pytest.mark.slow
 def test_main_kernels_load_everything_before_they_store(machine_code):
     """Two loads of 16 bytes for each input are in flight, also where an output could alias an input."""
     for (architecture, name), lines in machine_code.items():
@@ -104,11 +106,13 @@ def test_main_kernels_load_everything_before_they_store(machine_code):
         assert "LDG" not in kinds[first_store:], f"{name} for {architecture}: {kinds}"
 
 
+@pytest.mark.slow
 def test_no_local_memory_traffic(machine_code):
     for (architecture, name), lines in machine_code.items():
         assert not [line for line in lines if re.search(r"\b(LDL|STL)\b", line)], f"{name} for {architecture}"
 
 
+@pytest.mark.slow
 def test_half_precision_computes_in_single(machine_code):
     """One fused multiply-add in float32, and a conversion that rounds once."""
     for (architecture, name), lines in machine_code.items():

@@ -63,7 +63,7 @@ void check_is_recorded(const Operator& op) {
 
 // Throws if a result is an argument, a view of one, or another result: a gradient recorded for it would be lost, or be
 // that of the wrong tensor.
-void check_results_are_new(const Operator& op, const std::vector<at::Tensor>& arguments, const c10::IValue* results) {
+void check_results_are_new(const Operator& op, at::ArrayRef<at::Tensor> arguments, const c10::IValue* results) {
   for (int i = 0; i < op.result_count; ++i) {
     const at::Tensor& result = results[i].toTensor();
     if (!result.defined() || !result.has_storage()) continue;
@@ -140,8 +140,7 @@ void AutogradKernel::record(c10::DispatchKeySet keys, std::vector<c10::IValue>& 
   const auto arguments = torch::jit::last(stack, op_.argument_count);
   connect(op_, *node, arguments.data());
   for (int i : plan.arguments) node->keep_argument(arguments[i]);
-  std::vector<at::Tensor> tensors;
-  tensors.reserve(op_.tensors.size());
+  c10::SmallVector<at::Tensor, 4> tensors;
   for (int i : op_.tensors)
     for_each_tensor(arguments[i], [&](const at::Tensor& tensor, int) { tensors.push_back(tensor); });
 

@@ -21,12 +21,12 @@ namespace {
 struct Backward {
   const Operator& op;
   const Plan& plan;
-  variable_list gradients;
-  variable_list saved;
-  std::vector<c10::IValue> others;
-  std::vector<int64_t> counts;
-  std::vector<VariableInfo> shapes;
-  std::vector<Output> outputs;
+  const variable_list& gradients;
+  const variable_list& saved;
+  const std::vector<c10::IValue>& others;
+  const Counts& counts;
+  const std::vector<VariableInfo>& shapes;
+  const Outputs& outputs;
   size_t target;
 };
 
@@ -65,17 +65,18 @@ Known rebuilt(const Backward& call) {
 
 // By argument, what the formulas give; those for arguments that are not needed are left out.
 std::vector<c10::IValue> values_of_formulas(const Backward& call, Known known) {
+  known.gradients.reserve(call.gradients.size());
   for (size_t i = 0; i < call.gradients.size(); ++i) {
     at::OptionalDeviceGuard guard;
     const bool is_zero = !call.gradients[i].defined() && !call.shapes.empty();
     known.gradients.emplace_back(is_zero ? call.shapes[i].zeros(guard) : call.gradients[i]);
   }
-  std::vector<bool> is_needed(call.op.argument_count);
-  for (const Output& output : call.outputs) is_needed[output.argument] = is_needed[output.argument] || output.is_needed;
+  uint64_t needed = 0;  // a bit for each argument
+  for (const Output& output : call.outputs) needed |= uint64_t{output.is_needed} << output.argument;
   std::vector<c10::IValue> by_argument(call.op.argument_count);
   for (const Formula* formula : call.plan.formulas) {
     const auto& targets = formula->targets;
-    if (std::none_of(targets.begin(), targets.end(), [&](int i) { return is_needed[i]; })) continue;
+    if (std::none_of(targets.begin(), targets.end(), [&](int i) { return needed >> i & 1; })) continue;
     std::vector<c10::IValue> values = evaluate(formula->expression, known);
     for (size_t i = 0; i < targets.size(); ++i) by_argument[targets[i]] = std::move(values[i]);
   }
@@ -172,8 +173,8 @@ variable_list Derivative::unpacked() {
 }
 
 // The outputs, with what this backward pass needs of them.
-std::vector<Output> Derivative::wanted() const {
-  std::vector<Output> outputs = outputs_;
+Outputs Derivative::wanted() const {
+  Outputs outputs = outputs_;
   for (size_t i = 0; i < outputs.size(); ++i) {
     const size_t edge = i == target_ ? 0 : i < target_ ? i + 1 : i;
     outputs[i].is_needed = outputs[i].is_needed && task_should_compute_output(edge);
@@ -187,7 +188,7 @@ variable_list Derivative::apply(variable_list&& gradients) {
     const std::lock_guard<std::mutex> lock(mutex_);
     saved = unpacked();
   }
-  return backward({op_, plan_, std::move(gradients), std::move(saved), others_, counts_, shapes_, wanted(), target_});
+  return backward({op_, plan_, gradients, saved, others_, counts_, shapes_, wanted(), target_});
 }
 
 void Derivative::compiled_args(torch::autograd::CompiledNodeArgs& args) const {
@@ -220,11 +221,10 @@ variable_list Derivative::apply_with_saved(const variable_list& inputs, torch::a
   auto function = [&op = op_, &plan = plan_, counts = counts_, outputs = wanted(), target = target_](
                       const variable_list& gradients, const std::vector<c10::IValue>& given) {
     torch::dynamo::autograd::PackedArgs packed(given);
-    auto saved = packed.unpack<variable_list>();
-    auto shapes = packed.unpack<std::vector<VariableInfo>>();
-    std::vector<c10::IValue> others(given.begin() + 2, given.end());
-    return backward(
-        {op, plan, gradients, std::move(saved), std::move(others), counts, std::move(shapes), outputs, target});
+    const auto saved = packed.unpack<variable_list>();
+    const auto shapes = packed.unpack<std::vector<VariableInfo>>();
+    const std::vector<c10::IValue> others(given.begin() + 2, given.end());
+    return backward({op, plan, gradients, saved, others, counts, shapes, outputs, target});
   };
   const auto metadata =
       torch::dynamo::autograd::IValuePacker<std::vector<std::optional<torch::autograd::InputMetadata>>>::pack(

@@ -1,6 +1,7 @@
 // The node in the autograd graph: keeps what the formulas name, and computes them.
 #pragma once
 
+#include <c10/util/SmallVector.h>
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/csrc/autograd/variable_info.h>
 
@@ -18,11 +19,17 @@ struct Output {
   bool is_needed;
 };
 
+// Few, and for each node: in place, so that recording a call allocates less.
+using Outputs = c10::SmallVector<Output, 4>;
+using Counts = c10::SmallVector<int64_t, 4>;
+
 // Where the engine delivers the gradients that arrive: the node's inputs are the operator's results, and its outputs
 // the tensors among the operator's arguments, the one that is overwritten first.
 class Derivative : public torch::autograd::Node {
  public:
-  Derivative(const Operator& op, const Plan& plan) : op_(op), plan_(plan) {}
+  Derivative(const Operator& op, const Plan& plan) : op_(op), plan_(plan) {
+    saved_.reserve(plan.arguments.size() + plan.results.size());
+  }
 
   std::string name() const override;
 
@@ -46,15 +53,15 @@ class Derivative : public torch::autograd::Node {
 
  private:
   torch::autograd::variable_list unpacked();
-  std::vector<Output> wanted() const;
+  Outputs wanted() const;
 
   const Operator& op_;
   const Plan& plan_;
   std::vector<torch::autograd::SavedVariable> saved_;  // tensors of arguments, then results
   std::vector<c10::IValue> others_;                    // of the kept arguments those that are no tensors
-  std::vector<int64_t> counts_;                        // for each kept argument its tensors; -1: it is in others_
+  Counts counts_;                                      // for each kept argument its tensors; -1: it is in others_
   std::vector<torch::autograd::VariableInfo> shapes_;
-  std::vector<Output> outputs_;
+  Outputs outputs_;
   size_t target_ = 0;
 };
 

@@ -43,6 +43,11 @@ def operation(op: Any) -> Callable[..., Any]:
     return function
 
 
+def set_operation(op: Any, function: Callable[..., Any]) -> None:
+    """Give an overload another function to call, which changes its hash."""
+    op._op = function
+
+
 def tensor_address(tensor: torch.Tensor) -> int:
     """Where the object of C++ is that a tensor is in Python."""
     address: int = tensor._cdata

@@ -19,7 +19,10 @@ from .. import _torch_private as private
 from .._native import library_file
 
 
-@cache
+# By PyTorch's function the one in C++, and that by itself.
+_functions: dict[Callable[..., Any], Callable[..., Any]] = {}
+
+
 def function(op: Any) -> Callable[..., Any]:
     """A function that calls ``op``, an overload of ``torch.ops``, with all its arguments in the schema's order.
 
@@ -27,13 +30,27 @@ def function(op: Any) -> Callable[..., Any]:
     function. That one it is itself where there is no native library, or an argument or result is a list, a string or
     another type than tensors, numbers and bool.
     """
-    torch_function = private.operation(op)
+    current = private.operation(op)
+    if current in _functions:
+        return _functions[current]
     library = _library()
     if library is None:
-        return torch_function
+        return current
     name, overload = op._schema.name, op._schema.overload_name
-    made = library.opwheel_calls_function(name.encode(), overload.encode(), torch_function)
-    return torch_function if made is None else made
+    made: Callable[..., Any] | None = library.opwheel_calls_function(name.encode(), overload.encode(), current)
+    if made is None:
+        return current
+    made.__module__ = op.__module__
+    _functions[current] = _functions[made] = made
+    return made
+
+
+def install(op: Any) -> None:
+    """Let ``op`` itself call :func:`function`, so that ``torch.ops`` is as quick as the public functions are.
+
+    For an overload that nobody has put into a dict yet: its hash is that of the function it calls.
+    """
+    private.set_operation(op, function(op))
 
 
 @cache

@@ -14,12 +14,12 @@ import ctypes
 import os
 from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
 import torch
 
 from .. import _torch_private as private
 from .._native import library_file
-from .autograd import decomposed
 from .overload import Overload
 
 _MESSAGE_BYTES = 2000
@@ -79,11 +79,13 @@ class NativeAutograd:
             self._references = torch.library.Library(_references(overload), "FRAGMENT")
             private.keep_as_ours(self._references)
         self._references.define(overload.schema_text)
-        self._references.impl(
-            overload.name,
-            lambda *args, **kwargs: decomposed(overload, overload.bind(args, kwargs)),
-            "CompositeImplicitAutograd",
-        )
+
+        def reference(*args: Any, **kwargs: Any) -> Any:
+            from .autograd import decomposed  # most programs never get here, and importing a library is to be quick
+
+            return decomposed(overload, overload.bind(args, kwargs))
+
+        self._references.impl(overload.name, reference, "CompositeImplicitAutograd")
 
 
 def description(overload: Overload, *, is_python: bool = True) -> str | None:

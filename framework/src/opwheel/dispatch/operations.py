@@ -1,8 +1,7 @@
-"""The functions in C++ that call operators: ``torch.ops`` without its frame of Python.
+"""What the public functions call: the functions in C++ of :mod:`.calls`.
 
-``torch.ops.waves.axpby.default`` is called by a function in Python that calls one in C++. The public functions call
-one in C++ (:mod:`.calls`): it goes through all dispatch keys, and shows itself to tensor subclasses and modes as
-``torch.ops`` does.
+``torch.ops.waves.axpby.default`` is a function in Python that calls the same one. That goes through all dispatch keys,
+and shows itself to tensor subclasses and modes as the overload.
 """
 
 from __future__ import annotations
@@ -26,32 +25,22 @@ def name_in_source(overload: Overload) -> str:
 def add_operations(scope: dict[str, Any], overloads: Iterable[Overload]) -> None:
     """Give a source text the operators, under :func:`name_in_source`.
 
-    Each is looked up at its first call: all of them at once would delay the import of the library.
-
     Args:
         scope: the global names of the source text.
         overloads: of the library.
     """
     overloads = tuple(overloads)
     for overload in overloads:
-        scope[name_in_source(overload)] = _first_call(scope, overload)
+        scope[name_in_source(overload)] = calls.function(overload.op)
 
     @after_import("torch._dynamo")
     def _let_the_compiler_see_operators() -> None:
         for overload in overloads:
-            scope[name_in_source(overload)] = _known_to_dynamo(overload.op)
+            _trace_instead(overload.op)
 
 
-def _first_call(scope: dict[str, Any], overload: Overload) -> Callable[..., Any]:
-    def call(*args: Any, **kwargs: Any) -> Any:
-        operation = scope[name_in_source(overload)] = calls.function(overload.op)
-        return operation(*args, **kwargs)
-
-    return call
-
-
-def _known_to_dynamo(op: Callable[..., Any]) -> Callable[..., Any]:
-    """The function in C++ that calls ``op``, in whose place Dynamo traces ``op``."""
+def _trace_instead(op: Callable[..., Any]) -> None:
+    """Let Dynamo trace ``op`` in the place of the function in C++ that calls it."""
     from torch._dynamo.decorators import substitute_in_graph
 
     operation = calls.function(op)
@@ -61,5 +50,3 @@ def _known_to_dynamo(op: Callable[..., Any]) -> Callable[..., Any]:
         @substitute_in_graph(operation, skip_signature_check=True)
         def _call(*args: Any, **kwargs: Any) -> Any:
             return op(*args, **kwargs)
-
-    return operation

@@ -8,9 +8,7 @@ import torch
 
 from .. import _torch_private as private
 from .._import_hooks import after_import
-from . import autocast, fake, fallback, flops, inductor, vmap
-from .adinplaceorview import adinplaceorview_kernel
-from .autograd import autograd_kernel
+from . import autocast, calls, fake, fallback, flops, inductor, vmap
 from .declaration import Operator
 from .fallback import LibraryLike
 from .native import NativeAutograd
@@ -47,6 +45,7 @@ def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, O
         raise ValueError(f"{library.namespace}: {sorted(missing)} are declared, but have no schema")
 
     for overload in overloads.values():
+        _install_call(overload)
         overload.rule.check(overload)
         if overload.operator.training:
             _check_training(overload, overloads)
@@ -88,6 +87,13 @@ def overloads_of(target: torch.library.Library) -> dict[str, Overload]:
 def native_autograd_of(library: LibraryLike) -> NativeAutograd:
     """Which operators of a library have native kernels at the Autograd key, and why others have not."""
     return _libraries[library.namespace, library.schemas][1]
+
+
+def _install_call(overload: Overload) -> None:
+    base, _, name = overload.name.partition(".")
+    packet = getattr(getattr(torch.ops, overload.namespace), base)
+    if (name or "default") not in vars(packet):  # nobody has looked it up yet
+        calls.install(overload.op)
 
 
 def _check_training(overload: Overload, overloads: dict[str, Overload]) -> None:
@@ -134,6 +140,9 @@ def _register_overload(overload: Overload, target: torch.library.Library, librar
 
 def _register_autograd(overload: Overload, target: torch.library.Library) -> None:
     """The kernels in Python, where there are no native ones."""
+    from .adinplaceorview import adinplaceorview_kernel  # not imported where nothing needs them
+    from .autograd import autograd_kernel
+
     target.impl(overload.name, autograd_kernel(overload), "Autograd", with_keyset=True)
     if overload.mutates:
         target.impl(overload.name, adinplaceorview_kernel(overload), "ADInplaceOrView", with_keyset=True)

@@ -60,7 +60,10 @@ def difference(after: Registrations, before: Registrations) -> dict[Pair, str]:
     """
     found = {(operator, ""): "" for operator in after.keys() - before.keys()}
     for operator, dump in after.items():
-        for line in _kernels(dump) - _kernels(before.get(operator, "")):
+        earlier = before.get(operator, "")
+        if dump == earlier:  # most are
+            continue
+        for line in _kernels(dump) - _kernels(earlier):
             key, colon, text = line.partition(": ")
             if colon and key not in _NO_KEYS:
                 found[operator, key.removesuffix("[alias]")] = _place(text)
