@@ -18,7 +18,6 @@ import torch
 from .. import _torch_private as private
 from .._native import library_file
 
-
 # By PyTorch's function the one in C++, and that by itself.
 _functions: dict[Callable[..., Any], Callable[..., Any]] = {}
 
