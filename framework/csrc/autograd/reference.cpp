@@ -1,5 +1,6 @@
 #include "reference.h"
 
+#include <ATen/FuncTorchTLS.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -15,7 +16,11 @@ namespace opwheel::autograd {
 
 using torch::autograd::variable_list;
 
-bool transform_is_active() { return !at::functorch::getDynamicLayerStack().empty(); }
+// Functorch is not asked in a thread where it has never run: it would create its state for the answer, and from then on
+// PyTorch copies that state in every backward pass of the process.
+bool transform_is_active() {
+  return at::functorch::functorchTLSAccessor() != nullptr && !at::functorch::getDynamicLayerStack().empty();
+}
 
 void call_reference(const Operator& op, std::vector<c10::IValue>& stack) {
   TORCH_CHECK(
