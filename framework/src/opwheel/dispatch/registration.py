@@ -90,9 +90,10 @@ def native_autograd_of(library: LibraryLike) -> NativeAutograd:
 
 
 def _install_call(overload: Overload) -> None:
+    """Make ``torch.ops`` quick as well, unless somebody has looked the overload up before: it may be in a dict."""
     base, _, name = overload.name.partition(".")
     packet = getattr(getattr(torch.ops, overload.namespace), base)
-    if (name or "default") not in vars(packet):  # nobody has looked it up yet
+    if (name or "default") not in vars(packet):
         calls.install(overload.op)
 
 
