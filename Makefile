@@ -70,7 +70,7 @@ demo: announce-demo $(VENV)/.demo
 	@echo "next:  docs/tutorial.md for a model of your own; $(BIN)/muladd bench --quick measures the rest on this machine"
 
 announce-demo:
-	@test -e $(VENV)/.demo || echo "make demo takes about two minutes and 1.2 GB, nearly all of it PyTorch, in $(VENV)"
+	@test -e $(VENV)/.demo || echo "make demo takes two to three minutes and 1.2 GB, nearly all of it PyTorch, in $(VENV)"
 
 # The longest ones first. They are independent of each other, and run on when one fails; each prints what it has to say
 # when it ends.

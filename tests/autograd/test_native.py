@@ -4,6 +4,7 @@ import ctypes
 import os
 import subprocess
 import sys
+import threading
 
 import muladd
 import pytest
@@ -25,6 +26,27 @@ def test_every_operator_of_the_library_is_native(name):
     lines = [line for line in registrations(f"muladd::{name}").splitlines() if line.startswith("Autograd[alias]")]
     assert len(lines) == 1
     assert "libopwheel_autograd" in lines[0]
+
+
+@pytest.mark.skipif(not IS_NATIVE, reason=native.why_not())
+def test_functorch_s_state_is_not_created():
+    """PyTorch would copy it in every backward pass of the thread."""
+    symbols = ctypes.CDLL("libtorch_cpu.so")
+    state = symbols._ZN2at9functorch20functorchTLSAccessorEv
+    state.restype = ctypes.POINTER(ctypes.c_void_p)
+    found = []
+
+    def train():
+        muladd.mul(torch.ones(2, requires_grad=True), torch.ones(2)).sum().backward()
+        found.append(state()[0])
+        torch.func.vmap(torch.sin)(torch.ones(2))
+        found.append(state()[0])
+
+    thread = threading.Thread(target=train)  # the state is the thread's own
+    thread.start()
+    thread.join()
+    assert found[0] is None
+    assert found[1] is not None
 
 
 def test_the_schema_library_has_the_derivatives():

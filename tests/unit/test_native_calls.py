@@ -144,9 +144,11 @@ def test_errors_of_kernels_in_python_arrive_as_they_are(error):
 
 def test_errors_of_kernels_in_cpp_are_those_of_torch_ops():
     op = torch.ops.muladd.muladd.default
+    torch_function = torch._C._get_operation_overload("muladd::muladd", "")[0]
+    assert torch_function is not calls.function(op)
     arguments = (torch.ones(2), torch.ones(3), 1.0)
     with pytest.raises(RuntimeError) as through_torch:
-        op(*arguments)
+        torch_function(*arguments)
     with pytest.raises(RuntimeError) as caught:
         calls.function(op)(*arguments)
     assert str(caught.value) == str(through_torch.value)

@@ -1,4 +1,4 @@
-"""Functions in C++ that call an operator: as ``torch.ops`` does, in less than half the time for small tensors.
+"""Functions in C++ that call an operator: as PyTorch's own behind ``torch.ops`` do, in less time for small tensors.
 
 ``framework/csrc/calls.cpp`` has their source. Like native Autograd it is built for each minor release of PyTorch. Where
 there is none for the installed one, and with ``OPWHEEL_AUTOGRAD=python``, PyTorch's own function makes the call.

@@ -58,8 +58,19 @@ class Overload:
     @cached_property
     def op(self) -> Any:
         """The callable, ``torch.ops.waves.axpby.out``."""
+        packet, name = self._packet_and_name
+        return getattr(packet, name)
+
+    @property
+    def was_looked_up(self) -> bool:
+        """Whether :attr:`op` exists: PyTorch makes it when somebody asks ``torch.ops`` for it."""
+        packet, name = self._packet_and_name
+        return name in vars(packet)
+
+    @property
+    def _packet_and_name(self) -> tuple[Any, str]:
         base, _, overload = self.name.partition(".")
-        return getattr(getattr(getattr(torch.ops, self.namespace), base), overload or "default")
+        return getattr(getattr(torch.ops, self.namespace), base), overload or "default"
 
     @cached_property
     def schema(self) -> Any:

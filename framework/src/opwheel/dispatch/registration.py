@@ -45,7 +45,8 @@ def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, O
         raise ValueError(f"{library.namespace}: {sorted(missing)} are declared, but have no schema")
 
     for overload in overloads.values():
-        _install_call(overload)
+        if not overload.was_looked_up:  # else it may be in somebody's dict
+            calls.install(overload.op)
         overload.rule.check(overload)
         if overload.operator.training:
             _check_training(overload, overloads)
@@ -87,14 +88,6 @@ def overloads_of(target: torch.library.Library) -> dict[str, Overload]:
 def native_autograd_of(library: LibraryLike) -> NativeAutograd:
     """Which operators of a library have native kernels at the Autograd key, and why others have not."""
     return _libraries[library.namespace, library.schemas][1]
-
-
-def _install_call(overload: Overload) -> None:
-    """Make ``torch.ops`` quick as well, unless somebody has looked the overload up before: it may be in a dict."""
-    base, _, name = overload.name.partition(".")
-    packet = getattr(getattr(torch.ops, overload.namespace), base)
-    if (name or "default") not in vars(packet):
-        calls.install(overload.op)
 
 
 def _check_training(overload: Overload, overloads: dict[str, Overload]) -> None:

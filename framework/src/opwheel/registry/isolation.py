@@ -36,7 +36,6 @@ class Isolation:
         self._operators: frozenset[str] = frozenset()
         self._before: Registrations = {}
         self._now: Registrations = {}
-        self._changed: dict[Pair, str] = {}  # from the one to the other
         self._lists_all = False
         self._blocks: list[Any] = []
 
@@ -62,17 +61,18 @@ class Isolation:
         everybody's.
         """
         self._now = self._look()
-        self._changed = difference(self._now, self._before) if self._now != self._before else {}  # nearly always {}
+        if self._now == self._before:  # nearly always
+            return {}
         is_own = claimed_key not in ("", "CPU")
         return {
             (operator, key): place
-            for (operator, key), place in self._changed.items()
+            for (operator, key), place in difference(self._now, self._before).items()
             if not (operator == EVERY and is_own and key.endswith(claimed_key))
         }
 
     def accept(self) -> None:
         """Take what :meth:`changes` saw for allowed, and compare with that from now on."""
-        _accepted.setdefault(self._namespace, set()).update(self._changed.items())
+        _accepted.setdefault(self._namespace, set()).update(difference(self._now, self._before).items())
         self.go_on()
 
     def go_on(self) -> None:
