@@ -182,6 +182,12 @@ def schema_of(operator: str) -> Any | None:
         return None
 
 
+def is_defined(operator: str) -> bool:
+    """Whether :func:`schema_of` finds one: in a microsecond, where an exception takes fifty."""
+    name, _, overload = operator.partition(".")
+    return torch._C._get_operation_overload(name, overload) is not None
+
+
 def is_namespace_defined(namespace: str) -> bool:
     """Whether there is a TORCH_LIBRARY block, or a ``torch.library.Library`` of kind DEF, for the namespace."""
     try:

@@ -23,19 +23,19 @@ from typing import TYPE_CHECKING
 
 from .._import_hooks import names_from
 from .declaration import Operator
-from .decompositions import decomposition_table
 from .functions import functions_of
 from .opening import Library, open_library
 from .registration import overloads_of, register
 from .rules import Elementwise, Opaque, Rule
 
 if TYPE_CHECKING:
+    from .decompositions import decomposition_table
     from .python_kernels import implement, implement_functions, implement_references, in_compute_dtype
     from .python_operators import register_python
     from .rules import Rows
     from .samples import ErrorSample, Sample, Tolerance
 
-# What not every program has: operators that are not element-wise, kernels and operators in Python, tests.
+# What not every program has: operators that are not element-wise, kernels and operators in Python, exports, tests.
 __getattr__ = names_from(
     __name__,
     {
@@ -43,6 +43,7 @@ __getattr__ = names_from(
         "implement_functions": ".python_kernels",
         "implement_references": ".python_kernels",
         "in_compute_dtype": ".python_kernels",
+        "decomposition_table": ".decompositions",
         "register_python": ".python_operators",
         "Rows": ".rules",
         **dict.fromkeys(("ErrorSample", "Sample", "Tolerance"), ".samples"),

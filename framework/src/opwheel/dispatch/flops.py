@@ -1,4 +1,4 @@
-"""torch.utils.flop_counter: what a call counts for."""
+"""torch.utils.flop_counter: what a call counts for. Imported with it."""
 
 from __future__ import annotations
 
@@ -6,23 +6,18 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+from torch.utils.flop_counter import flop_registry, register_flop_formula
 
-from .._import_hooks import after_import
 from .overload import Overload, as_tuple
 
 
 def register(overloads: Iterable[Overload]) -> None:
-    """Register formulas as soon as somebody counts: most programs do not, and the counter takes long to import."""
+    """Register a formula for each operator."""
     by_name = {overload.name.partition(".")[0]: overload for overload in overloads}
-
-    @after_import("torch.utils.flop_counter")
-    def _register_formulas() -> None:
-        from torch.utils.flop_counter import flop_registry, register_flop_formula
-
-        for name, overload in by_name.items():
-            packet = getattr(getattr(torch.ops, overload.namespace), name)
-            if packet not in flop_registry:  # by an earlier attempt to import the library, which failed afterwards
-                register_flop_formula(packet, get_raw=True)(_formula(overload))
+    for name, overload in by_name.items():
+        packet = getattr(getattr(torch.ops, overload.namespace), name)
+        if packet not in flop_registry:  # by an earlier attempt to import the library, which failed afterwards
+            register_flop_formula(packet, get_raw=True)(_formula(overload))
 
 
 def _formula(overload: Overload) -> Callable[..., int]:

@@ -16,24 +16,20 @@ from contextlib import contextmanager
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from .._import_hooks import after_import
 from .decompositions import decomposition_table
 from .fallback import LibraryLike
 from .overload import Overload
 
 
 def register(library: LibraryLike, overloads: Iterable[Overload]) -> None:
-    """Add to inductor's decompositions, once it is imported, what the declarations and the policy let it fuse."""
+    """Add to inductor's decompositions what the declarations and the policy let it fuse."""
+    from torch._inductor.decomposition import decompositions, fast_random_decomps
+    from torch.compiler import config
 
-    @after_import("torch._inductor.decomposition")
-    def _fuse() -> None:
-        from torch._inductor.decomposition import decompositions, fast_random_decomps
-        from torch.compiler import config
-
-        fused = [overload for overload in overloads if is_fused(library, overload)]
-        decompositions.update(decomposition_table(fused))
-        fast_random_decomps.cache_clear()
-        config.cache_key_tag += f" {library.namespace}:{digest(library, overloads)}"
+    fused = [overload for overload in overloads if is_fused(library, overload)]
+    decompositions.update(decomposition_table(fused))
+    fast_random_decomps.cache_clear()
+    config.cache_key_tag += f" {library.namespace}:{digest(library, overloads)}"
 
 
 @contextmanager

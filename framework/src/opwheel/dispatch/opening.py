@@ -10,7 +10,6 @@ from typing import Any
 from ..registry import set_aside
 from ..registry.library import OperatorLibrary
 from .declaration import Operator
-from .decompositions import decomposition_table
 from .functions import Functions, make_functions
 from .native import description
 from .overload import Overload
@@ -49,6 +48,8 @@ class Library(OperatorLibrary):
 
     def decompositions(self) -> dict[Any, Callable[..., Any]]:
         """The operators in terms of ATen, for ``ExportedProgram.run_decompositions``."""
+        from .decompositions import decomposition_table  # most programs export nothing
+
         return decomposition_table(self.overloads.values())
 
     def derivatives(self) -> str:

@@ -8,7 +8,7 @@ import torch
 
 from .. import _torch_private as private
 from .._import_hooks import after_import
-from . import autocast, calls, fake, fallback, flops, inductor, vmap
+from . import autocast, calls, fake, fallback, vmap
 from .declaration import Operator
 from .fallback import LibraryLike
 from .native import NativeAutograd
@@ -65,16 +65,30 @@ def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, O
         _register_overload(overload, target, library)
         if overload.tensor_positions and overload.name not in native.operators:
             _register_autograd(overload, target)
-    flops.register(overloads.values())
-    inductor.register(library, overloads.values())
+    _register_later(overloads, library)
+    return overloads
 
-    @after_import("torch.distributed.tensor")  # which takes longer than all of this
+
+def _register_later(overloads: dict[str, Overload], library: LibraryLike) -> None:
+    """What belongs to modules of PyTorch that most programs do not import, and that take long to import."""
+
+    @after_import("torch.utils.flop_counter")
+    def _register_flops() -> None:
+        from . import flops
+
+        flops.register(overloads.values())
+
+    @after_import("torch._inductor.decomposition")
+    def _register_decompositions() -> None:
+        from . import inductor
+
+        inductor.register(library, overloads.values())
+
+    @after_import("torch.distributed.tensor")
     def _register_sharding() -> None:
         from . import sharding
 
         sharding.register(overloads.values())
-
-    return overloads
 
 
 def overloads_of(target: torch.library.Library) -> dict[str, Overload]:

@@ -16,7 +16,6 @@ from .discovery import FoundPlugin, PluginError, find_plugins, read_plugin
 from .dispatcher import EVERY, Pair, is_dispatch_key, listed
 from .dispatcher import describe as describe_pairs
 from .errors import BackendUnavailableError, LockError, NoKernelError
-from .explanation import Choice, digest, explain
 from .isolation import Isolation
 from .loader import Loader
 from .loading import LoadError, check_compatible
@@ -25,12 +24,13 @@ from .resolution import Claim
 from .schemas import open_schemas
 from .status import BackendStatus, Finding, State
 from .statuses import Statuses, describe
-from .table import Backends
 from .trace import Tracer
 from .variables import unknown_variables
 
 if TYPE_CHECKING:
+    from .explanation import Choice
     from .lock import Guard, Snapshot
+    from .table import Backends
 
 # Of several backends for a device, the error of a failed call is about the one that is closest to working.
 _CLOSEST_FIRST = (State.LOADED, State.BROKEN, State.INCOMPATIBLE, State.UNSUPPORTED, State.DISABLED, State.SHADOWED)
@@ -188,6 +188,8 @@ class OperatorLibrary:
 
     def backends(self) -> Backends:
         """Every installed backend by name, in alphabetical order: a dictionary that is shown as a table."""
+        from .table import Backends  # an import of the library is to be quick
+
         self.load_pending()
         return Backends(sorted(self._statuses.by_name.items()))
 
@@ -281,11 +283,15 @@ class OperatorLibrary:
 
     def explain(self, operator: str, device_type: str) -> Choice:
         """Which backend serves the operator on tensors of that device type, and why the others do not."""
+        from .explanation import explain
+
         blocked = {key: why for (name, key), why in self._isolation.blocked.items() if name == operator}
         return explain(self.backends().values(), operator, device_type, blocked)
 
     def digest(self) -> str:
         """A fingerprint of the choice of backends: equal wherever plugins and policy are the same."""
+        from .explanation import digest
+
         self.load_pending()
         return digest(self._claims.values(), self.policy)
 

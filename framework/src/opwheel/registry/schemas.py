@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from .._torch_private import is_namespace_defined, schema_of
+from .._torch_private import is_defined, is_namespace_defined
 from .abi import read_abi
 from .elf import check_complete
 
@@ -49,7 +49,7 @@ def _check_namespace_is_free(namespace: str, distribution: str, operators: Itera
     # A second definition, of the namespace or of an operator, would end the process inside of PyTorch's static
     # initialisers.
     overloads = [f"{namespace}::{name}{suffix}" for name in operators for suffix in ("", ".out", "_")]
-    taken = [overload for overload in overloads if schema_of(overload) is not None]
+    taken = [overload for overload in overloads if is_defined(overload)]
     if taken or is_namespace_defined(namespace):
         what = f"{namespace!r} is already defined in this process{f' ({taken[0]})' if taken else ''}"
         raise ImportError(
