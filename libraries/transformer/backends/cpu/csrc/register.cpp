@@ -431,7 +431,7 @@ std::array<Tensor, 4> linear_cross_entropy(const Tensor& given_input, const Tens
   Tensor d_input = new_empty(trains ? opwheel::Sizes{rows, width} : opwheel::Sizes{0}, dtype, device);
   Tensor d_weight = new_empty(trains ? opwheel::Sizes{classes, width} : opwheel::Sizes{0}, dtype, device);
   Tensor d_bias = new_empty({trains && given_bias ? classes : 0}, dtype, device);
-  if (trains) {
+  if (rows == 0) {
     OPWHEEL_SHIM(aoti_torch_zero_(d_weight.handle()));
     OPWHEEL_SHIM(aoti_torch_zero_(d_bias.handle()));
   }
@@ -483,10 +483,14 @@ std::array<Tensor, 4> linear_cross_entropy(const Tensor& given_input, const Tens
                                         .grad_per_row = false};
     run(kernels().cross_entropy_backward, dtype, backward, count, 4 * classes);
     opwheel::cpu::matmul(opwheel::cpu::rows_of(d_input, begin, count), some, weight);
-    opwheel::cpu::matmul_add(d_weight, d_weight, opwheel::cpu::transposed(some), x);
+    // The first product is written, those of further rows are added.
+    const auto collect = [&](const Tensor& sum, const Tensor& a, const Tensor& b) {
+      begin == 0 ? opwheel::cpu::matmul(sum, a, b) : opwheel::cpu::matmul_add(sum, sum, a, b);
+    };
+    collect(d_weight, opwheel::cpu::transposed(some), x);
     if (given_bias) {
       const Tensor sums = opwheel::cpu::as_matrix(d_bias, 1, classes, classes, 1, 0);
-      opwheel::cpu::matmul_add(sums, sums, opwheel::cpu::as_matrix(ones, 1, count, count, 1, 0), some);
+      collect(sums, opwheel::cpu::as_matrix(ones, 1, count, count, 1, 0), some);
     }
   }
   opwheel::dispatch(accumulated, [&]<class T>() {
