@@ -24,7 +24,8 @@ def numbers(shape: Sequence[int], dtype: torch.dtype, seed: int) -> Tensor:
 
 
 def _transposed(values: Tensor) -> Tensor:
-    return values.permute(*reversed(range(values.dim()))).contiguous().permute(*reversed(range(values.dim())))
+    dims = tuple(reversed(range(values.dim())))
+    return values.permute(dims).contiguous().permute(dims)
 
 
 def _every_second(values: Tensor) -> Tensor:

@@ -114,7 +114,7 @@ def _in_room(value: Tensor, layout: str, rooms: list[Any]) -> Tensor:
         view = room[tuple(slice(1, None, 2) for _ in sizes)] if sizes else room
     else:
         room = torch.empty(list(reversed(sizes)), dtype=value.dtype, device=value.device)
-        view = room.permute(*reversed(range(room.dim())))
+        view = room.permute(tuple(reversed(range(room.dim()))))
     inside = torch.zeros_like(room, dtype=torch.bool)
     inside.as_strided(view.shape, view.stride(), view.storage_offset()).fill_(True)
     view.copy_(value)

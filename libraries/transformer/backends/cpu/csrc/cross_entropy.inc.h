@@ -80,3 +80,14 @@ void cross_entropy_backward(const CrossEntropyBackward& a, int64_t begin, int64_
     d[target] = narrow<T>(own);
   }
 }
+
+template <class T>
+void scaled(const Scaled& a, int64_t begin, int64_t end) {
+  using C = ComputeType<T>;
+  const C factor = *static_cast<const C*>(a.factor);
+  for (int64_t i = begin; i < end; ++i) {
+    const T* x = static_cast<const T*>(a.x) + i * a.x_stride;
+    T* y = static_cast<T*>(a.y) + i * a.length;
+    for_vectors<C>(a.length, [&](auto at) { put(y, at, get(x, at) * factor); });
+  }
+}

@@ -112,6 +112,13 @@ struct CrossEntropyBackward {
   bool grad_per_row;
 };
 
+// x * factor, which is float (double for float64).
+struct Scaled {
+  const void *x, *factor;
+  void* y;
+  int64_t length, x_stride;
+};
+
 struct Quantize {
   const void* x;
   void *q, *scale;  // int8 and float
@@ -137,6 +144,7 @@ struct Table {
   ByDtype<Rope> rope;
   ByDtype<CrossEntropy> cross_entropy;
   ByDtype<CrossEntropyBackward> cross_entropy_backward;
+  ByDtype<Scaled> scaled;
   ByDtype<Quantize> quantize;
   ByDtype<Dequantize> dequantize;
 };

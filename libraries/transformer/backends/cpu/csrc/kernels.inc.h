@@ -23,7 +23,8 @@ const Table table = {
     OPWHEEL_BY_DTYPE(gated_backward),   OPWHEEL_BY_DTYPE(softmax),
     OPWHEEL_BY_DTYPE(softmax_backward), OPWHEEL_BY_DTYPE(rope),
     OPWHEEL_BY_DTYPE(cross_entropy),    OPWHEEL_BY_DTYPE(cross_entropy_backward),
-    OPWHEEL_BY_DTYPE(quantize),         OPWHEEL_BY_DTYPE(dequantize),
+    OPWHEEL_BY_DTYPE(scaled),           OPWHEEL_BY_DTYPE(quantize),
+    OPWHEEL_BY_DTYPE(dequantize),
 };
 
 }  // namespace transformer_ops::cpu::OPWHEEL_ISA

@@ -517,6 +517,15 @@ std::array<Tensor, 4> fused_linear_cross_entropy_training(const Tensor& input, c
                               softcap, true);
 }
 
+Tensor scaled(const Tensor& given, const Tensor& factor) {
+  const int64_t n = check_rows(given, "x");
+  check(factor, "factor").on_cpu().dtype(wide(dtype_of(given))).shape({});
+  const Rows x(given);
+  Tensor y = new_empty(sizes_of(given), dtype_of(given), device_of(given));
+  run(kernels().scaled, dtype_of(given), Scaled{x.data(), data<void>(factor), data<void>(y), n, x.stride}, x.rows, n);
+  return y;
+}
+
 std::array<Tensor, 2> quantize_rowwise(const Tensor& given) {
   const int64_t n = check_rows(given, "x");
   const Rows x(given);
@@ -610,6 +619,7 @@ OPWHEEL_KERNELS(transformer_ops, CPU, m) {
   implement<op::cross_entropy_backward, cpu::cross_entropy_backward>(m);
   implement<op::fused_linear_cross_entropy, cpu::fused_linear_cross_entropy>(m);
   implement<op::fused_linear_cross_entropy_training, cpu::fused_linear_cross_entropy_training>(m);
+  implement<op::scaled, cpu::scaled>(m);
   implement<op::quantize_rowwise, cpu::quantize_rowwise>(m);
   implement<op::dequantize_rowwise, cpu::dequantize_rowwise>(m);
   implement<op::reshape_and_cache, cpu::reshape_and_cache>(m);

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from functools import partial
 
 import torch
-from opwheel import Operator
+from opwheel import Operator, Rows
 from opwheel.dispatch import ErrorSample, Sample
 from torch import Tensor
 
+from .checks import check_shape
 from .cross_entropy import cross_entropy_backward_reference, cross_entropy_rows_reference
-from .samples import randn
+from .samples import SHAPES, randn, wide
 
 
 def _fused_linear_cross_entropy(
@@ -130,7 +131,44 @@ FUSED_LINEAR_CROSS_ENTROPY = Operator(
 FUSED_LINEAR_CROSS_ENTROPY_TRAINING = Operator(
     "fused_linear_cross_entropy_training",
     reference=_fused_linear_cross_entropy_training,
-    derivatives={"input": "grad * d_input", "weight": "grad * d_weight", "bias": "grad * d_bias"},
+    derivatives={"input": "scaled(d_input, grad)", "weight": "scaled(d_weight, grad)", "bias": "scaled(d_bias, grad)"},
     not_differentiable=("d_input", "d_weight", "d_bias"),
     samples=_samples,
+)
+
+
+def _scaled(x: Tensor, factor: Tensor) -> Tensor:
+    check_shape(factor, "factor", ())
+    if factor.dtype != wide(x).dtype:
+        raise RuntimeError(f"argument 'factor' is {factor.dtype}, expected {wide(x).dtype}; convert it with .to(...)")
+    return (wide(x) * factor).to(x.dtype)
+
+
+def _scaled_samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
+    make = partial(randn, device=device, requires_grad=requires_grad)
+    for shape in SHAPES:
+        yield Sample(make(*shape, dtype=dtype), make(dtype=torch.float64 if dtype is torch.float64 else torch.float32))
+
+
+def _scaled_measured(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
+    make = partial(randn, device=device, requires_grad=requires_grad)
+    yield Sample(make(32_000, 512, dtype=dtype), make(dtype=torch.float32))
+
+
+def _scaled_errors(device: str) -> Iterator[ErrorSample]:
+    x = torch.ones(2, 3, device=device)
+    yield ErrorSample(Sample(x, torch.ones(1, device=device)), RuntimeError)
+    yield ErrorSample(Sample(x, torch.ones((), device=device, dtype=torch.float64)), RuntimeError)
+
+
+# In the place of `grad * d_weight`: a result as large as a vocabulary gets huge pages here.
+SCALED = Operator(
+    "scaled",
+    reference=_scaled,
+    rule=Rows(x=1),
+    derivatives={"x": "scaled(grad, factor)"},
+    samples=_scaled_samples,
+    measured=_scaled_measured,
+    peers={"x * factor": lambda x, factor: x * factor},
+    errors=_scaled_errors,
 )

@@ -19,7 +19,7 @@ def wide(tensor: Tensor) -> Tensor:
 
 def randn(*shape: int, device: str, dtype: torch.dtype, requires_grad: bool = False) -> Tensor:
     """Normal numbers, for a leaf of the graph."""
-    return torch.randn(*shape, device=device, dtype=dtype, requires_grad=requires_grad)
+    return torch.randn(shape, device=device, dtype=dtype, requires_grad=requires_grad)
 
 
 MEASURED = ((4096, 2048), (512, 4096))

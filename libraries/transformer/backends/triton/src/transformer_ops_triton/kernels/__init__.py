@@ -10,7 +10,7 @@ from .activations import geglu, geglu_backward, swiglu, swiglu_backward
 from .cache import reshape_and_cache
 from .cross_entropy import cross_entropy_backward, cross_entropy_rows
 from .layer_norm import layer_norm, layer_norm_backward
-from .linear_cross_entropy import fused_linear_cross_entropy, fused_linear_cross_entropy_training
+from .linear_cross_entropy import fused_linear_cross_entropy, fused_linear_cross_entropy_training, scaled
 from .quantize import dequantize_rowwise, quantize_rowwise
 from .rms_norm import (
     fused_add_rms_norm,
@@ -43,6 +43,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         cross_entropy_backward,
         fused_linear_cross_entropy,
         fused_linear_cross_entropy_training,
+        scaled,
         quantize_rowwise,
         dequantize_rowwise,
         reshape_and_cache,

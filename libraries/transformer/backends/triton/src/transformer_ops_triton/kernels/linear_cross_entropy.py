@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import torch
+import triton
+import triton.language as tl
 from torch import Tensor
 
-from .arguments import FLOATING, check_dtype, check_same, check_shape, refuse, wide
+from .arguments import (
+    FLOATING,
+    check_device,
+    check_dtype,
+    check_rows,
+    check_same,
+    check_shape,
+    refuse,
+    rows_of,
+    wide,
+)
 from .cross_entropy import Loss, targets
+from .language import elements, load, store
+from .launch import block_of, compute_dtype, launch
 
 ROWS = 1024  # of logits at a time: enough for the matrix products to be fast
+BLOCK = 1024
 
 
 def fused_linear_cross_entropy(
@@ -83,3 +98,33 @@ def _compute(
             if given_bias is not None:
                 d_bias += logits.sum(0)
     return total * scale
+
+
+@triton.jit
+def _scaled(x, factor, y, columns, x_stride, COMPUTE: tl.constexpr, BLOCK: tl.constexpr):
+    row, at = elements(columns, BLOCK)
+    mask = at < columns
+    store(y + row * columns, at, mask, load(x + row * x_stride, at, mask, COMPUTE) * tl.load(factor))
+
+
+def scaled(given: Tensor, factor: Tensor) -> Tensor:
+    """``x * factor``, a tensor of no dimensions."""
+    check_rows(given, "x")
+    check_dtype(factor, "factor", wide(given.dtype))
+    check_shape(factor, "factor")
+    check_device(factor, "factor", given, "x")
+    x, y = rows_of(given), given.new_empty(given.shape)
+    columns = x.shape[1]
+    launch(
+        _scaled,
+        x.shape[0] * triton.cdiv(columns, BLOCK),
+        x,
+        x,
+        factor,
+        y,
+        columns,
+        x.stride(0),
+        COMPUTE=compute_dtype(x.dtype),
+        **block_of(BLOCK),
+    )
+    return y

@@ -50,4 +50,5 @@
   KERNEL(fused_linear_cross_entropy_training,                                                                         \
          "fused_linear_cross_entropy_training(Tensor input, Tensor weight, Tensor target, Tensor? bias=None, "        \
          "int ignore_index=-100, float lse_square_scale=0., float label_smoothing=0., str reduction='mean', "         \
-         "float softcap=0.) -> (Tensor loss, Tensor d_input, Tensor d_weight, Tensor d_bias)")
+         "float softcap=0.) -> (Tensor loss, Tensor d_input, Tensor d_weight, Tensor d_bias)")                        \
+  KERNEL(scaled, "scaled(Tensor x, Tensor factor) -> Tensor")
