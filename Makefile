@@ -45,7 +45,9 @@ TRANSFORMER := libraries/transformer
 TRITON := $(TRANSFORMER)/backends/triton
 # What a backend is compiled from, apart from its own folder; ninja compiles only what includes a header that changed.
 SDK_SOURCES := $(shell find framework/src/opwheel/include framework/src/opwheel/build core/src/muladd/include -name '*.h' -o -name '*.cuh' -o -name '*.py' -o -name '*.cpp')
-PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
+# Python compiles what is imported when it is imported; pip would compile all of PyTorch's modules, one after the other.
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile
+unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/python $(PIP_INSTALL)
 # PyTorch deprecates jit.trace and jit.script, which the kit tests as long as they are there.
 KIT_OF := -m pytest --pyargs opwheel.testing -q -W ignore::DeprecationWarning --library
@@ -70,7 +72,7 @@ demo: announce-demo $(VENV)/.demo
 	@echo "next:  docs/tutorial.md for a model of your own; $(BIN)/muladd bench --quick measures the rest on this machine"
 
 announce-demo:
-	@test -e $(VENV)/.demo || echo "make demo takes two to three minutes and 1.2 GB, nearly all of it PyTorch, in $(VENV)"
+	@test -e $(VENV)/.demo || echo "make demo takes about two minutes and 1.2 GB, nearly all of it PyTorch, in $(VENV)"
 
 # The longest ones first. They are independent of each other, and run on when one fails; each prints what it has to say
 # when it ends.
@@ -214,7 +216,7 @@ tools:
 
 # What an environment needs before anything of this repository is built in it.
 define ENVIRONMENT
-@echo "$(@D): Python environment with $(TORCH) (the longest step: about a minute)"
+@echo "$(@D): Python environment with $(TORCH) (half a minute, and the download)"
 @$(PYTHON) -m venv $(@D)
 @$(@D)/bin/python $(PIP_INSTALL) pip==26.3
 @$(@D)/bin/python $(PIP_INSTALL) $(TORCH)
@@ -255,7 +257,7 @@ endef
 
 # --no-build-isolation: an isolated build would download another torch, with its CUDA packages.
 $(VENV)/.framework $(SYCL)/.framework: %/.framework: $(FRAMEWORK_SOURCES) %/.dependencies
-	@echo "opwheel: the framework (native Autograd for the installed torch: a minute)"
+	@echo "opwheel: the framework (native Autograd for the installed torch: half a minute)"
 	@$*/bin/python $(PIP_INSTALL) --no-build-isolation ./framework
 	$(call KEEP_HEADER_TIMES,framework/src/opwheel,opwheel)
 	@touch $@

@@ -60,4 +60,5 @@ def library(name: str, version: str, folder: Path | None, sources: list[str]) ->
     return built
 
 
-setup(ext_modules=libraries(), cmdclass=commands())
+# Each library is one long compilation, so they are built side by side.
+setup(ext_modules=libraries(), cmdclass=commands(), options={"build_ext": {"parallel": os.cpu_count()}})

@@ -15,7 +15,7 @@ KEPT = Path(sys.prefix) / "other-torch"
 
 def install(folder):
     """Install into a folder for sys.path."""
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target"]
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", "--target"]
     subprocess.run(
         [*command, str(folder), f"torch=={VERSION}", "pip", "pytest", "hypothesis", "expecttest", "numpy"], check=True
     )
