@@ -15,10 +15,9 @@ KEPT = Path(sys.prefix) / "other-torch"
 
 def install(folder):
     """Install into a folder for sys.path."""
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", "--target"]
-    subprocess.run(
-        [*command, str(folder), f"torch=={VERSION}", "pip", "pytest", "hypothesis", "expecttest", "numpy"], check=True
-    )
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
+    packages = [f"torch=={VERSION}", "pip", "pytest", "hypothesis", "expecttest", "numpy"]
+    subprocess.run([*command, "--target", str(folder), *packages], check=True)
 
 
 if __name__ == "__main__":
