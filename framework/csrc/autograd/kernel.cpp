@@ -153,7 +153,6 @@ void AutogradKernel::record(c10::DispatchKeySet keys, std::vector<c10::IValue>& 
   check_results_are_new(op_, tensors, stack.data() + first);
   for (int i = 0; i < op_.result_count; ++i) {
     const at::Tensor& result = stack[first + i].toTensor();
-    if (op_.result_count > 1) node->keep_shape(result);
     if (op_.without_gradient[i] || !torch::autograd::isDifferentiableType(result.scalar_type())) {
       node->add_input_metadata(result);
       continue;
@@ -162,6 +161,9 @@ void AutogradKernel::record(c10::DispatchKeySet keys, std::vector<c10::IValue>& 
     TORCH_CHECK(!is_unused, op_.name, ": no derivative uses the gradient of the result '", op_.result_names[i],
                 "'; name it in a formula (grads[", i, "]), or in not_differentiable");
     torch::autograd::set_history(result, node);
+  }
+  if (op_.result_count > 1) {
+    for (int i : plan.gradients) node->keep_shape(stack[first + i].toTensor());
   }
   for (int i : plan.results) node->keep_result(stack[first + i].toTensor());
 }

@@ -65,11 +65,12 @@ Known rebuilt(const Backward& call) {
 
 // By argument, what the formulas give; those for arguments that are not needed are left out.
 std::vector<c10::IValue> values_of_formulas(const Backward& call, Known known) {
-  known.gradients.reserve(call.gradients.size());
-  for (size_t i = 0; i < call.gradients.size(); ++i) {
+  known.gradients.resize(call.gradients.size());
+  for (size_t i = 0; i < call.plan.gradients.size(); ++i) {
+    const int position = call.plan.gradients[i];
     at::OptionalDeviceGuard guard;
-    const bool is_zero = !call.gradients[i].defined() && !call.shapes.empty();
-    known.gradients.emplace_back(is_zero ? call.shapes[i].zeros(guard) : call.gradients[i]);
+    const bool is_zero = !call.gradients[position].defined() && !call.shapes.empty();
+    known.gradients[position] = is_zero ? call.shapes[i].zeros(guard) : call.gradients[position];
   }
   uint64_t needed = 0;  // a bit for each argument
   for (const Output& output : call.outputs) needed |= uint64_t{output.is_needed} << output.argument;

@@ -36,7 +36,7 @@ class Derivative : public torch::autograd::Node {
   // Before the operator runs: afterwards an argument may be another.
   void keep_argument(const c10::IValue& value);
   void keep_result(const at::Tensor& result);
-  // For each of several results, what a zero gradient of it is.
+  // For each gradient that the formulas name, if there are several results: what a zero is.
   void keep_shape(const at::Tensor& result) { shapes_.emplace_back(result); }
   // For each tensor among the arguments, in their order; the overwritten one is told by set_target, by its position
   // among them.

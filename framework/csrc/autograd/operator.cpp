@@ -12,13 +12,28 @@ bool has_tensors(const c10::Type& type) {
   return has_tensors(*type.containedType(0));
 }
 
-void collect(const Expression& expression, std::vector<int>& arguments, std::vector<int>& results) {
+// What a formula names is added to what the plan needs.
+void collect(const Expression& expression, const Operator& op, Plan& plan) {
   const auto add = [](std::vector<int>& positions, int position) {
     if (std::find(positions.begin(), positions.end(), position) == positions.end()) positions.push_back(position);
   };
-  if (expression.kind == Expression::Kind::argument) add(arguments, expression.index);
-  if (expression.kind == Expression::Kind::result) add(results, expression.index);
-  for (const Expression& part : expression.parts) collect(part, arguments, results);
+  switch (expression.kind) {
+    case Expression::Kind::gradient:
+      add(plan.gradients, expression.index);
+      break;
+    case Expression::Kind::gradients:
+      for (int i = 0; i < op.result_count; ++i) add(plan.gradients, i);
+      break;
+    case Expression::Kind::argument:
+      add(plan.arguments, expression.index);
+      break;
+    case Expression::Kind::result:
+      add(plan.results, expression.index);
+      break;
+    default:
+      break;
+  }
+  for (const Expression& part : expression.parts) collect(part, op, plan);
 }
 
 }  // namespace
@@ -74,7 +89,7 @@ Plan Operator::make_plan(uint64_t needed) const {
       left &= ~wanted;
     }
   }
-  for (const Formula* formula : plan.formulas) collect(formula->expression, plan.arguments, plan.results);
+  for (const Formula* formula : plan.formulas) collect(formula->expression, *this, plan);
   plan.without_formula = left != 0;
   if (!is_random) {
     for (int i : plan.results) plan.is_inexact_again |= without_gradient[i];

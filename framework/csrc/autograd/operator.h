@@ -48,6 +48,7 @@ struct Formula {
 // What to do for one set of needed gradients.
 struct Plan {
   std::vector<const Formula*> formulas;
+  std::vector<int> gradients;     // which the formulas name
   std::vector<int> arguments;     // to be kept
   std::vector<int> results;       // to be kept
   bool without_formula = false;   // some gradient has no formula: all of them come from the reference

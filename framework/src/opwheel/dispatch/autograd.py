@@ -12,7 +12,7 @@ returns wrong tangents (docs/decisions/0011-native-autograd.md).
 """
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import torch
@@ -216,7 +216,7 @@ def _autograd_function(overload: Overload, derivatives: Derivatives) -> type[tor
                 f"{overload.name}: is not differentiable, but a gradient has arrived at its result; .detach() the "
                 "result, or call it under torch.no_grad()"
             )
-        if grads[0] is None and not several:
+        if all(grad is None for grad in grads):
             return (None,) * len(ctx.needs_input_grad)
         plan: Plan = ctx.plan
         saved = ctx.saved_tensors
@@ -229,7 +229,10 @@ def _autograd_function(overload: Overload, derivatives: Derivatives) -> type[tor
             values = tuple(kept[i] for i in range(len(kept)))
             return (None, *gradients_through_reference(overload, values, ctx.needs_input_grad[1:], grads))
         known = saved[: len(plan.tensors) + len(plan.results)]
-        gradients = plan.gradients((*grads, *known, *others), len(overload.names))
+        given = list(grads)
+        for i, zeros in ctx.zeros.items():
+            given[i] = zeros() if grads[i] is None else grads[i]
+        gradients = plan.gradients((*given, *known, *others), len(overload.names))
         # The engine sums each gradient to its input's shape and casts it to its dtype.
         if has_plain_tensors_only:
             return (None, *[gradients[i] for i in tensor_positions])
@@ -257,8 +260,8 @@ def _autograd_function(overload: Overload, derivatives: Derivatives) -> type[tor
                 ctx.others = [_packed(values[i], kept) for i in plan.others]
                 ctx.places = [place for i in tensor_positions for place in _places(i, values[i])]
             ctx.save_for_backward(*kept)
-            if not several:
-                ctx.set_materialize_grads(False)
+            ctx.set_materialize_grads(False)  # zeros for what no formula names, too
+            ctx.zeros = {i: _zeros_like(result[i]) for i in plan.named} if several else {}
             return result
 
     # What a random operator has drawn does not depend on its inputs, but its formulas cannot say more than once how.
@@ -295,6 +298,11 @@ def _without_gradient(overload: Overload, derivatives: Derivatives, results: tup
                 f"(grads[{i}]), or in not_differentiable"
             )
     return fixed
+
+
+def _zeros_like(result: Tensor) -> Callable[[], Tensor]:
+    """What makes a gradient of zeros, without keeping the result."""
+    return partial(torch.zeros, result.shape, dtype=result.dtype, device=result.device)
 
 
 class _Slot(NamedTuple):

@@ -26,6 +26,7 @@ class Plan(NamedTuple):
 
     Args:
         formulas: to be computed.
+        named: positions of the results whose gradients the formulas name.
         tensors: positions of the arguments to keep that are one tensor.
         others: positions of the other arguments to keep: numbers, and optional tensors and lists of them.
         results: positions of the results to keep.
@@ -35,6 +36,7 @@ class Plan(NamedTuple):
     """
 
     formulas: tuple[Formula, ...]
+    named: tuple[int, ...]
     tensors: tuple[int, ...]
     others: tuple[int, ...]
     results: tuple[int, ...]
@@ -142,13 +144,17 @@ class Derivatives:
             )
 
     def _unused(self) -> tuple[int, ...]:
-        positions = self._gradient_names()
-        used: set[int] = set(self.fixed)
-        for one in self._declared:
-            for name in one.names:
-                where = positions.get(name)
-                used |= {where} if isinstance(where, int) else set(range(len(self._results))) if where else set()
+        used = set(self.fixed).union(*(self._gradients_in(one) for one in self._declared))
         return tuple(i for i in range(len(self._results)) if i not in used)
+
+    def _gradients_in(self, declared: _Declared) -> set[int]:
+        """Positions of the results whose gradients a formula names."""
+        positions = self._gradient_names()
+        found: set[int] = set()
+        for name in declared.names:
+            where = positions.get(name, slice(0))
+            found |= {where} if isinstance(where, int) else set(range(len(self._results))[where])
+        return found
 
     def _chosen(self, wanted: Sequence[str]) -> tuple[list[_Declared], bool]:
         """The formulas for the wanted gradients, those for several inputs first; whether one is missing."""
@@ -185,6 +191,7 @@ class Derivatives:
                 Formula(one.function, tuple(positions[n] for n in one.names), tuple(map(names.index, one.inputs)))
                 for one in chosen
             ),
+            tuple(sorted(set().union(*(self._gradients_in(one) for one in chosen)))),
             tuple(tensors),
             tuple(others),
             tuple(kept_results),
