@@ -173,7 +173,7 @@ bench: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.summary
 
 bench-transformer: $(VENV)/.installed
-	$(BIN)/transformer_ops bench --label "$(COMMIT)" --json benchmarks/results/transformer.json
+	$(BIN)/transformer_ops bench --label "$(COMMIT)" --json benchmarks/results/transformer.json --plot benchmarks/results/transformer.png
 	$(BIN)/python -m benchmarks.summary
 
 instructions: $(VENV)/.installed

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from opwheel.bench.from_samples import COMPILED, FUNCTIONAL, OURS, REFERENCE
+from opwheel.bench.from_samples import COMPILED, FUNCTIONAL, OURS, REFERENCE, compared_with, measured_rows
 from opwheel.bench.results import Measurement, Results, Row, load
 from opwheel.bench.suite import OVERHEAD, Form
 from opwheel.bench.tables import DISTURBED, format_elements, format_time
@@ -120,15 +120,6 @@ def operators(results: Results) -> str:
     return "\n".join([*lines, "", measured_on(results), ""])
 
 
-def measured_rows(results: Results, form: Form) -> list[Row]:
-    """Of operators that users call, and that say what is to be measured."""
-    return [
-        row
-        for row in results.rows
-        if row.form == form.value and row.layout.startswith("measured") and not row.group.endswith("_backward")
-    ]
-
-
 def called(row: Row) -> str:
     """Operator, size and dtype."""
     return f"`{row.group}`, {format_elements(row.elements)}, {row.dtype}"
@@ -138,10 +129,22 @@ def _times(row: Row | None) -> list[str]:
     """Its time, that of PyTorch's function (the reference where it has none) and of the compiled reference over it."""
     if row is None:
         return ["-"] * 3
-    others = [name for name in row.peers if name not in (OURS, REFERENCE, COMPILED, FUNCTIONAL)] or [REFERENCE]
-    compared = [row.peers.get(name) for name in (others[0], COMPILED)]
+    compared = [row.peers.get(name) for name in (compared_with(row), COMPILED)]
     ours = row.peers[OURS]
     return [format_time(ours.median_s), *("-" if one is None else _compared(ours, one) for one in compared)]
+
+
+def memory(results: Results) -> str:
+    """The most memory that the losses take, forward with backward, in Markdown: theirs over that of others."""
+    lines = ["| | forward and backward | PyTorch | compiled |", "|---|---|---|---|"]
+    for row in measured_rows(results, Form.BACKWARD):
+        peaks = [row.peers[name].peak_bytes for name in (OURS, compared_with(row), COMPILED) if name in row.peers]
+        if "cross_entropy" not in row.group or not all(peaks):
+            continue
+        ours, *others = peaks
+        shares = [f"{ours / other:.2f}" for other in others]
+        lines.append(f"| {' | '.join([called(row), f'{ours / 2**20:.0f} MiB', *shares])} |")
+    return "\n".join([*lines, ""])
 
 
 def draw(results: Results, path: Path) -> None:
@@ -176,6 +179,7 @@ def tables() -> dict[str, str]:
         "another machine's calls": calls(another),
         "functional": functional(transformer),
         "operators": operators(transformer),
+        "memory": memory(transformer),
     }
 
 

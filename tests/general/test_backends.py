@@ -8,6 +8,7 @@ import torch
 from opwheel.bench import from_samples
 from opwheel.bench.results import Results
 from opwheel.bench.sampling import Precision
+from opwheel.bench.suite import Form
 from opwheel.dispatch import Elementwise, Operator, Rows, Sample, implement_functions, overloads_of, register
 from opwheel.registry.policy import Policy
 from opwheel.registry.references import is_reference
@@ -57,7 +58,7 @@ OPERATORS = (
 )
 
 
-def library(**functions):
+def library(operators=OPERATORS, **functions):
     """A library with a backend for the CPU that has these functions."""
     namespace = next(_names)
     definitions = torch.library.Library(namespace, "DEF")
@@ -70,7 +71,7 @@ def library(**functions):
         load_pending=lambda: False,
         no_kernel_error=lambda *_: RuntimeError("no kernel"),
     )
-    register(description, OPERATORS)
+    register(description, operators)
     target = torch.library.Library(namespace, "IMPL", "CPU")
     implement_functions(target, overloads_of(target).values(), "cpu", functions)
     _kept.extend((definitions, target))
@@ -136,3 +137,19 @@ class TestBench:
     def test_operators_are_chosen_by_name(self, group):
         found = list(from_samples.cases(library().overloads.values(), "cpu", [group]))
         assert len(found) == (2 if group == "softmax" else 0)
+
+    def test_what_is_to_be_measured_has_its_peak_memory(self):
+        def large(device, dtype, requires_grad):
+            yield Sample(torch.randn(2**20, 4, device=device, dtype=dtype, requires_grad=requires_grad))
+
+        options = {"samples": rows, "measured": large, "dtypes": (torch.float32,)}
+        measured = Operator("softmax", reference=softmax, rule=Rows(x=1), peers=PEERS, **options)
+        results = self.measured(library((measured, *OPERATORS[1:])))
+        forward, backward = results.rows
+        assert [forward.layout, backward.layout] == ["measured 0"] * 2
+        assert from_samples.measured_rows(results, Form.NEW) == [forward]
+        assert from_samples.compared_with(forward) == "by hand"
+        peak = {name: one.peak_bytes for name, one in forward.peers.items()}
+        assert peak[from_samples.OURS] == pytest.approx(2**24, rel=0.2)
+        assert peak["by hand"] == pytest.approx(2 * 2**24, rel=0.2)  # two of its intermediate results at a time
+        assert backward.peers[from_samples.OURS].peak_bytes > peak[from_samples.OURS]

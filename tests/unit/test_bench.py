@@ -1,11 +1,14 @@
 """What a benchmark measures and how often, without running one; tests/toolchain/test_bench.py runs small ones."""
 
 import timeit
+from functools import partial
 from types import SimpleNamespace
 
+import pytest
 import torch
 from muladd.benchmarks import SUITE
 from opwheel.bench import sampling
+from opwheel.bench.memory import peak
 from opwheel.bench.selection import select_cases, select_peers
 from opwheel.bench.suite import OVERHEAD, Form
 
@@ -59,3 +62,16 @@ def test_enough_samples():
     steady = sampling.sample({"steady": timeit.Timer("pass")}, lambda timer, calls: 1.0, precision)["steady"]
     assert len(steady.seconds) == 7
     assert steady.quartiles() == (1.0, 1.0, 1.0)
+
+
+def test_peak_memory_counts_what_is_freed_and_what_is_used_again():
+    def call():
+        torch.ones(2**23).sum()
+        return torch.ones(2**20)  # small enough for an allocator to have kept it of an earlier call
+
+    call()  # what is made once, as threads, does not count
+    about = partial(pytest.approx, abs=2**21)  # the system counts in batches
+    for _ in range(3):
+        assert peak(call) == about(2**25)
+        assert peak(lambda: torch.ones(2**20)) == about(2**22)
+    assert peak(lambda: None) == about(0)

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ..dispatch import Sample
 from ..dispatch.overload import Overload, as_tuple
+from . import memory
 from .results import Measurement, Results, Row
 from .sampling import Precision, clock_for, sample
 from .suite import Form
@@ -26,6 +27,7 @@ OURS = "operator"
 REFERENCE = "reference"
 COMPILED = "reference, compiled"
 FUNCTIONAL = "torch.func.vjp"
+MEASURED = "measured"
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Case:
     @property
     def layout(self) -> str:
         """Which call of the operator's."""
-        return f"{'measured' if self.is_measured else 'sample'} {self.index}"
+        return f"{MEASURED if self.is_measured else 'sample'} {self.index}"
 
     @property
     def name(self) -> str:
@@ -135,10 +137,24 @@ def run(case: Case, device: str, precision: Precision, results: Results, skip: I
     peers = {}
     for name, samples in sample(timers, clock_for(device), precision).items():
         lower, median, upper = samples.quartiles()
-        peers[name] = Measurement(median, lower, upper, len(samples.seconds), samples.calls, moved, f"{one!r}")
+        most = memory.peak(ways[name]) if case.is_measured and device == "cpu" else None
+        peers[name] = Measurement(
+            median, lower, upper, len(samples.seconds), samples.calls, moved, f"{one!r}", peak_bytes=most
+        )
     dtype = str(case.dtype).removeprefix("torch.")
     row = Row(case.name, overload.name, case.form.value, case.layout, dtype, elements, peers)
     results.rows.append(row)
+
+
+def measured_rows(results: Results, form: Form) -> list[Row]:
+    """The rows of what operators declare to be measured; of their samples where none does."""
+    rows = [row for row in results.rows if row.form == form.value]
+    return [row for row in rows if row.layout.startswith(MEASURED)] or rows
+
+
+def compared_with(row: Row) -> str:
+    """The peer that users would call instead: the first that the operator declares, else the reference."""
+    return next((name for name in row.peers if name not in (OURS, REFERENCE, COMPILED, FUNCTIONAL)), REFERENCE)
 
 
 def _difference(case: Case, found: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> str | None:

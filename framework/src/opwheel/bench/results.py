@@ -27,6 +27,8 @@ class Measurement:
     statement: str
     resident_bytes: int | None = None
     """What one call added to the memory of its process, its result included; None where it was not measured."""
+    peak_bytes: int | None = None
+    """The most that one call had in memory beyond what was there before; None where it was not measured."""
 
     @property
     def gigabytes_per_second(self) -> float:

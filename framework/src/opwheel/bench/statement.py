@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import timeit
-from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 
 from .checking import check
+from .memory import resident
 from .suite import Case, Form, Operands, Peer, Suite
 
 
@@ -49,14 +48,9 @@ class LocalStatement:
 
     def resident_bytes(self) -> int | None:
         """What one run adds to the memory of this process, its result included."""
-        before = _resident()
+        before = resident()
         with torch.set_grad_enabled(self._has_grad):
             kept = eval(self._code, self._names)  # noqa: S307  # a statement of the suite
-        after = _resident()
+        after = resident()
         del kept
         return None if before is None or after is None else after - before
-
-
-def _resident() -> int | None:
-    file = Path("/proc/self/statm")
-    return int(file.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if file.exists() else None

@@ -53,8 +53,6 @@ def bench(
     suite = _suite(library)
     _require_loaded(library, device)
     run = _SuiteRun(suite, device, quick, only, skip) if suite else _SampleRun(library, device, quick, only, skip)
-    if suite is None and plot_file is not None:
-        raise typer.BadParameter("pictures are drawn of suites; samples have no sizes to draw", param_hint="--plot")
     for option, file in (("--json", json_file), ("--plot", plot_file)):
         _require_writable(option, file)
     _require_matplotlib(plot_file)
@@ -81,10 +79,8 @@ def bench(
     tables.show(results, run.shown, console)
     if json_file is not None:
         results.save(json_file)
-    if plot_file is not None and suite is not None:
-        from ..bench import plot
-
-        plot.save(results, suite, plot_file)
+    if plot_file is not None:
+        run.draw(results, plot_file)
     fine = not results.findings
     if old is not None:
         fine &= comparison.show(old, results, run.shown, tolerance, console)
@@ -128,6 +124,12 @@ class _SuiteRun:
         with contextlib.closing(Runner(self.suite, self.device, peers, precision, results)) as runner:
             yield runner.run
 
+    def draw(self, results: Results, path: Path) -> None:
+        """Bandwidth and time against size."""
+        from ..bench import plot
+
+        plot.save(results, self.suite, path)
+
 
 class _SampleRun:
     """The samples of a library's operators."""
@@ -152,6 +154,12 @@ class _SampleRun:
         from ..bench import from_samples
 
         yield lambda case: from_samples.run(case, self.device, precision, results, self.skip)
+
+    def draw(self, results: Results, path: Path) -> None:
+        """How many times faster than its peers each operator is."""
+        from ..bench import samples_plot
+
+        samples_plot.save(results, path)
 
 
 def _measure(measure: Callable[[Any], None], cases: list[Any]) -> None:
