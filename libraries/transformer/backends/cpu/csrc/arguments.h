@@ -13,12 +13,18 @@ namespace transformer_ops::cpu {
 
 using opwheel::check;
 using opwheel::Check;
+using opwheel::data;
+using opwheel::device_of;
+using opwheel::dtype_of;
 using opwheel::fail;
 using opwheel::new_empty;
 using opwheel::new_empty_like;
 using opwheel::ScalarType;
+using opwheel::sizes_of;
 using opwheel::Tensor;
 using opwheel::cpu::Rows;
+using opwheel::cpu::run;
+using OptionalTensor = std::optional<Tensor>;
 
 inline const Table& kernels() {
   static const Table& table = opwheel::cpu::best("transformer_ops", baseline::table, avx2::table, avx512::table);
@@ -38,22 +44,22 @@ inline void check_apart(const Tensor& a, std::string_view a_name, const Tensor& 
   const opwheel::TensorInfo one(a), other(b);
   if (one.numel == 0 || other.numel == 0) return;
   const int64_t size = static_cast<int64_t>(aoti_torch_dtype_element_size(one.dtype_code));
-  const int64_t begin = reinterpret_cast<int64_t>(opwheel::data<void>(a));
-  const int64_t other_begin = reinterpret_cast<int64_t>(opwheel::data<void>(b));
+  const int64_t begin = reinterpret_cast<int64_t>(data<void>(a));
+  const int64_t other_begin = reinterpret_cast<int64_t>(data<void>(b));
   const bool have_gaps = !opwheel::is_non_overlapping_and_dense(one) || !opwheel::is_non_overlapping_and_dense(other);
   const bool meet = begin < other_begin + other.numel * size && other_begin < begin + one.numel * size;
   if (have_gaps ? begin == other_begin : meet) {
     fail("argument '", a_name, "' shares memory with '", b_name, "', and both are written to; clone one of them first");
   }
 }
-inline Tensor optional_vector(const std::optional<Tensor>& given, std::string_view name, const Tensor& x, int64_t n,
+inline Tensor optional_vector(const OptionalTensor& given, std::string_view name, const Tensor& x, int64_t n,
                               std::string_view x_name = "x") {
   if (!given) return Tensor();
   check(*given, name).on_cpu().same_dtype(x, x_name).shape({n});
   return contiguous(*given);
 }
 inline const void* data_or_null(const Tensor& tensor) {
-  return tensor.handle() == nullptr ? nullptr : opwheel::data<void>(tensor);
+  return tensor.handle() == nullptr ? nullptr : data<void>(tensor);
 }
 
 // The dtype that is computed in.
@@ -71,8 +77,8 @@ inline Tensor new_partial(int64_t parts, int64_t n, ScalarType dtype, opwheel::D
 // The sums over all groups, of dtype `dtype`.
 inline Tensor sum_parts(const Tensor& partial, int64_t parts, int64_t n, ScalarType dtype) {
   Tensor sums = new_empty({n}, dtype, opwheel::device_of(partial));
-  const SumParts arguments{opwheel::data<void>(partial), opwheel::data<void>(sums), n, parts};
-  opwheel::cpu::run(kernels().sum_parts, dtype, arguments, n, parts);
+  const SumParts arguments{data<void>(partial), data<void>(sums), n, parts};
+  run(kernels().sum_parts, dtype, arguments, n, parts);
   return sums;
 }
 

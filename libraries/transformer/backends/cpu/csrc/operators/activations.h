@@ -1,0 +1,52 @@
+// swiglu and geglu: arguments are checked, results allocated, kernels run.
+#pragma once
+
+#include <array>
+#include <utility>
+
+#include "../arguments.h"
+
+namespace transformer_ops::cpu {
+
+inline Tensor gated(const Tensor& given_a, const Tensor& given_b, Activation activation) {
+  const int64_t n = check_rows(given_a, "a");
+  check_like(given_b, "b", given_a, "a");
+  const Rows a(given_a), b(given_b);
+  Tensor y = new_empty(sizes_of(given_a), dtype_of(given_a), device_of(given_a));
+  const Gated arguments{a.data(), b.data(), data<void>(y), n, a.stride, b.stride, activation};
+  run(kernels().gated, dtype_of(given_a), arguments, a.rows, 4 * n);
+  return y;
+}
+
+inline std::array<Tensor, 2> gated_backward(const Tensor& given_grad, const Tensor& given_a, const Tensor& given_b,
+                                            Activation activation) {
+  const int64_t n = check_rows(given_a, "a");
+  check_like(given_b, "b", given_a, "a");
+  check_like(given_grad, "grad", given_a, "a");
+  const Rows grad(given_grad), a(given_a), b(given_b);
+  Tensor da = new_empty(sizes_of(given_a), dtype_of(given_a), device_of(given_a)), db = new_empty_like(da);
+  const GatedBackward arguments{grad.data(), a.data(),    b.data(), data<void>(da), data<void>(db),
+                                n,           grad.stride, a.stride, b.stride,       activation};
+  run(kernels().gated_backward, dtype_of(given_a), arguments, a.rows, 6 * n);
+  return {std::move(da), std::move(db)};
+}
+
+inline Tensor swiglu(const Tensor& a, const Tensor& b) { return gated(a, b, Activation::silu); }
+inline std::array<Tensor, 2> swiglu_backward(const Tensor& grad, const Tensor& a, const Tensor& b) {
+  return gated_backward(grad, a, b, Activation::silu);
+}
+
+inline Activation gelu_of(std::string_view approximate) {
+  if (approximate == "tanh") return Activation::gelu_tanh;
+  if (approximate == "none") return Activation::gelu;
+  fail("argument 'approximate' is '", approximate, "', expected 'tanh' or 'none'");
+}
+inline Tensor geglu(const Tensor& a, const Tensor& b, std::string_view approximate) {
+  return gated(a, b, gelu_of(approximate));
+}
+inline std::array<Tensor, 2> geglu_backward(const Tensor& grad, const Tensor& a, const Tensor& b,
+                                            std::string_view approximate) {
+  return gated_backward(grad, a, b, gelu_of(approximate));
+}
+
+}  // namespace transformer_ops::cpu

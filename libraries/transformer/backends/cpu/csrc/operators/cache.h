@@ -1,0 +1,49 @@
+// reshape_and_cache: arguments are checked, results allocated, kernels run.
+#pragma once
+
+#include "../arguments.h"
+
+namespace transformer_ops::cpu {
+
+// Writes token i of key and value into slot_mapping[i] = block * block_size + offset of the caches; negative slots are
+// left out.
+inline void reshape_and_cache(const Tensor& key, const Tensor& value, Tensor& key_cache, Tensor& value_cache,
+                              const Tensor& given_slots) {
+  const Check keys = check(key, "key").on_cpu().dtype(opwheel::every_dtype).ndim(3);
+  const int64_t tokens = keys.info().sizes[0], heads = keys.info().sizes[1], length = keys.info().sizes[2];
+  check(value, "value").on_cpu().same_dtype(key, "key").shape({tokens, heads, -1});
+  const opwheel::TensorInfo values(value);
+  const Check cache = check(key_cache, "key_cache").on_cpu().same_dtype(key, "key").shape({-1, -1, heads, length});
+  const int64_t blocks = cache.info().sizes[0], block_size = cache.info().sizes[1];
+  check(value_cache, "value_cache").on_cpu().same_dtype(key, "key").shape({blocks, block_size, heads, values.sizes[2]});
+  check_apart(value_cache, "value_cache", key_cache, "key_cache");
+  check(given_slots, "slot_mapping").on_cpu().dtype(ScalarType::Long).shape({tokens});
+  const Tensor slots = contiguous(given_slots);
+  const int64_t* slot = data<int64_t>(slots);
+  for (int64_t i = 0; i < tokens; ++i) {
+    if (slot[i] >= blocks * block_size) {
+      fail("argument 'slot_mapping' has ", slot[i], ", but the caches have ", blocks * block_size, " slots");
+    }
+  }
+  const auto write = [&](const Tensor& given, Tensor& target, int64_t width) {
+    const Tensor from = contiguous(given);
+    const opwheel::TensorInfo to(target);
+    opwheel::dispatch<opwheel::every_dtype>(dtype_of(given), [&]<class T>() {
+      const T* source = data<T>(from);
+      T* start = data<T>(target);
+      opwheel::cpu::for_rows(tokens, heads * width, [&](int64_t i) {
+        if (slot[i] < 0) return;
+        T* place = start + slot[i] / block_size * to.strides[0] + slot[i] % block_size * to.strides[1];
+        for (int64_t h = 0; h < heads; ++h) {
+          for (int64_t k = 0; k < width; ++k) {
+            place[h * to.strides[2] + k * to.strides[3]] = source[(i * heads + h) * width + k];
+          }
+        }
+      });
+    });
+  };
+  write(key, key_cache, length);
+  write(value, value_cache, values.sizes[2]);
+}
+
+}  // namespace transformer_ops::cpu

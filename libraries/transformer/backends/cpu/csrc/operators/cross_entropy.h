@@ -1,0 +1,90 @@
+// cross_entropy_rows: arguments are checked, results allocated, kernels run.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "../arguments.h"
+
+namespace transformer_ops::cpu {
+
+struct Targets {
+  Tensor tensor;
+  const int64_t* data;
+
+  Targets(const Tensor& given, int64_t rows, int64_t classes, int64_t ignore_index) {
+    check(given, "target").on_cpu().dtype(ScalarType::Long).shape({rows});
+    tensor = contiguous(given);
+    data = opwheel::data<int64_t>(tensor);
+    for (int64_t i = 0; i < rows; ++i) {
+      if (data[i] != ignore_index && (data[i] < 0 || data[i] >= classes)) {
+        fail("argument 'target' has ", data[i], ", which is no class: there are ", classes);
+      }
+    }
+  }
+};
+
+inline void fill(const Tensor& tensor, double value) {
+  opwheel::dispatch(dtype_of(tensor), [&]<class T>() {
+    std::fill_n(data<T>(tensor), opwheel::TensorInfo(tensor).numel, static_cast<T>(value));
+  });
+}
+
+inline std::array<Tensor, 3> cross_entropy_rows(const Tensor& input, const Tensor& given_target,
+                                                const OptionalTensor& given_weight, int64_t ignore_index,
+                                                double lse_square_scale, double label_smoothing, double softcap) {
+  const Check checked = check(input, "input").on_cpu().dtype(opwheel::floating).ndim(2);
+  const int64_t rows = checked.info().sizes[0], classes = checked.info().sizes[1];
+  const Tensor weight = optional_vector(given_weight, "weight", input, classes, "input");
+  const Targets target(given_target, rows, classes, ignore_index);
+  const Rows x(input);
+  const auto of_rows = [&] { return new_empty({rows}, wide(dtype_of(input)), device_of(input)); };
+  Tensor loss = of_rows(), z_loss = of_rows(), lse = of_rows();
+  const CrossEntropy arguments{.x = x.data(),
+                               .weight = data_or_null(weight),
+                               .target = target.data,
+                               .loss = data<void>(loss),
+                               .z_loss = data<void>(z_loss),
+                               .lse = data<void>(lse),
+                               .length = classes,
+                               .x_stride = x.stride,
+                               .ignore_index = ignore_index,
+                               .lse_square_scale = lse_square_scale,
+                               .label_smoothing = label_smoothing,
+                               .softcap = softcap};
+  run(kernels().cross_entropy, dtype_of(input), arguments, rows, 4 * classes);
+  return {std::move(loss), std::move(z_loss), std::move(lse)};
+}
+
+inline Tensor cross_entropy_backward(const Tensor& given_grad, const Tensor& input, const Tensor& given_target,
+                                     const OptionalTensor& given_weight, const Tensor& given_lse, int64_t ignore_index,
+                                     double lse_square_scale, double label_smoothing, double softcap) {
+  const Check checked = check(input, "input").on_cpu().dtype(opwheel::floating).ndim(2);
+  const int64_t rows = checked.info().sizes[0], classes = checked.info().sizes[1];
+  check(given_grad, "grad").on_cpu().dtype(wide(dtype_of(input))).shape({rows});
+  check(given_lse, "lse").on_cpu().dtype(wide(dtype_of(input))).shape({rows});
+  const Tensor weight = optional_vector(given_weight, "weight", input, classes, "input");
+  const Targets target(given_target, rows, classes, ignore_index);
+  const Rows x(input);
+  const Tensor grad = contiguous(given_grad), lse = contiguous(given_lse);
+  Tensor dx = new_empty(sizes_of(input), dtype_of(input), device_of(input));
+  const CrossEntropyBackward arguments{.grad = data<void>(grad),
+                                       .x = x.data(),
+                                       .weight = data_or_null(weight),
+                                       .lse = data<void>(lse),
+                                       .target = target.data,
+                                       .dx = data<void>(dx),
+                                       .length = classes,
+                                       .x_stride = x.stride,
+                                       .ignore_index = ignore_index,
+                                       .lse_square_scale = lse_square_scale,
+                                       .label_smoothing = label_smoothing,
+                                       .softcap = softcap,
+                                       .scale = 1,
+                                       .grad_per_row = true};
+  run(kernels().cross_entropy_backward, dtype_of(input), arguments, rows, 4 * classes);
+  return dx;
+}
+
+}  // namespace transformer_ops::cpu

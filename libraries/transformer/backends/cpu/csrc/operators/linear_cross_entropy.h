@@ -1,0 +1,137 @@
+// fused_linear_cross_entropy: arguments are checked, results allocated, kernels run.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "../arguments.h"
+#include "cross_entropy.h"
+#include "opwheel/cpu/matmul.h"
+
+namespace transformer_ops::cpu {
+
+// The loss of input @ weight^T + bias, whose rows are made a few at a time: never are all logits in memory. With
+// `trains`, their gradients take their place, and those of the inputs follow at once.
+inline std::array<Tensor, 4> linear_cross_entropy(const Tensor& given_input, const Tensor& given_weight,
+                                                  const Tensor& given_target, const OptionalTensor& given_bias,
+                                                  int64_t ignore_index, double lse_square_scale, double label_smoothing,
+                                                  std::string_view reduction, double softcap, bool trains) {
+  constexpr int64_t kRows = 256;  // of logits: enough for the matrix product to be fast
+  const Check checked = check(given_input, "input").on_cpu().dtype(opwheel::floating).ndim(2);
+  const int64_t rows = checked.info().sizes[0], width = checked.info().sizes[1];
+  const Check of_weight =
+      check(given_weight, "weight").on_cpu().same_dtype(given_input, "input").ndim(2).size(1, width);
+  const int64_t classes = of_weight.info().sizes[0];
+  const Tensor bias = optional_vector(given_bias, "bias", given_input, classes, "input");
+  const Targets target(given_target, rows, classes, ignore_index);
+  if (reduction != "mean" && reduction != "sum") {
+    fail("argument 'reduction' is '", reduction, "', expected 'mean' or 'sum'");
+  }
+  const ScalarType dtype = dtype_of(given_input), accumulated = wide(dtype);
+  const opwheel::Device device = device_of(given_input);
+  const Tensor input = contiguous(given_input), weight = contiguous(given_weight);
+  const Tensor weight_t = opwheel::cpu::transposed(weight);
+  const int64_t counted = rows - std::count(target.data, target.data + rows, ignore_index);
+  const double scale = reduction == "mean" ? 1.0 / static_cast<double>(counted) : 1.0;
+
+  Tensor loss = new_empty({}, accumulated, device);
+  Tensor d_input = new_empty(trains ? opwheel::Sizes{rows, width} : opwheel::Sizes{0}, dtype, device);
+  Tensor d_weight = new_empty(trains ? opwheel::Sizes{classes, width} : opwheel::Sizes{0}, dtype, device);
+  Tensor d_bias = new_empty({trains && given_bias ? classes : 0}, dtype, device);
+  if (rows == 0) {
+    OPWHEEL_SHIM(aoti_torch_zero_(d_weight.handle()));
+    OPWHEEL_SHIM(aoti_torch_zero_(d_bias.handle()));
+  }
+  const Tensor logits = new_empty({std::min(kRows, rows), classes}, dtype, device);
+  const Tensor row_loss = new_empty({rows}, accumulated, device), row_z = new_empty({rows}, accumulated, device);
+  const Tensor lse = new_empty({rows}, accumulated, device), one = new_empty({1}, accumulated, device);
+  Tensor ones = new_empty({1, std::min(kRows, rows)}, dtype, device);
+  fill(one, 1);
+  fill(ones, 1);
+  for (int64_t begin = 0; begin < rows; begin += kRows) {
+    const int64_t count = std::min(kRows, rows - begin);
+    const Tensor x = opwheel::cpu::rows_of(input, begin, count), some = opwheel::cpu::rows_of(logits, 0, count);
+    if (given_bias) {
+      opwheel::cpu::matmul_add(some, bias, x, weight_t);
+    } else {
+      opwheel::cpu::matmul(some, x, weight_t);
+    }
+    const auto at = [&](const Tensor& of_rows) {
+      const int64_t bytes = accumulated == ScalarType::Double ? 8 : 4;
+      return static_cast<void*>(data<char>(of_rows) + begin * bytes);
+    };
+    const CrossEntropy forward{.x = data<void>(some),
+                               .weight = nullptr,
+                               .target = target.data + begin,
+                               .loss = at(row_loss),
+                               .z_loss = at(row_z),
+                               .lse = at(lse),
+                               .length = classes,
+                               .x_stride = classes,
+                               .ignore_index = ignore_index,
+                               .lse_square_scale = lse_square_scale,
+                               .label_smoothing = label_smoothing,
+                               .softcap = softcap};
+    run(kernels().cross_entropy, dtype, forward, count, 4 * classes);
+    if (!trains) continue;
+    const CrossEntropyBackward backward{.grad = data<void>(one),
+                                        .x = data<void>(some),
+                                        .weight = nullptr,
+                                        .lse = at(lse),
+                                        .target = target.data + begin,
+                                        .dx = data<void>(some),
+                                        .length = classes,
+                                        .x_stride = classes,
+                                        .ignore_index = ignore_index,
+                                        .lse_square_scale = lse_square_scale,
+                                        .label_smoothing = label_smoothing,
+                                        .softcap = softcap,
+                                        .scale = scale,
+                                        .grad_per_row = false};
+    run(kernels().cross_entropy_backward, dtype, backward, count, 4 * classes);
+    opwheel::cpu::matmul(opwheel::cpu::rows_of(d_input, begin, count), some, weight);
+    // The first product is written, those of further rows are added.
+    const auto collect = [&](const Tensor& sum, const Tensor& a, const Tensor& b) {
+      begin == 0 ? opwheel::cpu::matmul(sum, a, b) : opwheel::cpu::matmul_add(sum, sum, a, b);
+    };
+    collect(d_weight, opwheel::cpu::transposed(some), x);
+    if (given_bias) {
+      const Tensor sums = opwheel::cpu::as_matrix(d_bias, 1, classes, classes, 1, 0);
+      collect(sums, opwheel::cpu::as_matrix(ones, 1, count, count, 1, 0), some);
+    }
+  }
+  opwheel::dispatch(accumulated, [&]<class T>() {
+    double total = 0;
+    for (int64_t i = 0; i < rows; ++i) total += static_cast<double>(data<T>(row_loss)[i]);
+    *data<T>(loss) = static_cast<T>(total * scale);
+  });
+  return {std::move(loss), std::move(d_input), std::move(d_weight), std::move(d_bias)};
+}
+
+inline Tensor fused_linear_cross_entropy(const Tensor& input, const Tensor& weight, const Tensor& target,
+                                         const OptionalTensor& bias, int64_t ignore_index, double lse_square_scale,
+                                         double label_smoothing, std::string_view reduction, double softcap) {
+  auto results = linear_cross_entropy(input, weight, target, bias, ignore_index, lse_square_scale, label_smoothing,
+                                      reduction, softcap, false);
+  return std::move(results[0]);
+}
+inline std::array<Tensor, 4> fused_linear_cross_entropy_training(const Tensor& input, const Tensor& weight,
+                                                                 const Tensor& target, const OptionalTensor& bias,
+                                                                 int64_t ignore_index, double lse_square_scale,
+                                                                 double label_smoothing, std::string_view reduction,
+                                                                 double softcap) {
+  return linear_cross_entropy(input, weight, target, bias, ignore_index, lse_square_scale, label_smoothing, reduction,
+                              softcap, true);
+}
+
+inline Tensor scaled(const Tensor& given, const Tensor& factor) {
+  const int64_t n = check_rows(given, "x");
+  check(factor, "factor").on_cpu().dtype(wide(dtype_of(given))).shape({});
+  const Rows x(given);
+  Tensor y = new_empty(sizes_of(given), dtype_of(given), device_of(given));
+  run(kernels().scaled, dtype_of(given), Scaled{x.data(), data<void>(factor), data<void>(y), n, x.stride}, x.rows, n);
+  return y;
+}
+
+}  // namespace transformer_ops::cpu

@@ -1,0 +1,178 @@
+// rms_norm, fused_add_rms_norm and layer_norm: arguments are checked, results allocated, kernels run.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "../arguments.h"
+
+namespace transformer_ops::cpu {
+
+inline Casting casting_of(std::string_view mode) {
+  if (mode == "llama") return Casting::llama;
+  if (mode == "gemma" || mode == "none") return Casting::gemma;
+  fail("argument 'casting_mode' is '", mode, "', expected 'llama', 'gemma' or 'none'");
+}
+
+inline Tensor rms_norm(const Tensor& given, const OptionalTensor& given_weight, double eps, double offset,
+                       std::string_view casting_mode) {
+  const int64_t n = check_rows(given, "x");
+  const Tensor weight = optional_vector(given_weight, "weight", given, n);
+  const Casting casting = casting_of(casting_mode);
+  const Rows x(given);
+  Tensor y = new_empty(sizes_of(given), dtype_of(given), device_of(given));
+  const RmsNorm arguments{.x = x.data(),
+                          .weight = data_or_null(weight),
+                          .y = data<void>(y),
+                          .length = n,
+                          .x_stride = x.stride,
+                          .y_stride = n,
+                          .eps = eps,
+                          .offset = offset,
+                          .casting = casting,
+                          .residual = nullptr,
+                          .sum = nullptr,
+                          .residual_stride = 0,
+                          .sum_stride = 0};
+  run(kernels().rms_norm, dtype_of(given), arguments, x.rows, n);
+  return y;
+}
+
+inline std::array<Tensor, 2> norm_backward(const Tensor& given_grad, const Tensor* grad_sum, const Tensor& given,
+                                           const OptionalTensor& given_weight, double eps, double offset,
+                                           Casting casting) {
+  const int64_t n = check_rows(given, "x");
+  check_like(given_grad, "grad", given, "x");
+  const Tensor weight = optional_vector(given_weight, "weight", given, n);
+  const Rows grad(given_grad), x(given);
+  std::optional<Rows> more;
+  if (grad_sum != nullptr) {
+    check_like(*grad_sum, "grad_sum", given, "x");
+    more.emplace(*grad_sum);
+  }
+  const ScalarType dtype = dtype_of(given);
+  Tensor dx = new_empty(sizes_of(given), dtype, device_of(given));
+  const bool is_weighted = weight.handle() != nullptr;
+  // Without sums over rows, a group for each.
+  const int64_t parts = is_weighted ? part_count(x.rows) : x.rows;
+  const Tensor partial = is_weighted ? new_partial(parts, n, dtype, device_of(given)) : Tensor();
+  const RmsNormBackward arguments{.grad = grad.data(),
+                                  .x = x.data(),
+                                  .weight = data_or_null(weight),
+                                  .grad_sum = more ? more->data() : nullptr,
+                                  .dx = data<void>(dx),
+                                  .partial = is_weighted ? data<void>(partial) : nullptr,
+                                  .length = n,
+                                  .grad_stride = grad.stride,
+                                  .x_stride = x.stride,
+                                  .grad_sum_stride = more ? more->stride : 0,
+                                  .rows = x.rows,
+                                  .parts = parts,
+                                  .eps = eps,
+                                  .offset = offset,
+                                  .casting = casting};
+  if (parts > 0) run(kernels().rms_norm_backward, dtype, arguments, parts, 2 * n * (x.rows / parts));
+  return {std::move(dx), is_weighted ? sum_parts(partial, parts, n, dtype) : new_empty({0}, dtype, device_of(given))};
+}
+
+inline std::array<Tensor, 2> rms_norm_backward(const Tensor& grad, const Tensor& x, const OptionalTensor& weight,
+                                               double eps, double offset, std::string_view casting_mode) {
+  return norm_backward(grad, nullptr, x, weight, eps, offset, casting_of(casting_mode));
+}
+
+inline void add_norm(const Tensor& given, const Tensor& given_residual, const Tensor& weight, double eps, double offset,
+                     Casting casting, const Rows& y, const Rows& sum) {
+  const Rows x(given), residual(given_residual);
+  const RmsNorm arguments{.x = x.data(),
+                          .weight = data_or_null(weight),
+                          .y = y.data(),
+                          .length = x.length,
+                          .x_stride = x.stride,
+                          .y_stride = y.stride,
+                          .eps = eps,
+                          .offset = offset,
+                          .casting = casting,
+                          .residual = residual.data(),
+                          .sum = sum.data(),
+                          .residual_stride = residual.stride,
+                          .sum_stride = sum.stride};
+  run(kernels().rms_norm, dtype_of(given), arguments, x.rows, 2 * x.length);
+}
+
+// Where rows() had to make a copy of what is overwritten.
+inline void write_back(const Tensor& copy, const Tensor& tensor) {
+  if (data<void>(copy) != data<void>(tensor)) OPWHEEL_SHIM(aoti_torch_copy_(tensor.handle(), copy.handle(), 0));
+}
+
+inline std::array<Tensor, 2> fused_add_rms_norm(const Tensor& x, const Tensor& residual,
+                                                const OptionalTensor& given_weight, double eps, double offset,
+                                                std::string_view casting_mode) {
+  const int64_t n = check_rows(x, "x");
+  check_like(residual, "residual", x, "x");
+  const Tensor weight = optional_vector(given_weight, "weight", x, n);
+  const Casting casting = casting_of(casting_mode);
+  Tensor y = new_empty(sizes_of(x), dtype_of(x), device_of(x)), sum = new_empty(sizes_of(x), dtype_of(x), device_of(x));
+  add_norm(x, residual, weight, eps, offset, casting, Rows(y), Rows(sum));
+  return {std::move(y), std::move(sum)};
+}
+
+inline void fused_add_rms_norm_(Tensor& x, Tensor& residual, const OptionalTensor& given_weight, double eps,
+                                double offset, std::string_view casting_mode) {
+  const int64_t n = check_rows(x, "x");
+  check_like(residual, "residual", x, "x");
+  check_apart(residual, "residual", x, "x");
+  const Tensor weight = optional_vector(given_weight, "weight", x, n);
+  const Casting casting = casting_of(casting_mode);
+  const Rows y(x), sum(residual);  // copies where rows are not contiguous
+  add_norm(x, residual, weight, eps, offset, casting, y, sum);
+  write_back(y.tensor, x);
+  write_back(sum.tensor, residual);
+}
+
+inline std::array<Tensor, 2> fused_add_rms_norm_backward(const Tensor& grad_y, const Tensor& grad_sum,
+                                                         const Tensor& sum, const OptionalTensor& weight, double eps,
+                                                         double offset, std::string_view casting_mode) {
+  return norm_backward(grad_y, &grad_sum, sum, weight, eps, offset, casting_of(casting_mode));
+}
+
+inline Tensor layer_norm(const Tensor& given, const OptionalTensor& given_weight, const OptionalTensor& given_bias,
+                         double eps) {
+  const int64_t n = check_rows(given, "x");
+  const Tensor weight = optional_vector(given_weight, "weight", given, n);
+  const Tensor bias = optional_vector(given_bias, "bias", given, n);
+  const Rows x(given);
+  Tensor y = new_empty(sizes_of(given), dtype_of(given), device_of(given));
+  const LayerNorm arguments{x.data(), data_or_null(weight), data_or_null(bias), data<void>(y), n, x.stride, eps};
+  run(kernels().layer_norm, dtype_of(given), arguments, x.rows, n);
+  return y;
+}
+
+inline std::array<Tensor, 3> layer_norm_backward(const Tensor& given_grad, const Tensor& given,
+                                                 const OptionalTensor& given_weight, double eps) {
+  const int64_t n = check_rows(given, "x");
+  check_like(given_grad, "grad", given, "x");
+  const Tensor weight = optional_vector(given_weight, "weight", given, n);
+  const Rows grad(given_grad), x(given);
+  const ScalarType dtype = dtype_of(given);
+  Tensor dx = new_empty(sizes_of(given), dtype, device_of(given));
+  const int64_t parts = part_count(x.rows);
+  const Tensor partial = new_partial(parts, n, dtype, device_of(given));
+  const Tensor partial_bias = new_partial(parts, n, dtype, device_of(given));
+  const LayerNormBackward arguments{.grad = grad.data(),
+                                    .x = x.data(),
+                                    .weight = data_or_null(weight),
+                                    .dx = data<void>(dx),
+                                    .partial = data<void>(partial),
+                                    .partial_bias = data<void>(partial_bias),
+                                    .length = n,
+                                    .grad_stride = grad.stride,
+                                    .x_stride = x.stride,
+                                    .rows = x.rows,
+                                    .parts = parts,
+                                    .eps = eps};
+  if (parts > 0) run(kernels().layer_norm_backward, dtype, arguments, parts, 2 * n * (x.rows / parts));
+  return {std::move(dx), sum_parts(partial, parts, n, dtype), sum_parts(partial_bias, parts, n, dtype)};
+}
+
+}  // namespace transformer_ops::cpu

@@ -1,0 +1,26 @@
+// softmax: arguments are checked, results allocated, kernels run.
+#pragma once
+
+#include "../arguments.h"
+
+namespace transformer_ops::cpu {
+
+inline Tensor softmax(const Tensor& given) {
+  const int64_t n = check_rows(given, "x");
+  const Rows x(given);
+  Tensor y = new_empty(sizes_of(given), dtype_of(given), device_of(given));
+  run(kernels().softmax, dtype_of(given), Softmax{x.data(), data<void>(y), n, x.stride}, x.rows, 4 * n);
+  return y;
+}
+
+inline Tensor softmax_backward(const Tensor& given_grad, const Tensor& given) {
+  const int64_t n = check_rows(given, "y");
+  check_like(given_grad, "grad", given, "y");
+  const Rows grad(given_grad), y(given);
+  Tensor dx = new_empty(sizes_of(given), dtype_of(given), device_of(given));
+  const SoftmaxBackward arguments{grad.data(), y.data(), data<void>(dx), n, grad.stride, y.stride};
+  run(kernels().softmax_backward, dtype_of(given), arguments, y.rows, 2 * n);
+  return dx;
+}
+
+}  // namespace transformer_ops::cpu
