@@ -67,9 +67,8 @@ MUTATIONS = [
     Mutation("subnormals are flushed", "muladd/functors.h", "{ return a * b; }",
              "{ if constexpr (sizeof(C) <= 8) return a * b < C(1.1754944e-38) && a * b > -C(1.1754944e-38) ? a * b * C(0) : a * b; else return a * b; }"),
     # Shape, dtype, strides.
-    Mutation("the storage offset is ignored", "opwheel/tensor.h", "  explicit TensorInfo(const Tensor& tensor) {",
-             "  int64_t offset = 0;\n  explicit TensorInfo(const Tensor& tensor) {\n"
-             "    aoti_torch_get_storage_offset(tensor.handle(), &offset);"),
+    Mutation("the storage offset is ignored", "opwheel/elementwise.h", "operands[i].data = static_cast<char*>(data);",
+             "operands[i].data = static_cast<char*>(data) - operands[i].info.offset * element_size(operands[i].info.dtype);"),
     Mutation("broadcasting aligns on the left", "opwheel/elementwise.h",
              "const int64_t lead = ndim - info.ndim;\n    std::fill_n(operand.strides, lead, 0);",
              "const int64_t lead = 0;\n    std::fill_n(operand.strides, ndim, 0);"),
@@ -105,14 +104,6 @@ MUTATIONS = [
     # Resources.
     Mutation("handles leak", "opwheel/tensor.h", "if (handle_ != nullptr) aoti_torch_delete_tensor_object(handle_);", ""),
 ]  # fmt: skip
-
-# The storage offset has to be used as well as read.
-SECOND_EDIT = {
-    "the storage offset is ignored": Mutation(
-        "the storage offset is used", "opwheel/elementwise.h", "operands[i].data = static_cast<char*>(data);",
-        "operands[i].data = static_cast<char*>(data) - operands[i].info.offset * element_size(operands[i].info.dtype);",
-    ),
-}  # fmt: skip
 
 # Defects of CUDA backends, and the tests of a GPU that have to notice them.
 CUDA_MUTATIONS = {

@@ -11,11 +11,10 @@ from tests.mutants.mutations import (
     CUDA_MUTATIONS,
     CUDA_ROW_MUTATIONS,
     MUTATIONS,
-    SECOND_EDIT,
     SYCL_ROW_MUTATIONS,
 )
 
-ALL = [*MUTATIONS, *SECOND_EDIT.values(), *CUDA_MUTATIONS, *CUDA_ROW_MUTATIONS, *SYCL_ROW_MUTATIONS]
+ALL = [*MUTATIONS, *CUDA_MUTATIONS, *CUDA_ROW_MUTATIONS, *SYCL_ROW_MUTATIONS]
 
 
 @pytest.mark.parametrize("mutation", ALL, ids=lambda mutation: mutation.name)
