@@ -1,8 +1,8 @@
 """A pytest plugin that puts these operators in the place of Liger-Kernel's, on a CPU: ``pytest -p liger_plugin``.
 
 Liger-Kernel's own tests then judge them. The plugin replaces what calls the Triton kernels, the ``apply`` of each
-``autograd.Function``, and nothing of the tests; a test in which no operator of ours ran is a failure, unless it is one
-that asks for an error. What the operators do not have is skipped by name.
+``autograd.Function``, and of the tests only what says whether a device has bfloat16. A test in which no operator of ours
+ran is a failure, unless it is one that asks for an error. What the operators do not have is skipped by name.
 """
 
 from __future__ import annotations
@@ -128,12 +128,14 @@ def _noted(name: str, function: Callable[..., Any]) -> Any:
 
 
 def pytest_configure() -> None:
-    """Replace them before the tests are imported."""
+    """Replace them before the tests are imported, and say that this device has bfloat16."""
     import importlib
 
     for name, function in REPLACED.items():
         module, _, cls = name.partition(".")
         getattr(importlib.import_module(f"liger_kernel.ops.{module}"), cls).apply = _noted(cls, function)
+    # Liger-Kernel knows GPUs that have bfloat16, and takes a CPU for one that has not.
+    importlib.import_module("test.utils").supports_bfloat16 = lambda: True  # type: ignore[attr-defined]
 
 
 def pytest_report_header() -> str:
