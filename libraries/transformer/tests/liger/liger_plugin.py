@@ -1,8 +1,8 @@
 """A pytest plugin that puts these operators in the place of Liger-Kernel's, on a CPU: ``pytest -p liger_plugin``.
 
 Liger-Kernel's own tests then judge them. The plugin replaces what calls the Triton kernels, the ``apply`` of each
-``autograd.Function``, and of the tests only what says whether a device has bfloat16. A test in which no operator of ours
-ran is a failure, unless it is one that asks for an error. What the operators do not have is skipped by name.
+``autograd.Function``, and of the tests only what says whether a device has bfloat16. A test in which no operator of
+ours ran is a failure, unless it is one that asks for an error. What the operators do not have is skipped by name.
 """
 
 from __future__ import annotations
