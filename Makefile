@@ -82,7 +82,7 @@ test: environments
 
 # Two lanes: pip must not install into one environment twice at a time.
 environments: $(VENV)/.demo
-	@$(MAKE) --no-print-directory -j2 --output-sync=target environment environments-beside
+	@$(MAKE) --no-print-directory -j2 environment environments-beside
 environment:
 	@$(MAKE) --no-print-directory -j1 lint $(VENV)/.exported $(VENV)/.runtime-executorch $(VENV)/.docs $(VENV)/.release
 environments-beside:
