@@ -48,13 +48,18 @@ def test_no_memory_growth_over_10_000_calls(overload: Overload, device: torch.de
             torch.accelerator.synchronize(device)  # until it has run, a call holds memory of the host
 
     a_thousand_calls()
-    gc.collect()
-    before = _memory(device)
-    for _ in range(10):
-        a_thousand_calls()
-    gc.collect()
-    # One leaked result a call would be 160 MB, one leaked handle a call about 2 MB.
-    assert _memory(device) - before < 1_500_000
+    growth = []
+    for _ in range(3):  # what is kept to be used again is taken once, what leaks each time
+        gc.collect()
+        before = _memory(device)
+        for _ in range(10):
+            a_thousand_calls()
+        gc.collect()
+        growth.append(_memory(device) - before)
+        # One leaked result a call would be 160 MB, one leaked handle a call about 2 MB.
+        if growth[-1] < 1_500_000:
+            return
+    pytest.fail(f"10,000 calls take {growth} bytes more each time")
 
 
 def _memory(device: torch.device) -> int:
