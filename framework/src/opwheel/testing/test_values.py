@@ -36,6 +36,13 @@ def test_sizes(functional: Overload, dtype: torch.dtype, device: torch.device) -
         reference.check(functional, args, functional.op(*args))
 
 
+@pytest.mark.parametrize("layout", ["transposed", "sliced", "expanded"])
+def test_several_threads(functional: Overload, layout: str, device: torch.device) -> None:
+    """Each begins in the middle of a row of operands whose dimensions cannot be taken for one."""
+    args = arguments(functional, (5, 131, 257), torch.float32, device, layouts=(layout, "contiguous"))
+    reference.check(functional, args, functional.op(*args))
+
+
 def test_misaligned(functional: Overload, dtype: torch.dtype, device: torch.device) -> None:
     for offset in range(1, 9):
         args = arguments(functional, (150 + offset,), dtype, device)
