@@ -22,7 +22,7 @@
 #   make wheels  every wheel that can be built here, into dist/, with checks; TORCHES=all: native Autograd for PyTorch
 #                2.10 to 2.15 from the headers of each, of which it downloads 4 GB the first time
 #   make test-liger LIGER=path   Liger-Kernel's own tests, of a checkout, with transformer_ops in the place of its kernels
-#   make test-third-party   the whole kit on every template and example plugin, about ten minutes
+#   make test-third-party   the whole kit on every template and example plugin, up to an hour
 #   make test-release   the wheels in fresh environments of several Pythons, and built twice (15 minutes)
 #   make test-torch     the wheels of `make wheels TORCHES=all` on PyTorch 2.10 to 2.15, with native Autograd and with that
 #                in Python; downloads 12 GB (a quarter of an hour)
