@@ -1,10 +1,8 @@
 """What a benchmark measures and how often, without running one; tests/toolchain/test_bench.py runs small ones."""
 
 import timeit
-from functools import partial
 from types import SimpleNamespace
 
-import pytest
 import torch
 from muladd.benchmarks import SUITE
 from opwheel.bench import sampling
@@ -70,8 +68,9 @@ def test_peak_memory_counts_what_is_freed_and_what_is_used_again():
         return torch.ones(2**20)  # small enough for an allocator to have kept it of an earlier call
 
     call()  # what is made once, as threads, does not count
-    about = partial(pytest.approx, abs=2**21)  # the system counts in batches
+    slack = 2**21  # the system counts in batches
     for _ in range(3):
-        assert peak(call) == about(2**25)
-        assert peak(lambda: torch.ones(2**20)) == about(2**22)
-    assert peak(lambda: None) == about(0)
+        # What is freed may still be there beside the result.
+        assert 2**25 - slack <= peak(call) <= 2**25 + 2**22 + slack
+        assert abs(peak(lambda: torch.ones(2**20)) - 2**22) <= slack
+    assert abs(peak(lambda: None)) <= slack
