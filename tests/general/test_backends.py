@@ -140,7 +140,7 @@ class TestBench:
 
     def test_what_is_to_be_measured_has_its_peak_memory(self):
         def large(device, dtype, requires_grad):
-            yield Sample(torch.randn(2**20, 4, device=device, dtype=dtype, requires_grad=requires_grad))
+            yield Sample(torch.randn(2**11, 2**11, device=device, dtype=dtype, requires_grad=requires_grad))
 
         options = {"samples": rows, "measured": large, "dtypes": (torch.float32,)}
         measured = Operator("softmax", reference=softmax, rule=Rows(x=1), peers=PEERS, **options)
@@ -151,5 +151,6 @@ class TestBench:
         assert from_samples.compared_with(forward) == "by hand"
         peak = {name: one.peak_bytes for name, one in forward.peers.items()}
         assert peak[from_samples.OURS] == pytest.approx(2**24, rel=0.2)
-        assert peak["by hand"] == pytest.approx(2 * 2**24, rel=0.2)  # two of its intermediate results at a time
+        # Two intermediate results at a time, or a third that has been freed.
+        assert 1.8 * 2**24 < peak["by hand"] < 3.2 * 2**24
         assert backward.peers[from_samples.OURS].peak_bytes > peak[from_samples.OURS]
