@@ -83,13 +83,14 @@ def run_part(name: str, logs: Path, limit_s: float) -> dict[str, Any]:
     chosen = {key: os.environ.get(key, value) for key, value in variables.items()}
     started = datetime.now(timezone.utc).isoformat(timespec="seconds")
     command = [python, "-m", "pytest", "-q", *tests]
+    shown = " ".join([*(f"{key}={value}" for key, value in chosen.items()), "pytest", *tests])
     result = run(name, command, logs, os.environ | chosen, limit_s)
     return {
         "started": started,
         "commit": commit(),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
         "torch": metadata.version("torch"),
-        "command": " ".join([*(f"{key}={value}" for key, value in chosen.items()), "pytest", *tests]),
+        "command": shown.replace(f"{ROOT}{os.sep}", ""),
         **result,
     }
 
