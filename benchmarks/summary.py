@@ -136,15 +136,15 @@ def _times(row: Row | None) -> list[str]:
 
 def memory(results: Results) -> str:
     """The most memory that the losses take, forward with backward, in Markdown: theirs over that of others."""
-    lines = ["| | forward and backward | PyTorch | compiled |", "|---|---|---|---|"]
+    lines = []
     for row in measured_rows(results, Form.BACKWARD):
         peaks = [row.peers[name].peak_bytes for name in (OURS, compared_with(row), COMPILED) if name in row.peers]
-        if "cross_entropy" not in row.group or not all(peaks):
-            continue
-        ours, *others = peaks
-        shares = [f"{ours / other:.2f}" for other in others]
-        lines.append(f"| {' | '.join([called(row), f'{ours / 2**20:.0f} MiB', *shares])} |")
-    return "\n".join([*lines, ""])
+        if "cross_entropy" in row.group and all(peaks):
+            ours, *others = peaks
+            shares = [f"{ours / other:.2f}" for other in others]
+            lines.append(f"| {' | '.join([called(row), f'{ours / 2**20:.0f} MiB', *shares])} |")
+    head = ["| forward and backward | peak memory | of PyTorch's | of the compiled one's |", "|---|---|---|---|"]
+    return "\n".join([*head, *lines, ""]) if lines else ""
 
 
 def draw(results: Results, path: Path) -> None:
