@@ -1,12 +1,12 @@
 """Derivatives under threads, and over many calls."""
 
 import threading
-from pathlib import Path
 
 import muladd
 import pytest
 import torch
 from opwheel.dispatch import Operator, register_python
+from opwheel.process_memory import allocated
 
 
 def in_threads(count, work):
@@ -79,10 +79,6 @@ def test_one_graph_in_several_threads():
     in_threads(6, work)
 
 
-def resident_bytes():
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
-
-
 @pytest.mark.slow
 def test_memory_stays_as_it_is():
     """If each of 100,000 calls lost 50 bytes, it would be 5 MB; a node has more."""
@@ -96,6 +92,6 @@ def test_memory_stays_as_it_is():
             a.grad = b.grad = None
 
     calls(5_000)
-    before = resident_bytes()
+    before = allocated()
     calls(100_000)
-    assert resident_bytes() - before < 4_000_000
+    assert allocated() - before < 4_000_000

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import torch
 from muladd.benchmarks import SUITE
 from opwheel.bench import sampling
-from opwheel.bench.memory import peak
 from opwheel.bench.selection import select_cases, select_peers
 from opwheel.bench.suite import OVERHEAD, Form
+from opwheel.process_memory import peak
 
 GIB = 2**30
 

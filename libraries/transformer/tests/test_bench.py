@@ -7,8 +7,8 @@ import torch
 import transformer_ops
 from matplotlib.image import imread
 from opwheel.bench import from_samples
-from opwheel.bench.memory import peak
 from opwheel.cli import make_app
+from opwheel.process_memory import peak
 from typer.testing import CliRunner
 
 

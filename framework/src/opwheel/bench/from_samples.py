@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..dispatch import Sample
 from ..dispatch.overload import Overload, as_tuple
-from . import memory
+from ..process_memory import peak
 from .results import Measurement, Results, Row
 from .sampling import Precision, clock_for, sample
 from .suite import Form
@@ -137,7 +137,7 @@ def run(case: Case, device: str, precision: Precision, results: Results, skip: I
     peers = {}
     for name, samples in sample(timers, clock_for(device), precision).items():
         lower, median, upper = samples.quartiles()
-        most = memory.peak(ways[name]) if case.is_measured and device == "cpu" else None
+        most = peak(ways[name]) if case.is_measured and device == "cpu" else None
         peers[name] = Measurement(
             median, lower, upper, len(samples.seconds), samples.calls, moved, f"{one!r}", peak_bytes=most
         )

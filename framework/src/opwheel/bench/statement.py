@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 import torch
 
+from ..process_memory import resident
 from .checking import check
-from .memory import resident
 from .suite import Case, Form, Operands, Peer, Suite
 
 

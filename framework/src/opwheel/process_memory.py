@@ -1,4 +1,4 @@
-"""How much memory a call takes, as the operating system counts it: all of it, whoever allocates."""
+"""How much memory of the host this process takes: what is resident, the most during a call, what is not freed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,15 @@ _PROCESS = Path("/proc/self")
 _RESET_PEAK = "5"  # proc(5), clear_refs: VmHWM becomes what is resident now
 
 
+class _MallocInfo(ctypes.Structure):
+    """``struct mallinfo2`` of glibc, mallinfo(3)."""
+
+    _names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+    _fields_ = [(name, ctypes.c_size_t) for name in _names.split()]
+    uordblks: int
+    hblkhd: int
+
+
 def resident() -> int | None:
     """Bytes of this process that are in memory; None where the system does not tell."""
     file = _PROCESS / "statm"
@@ -21,8 +30,8 @@ def resident() -> int | None:
 def peak(call: Callable[[], object]) -> int | None:
     """The most bytes that were in memory during a call, beyond those before it; None where the system does not tell.
 
-    The call's results count. What an allocator has kept of earlier calls is given back first, so that it counts as well
-    when it is used again.
+    The call's results count, and all memory does, whoever allocates it. What an allocator has kept of earlier calls is
+    given back first, so that it counts as well when it is used again.
     """
     gc.collect()
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
@@ -36,3 +45,16 @@ def peak(call: Callable[[], object]) -> int | None:
     status = dict(line.split(":", 1) for line in (_PROCESS / "status").read_text().splitlines())
     del kept
     return None if before is None else int(status["VmHWM"].removesuffix("kB")) * 1024 - before
+
+
+def allocated() -> int | None:
+    """Bytes that the C library has handed out and not got back; without glibc, those that are resident.
+
+    What is resident hides small leaks: they fill memory that has been freed and not been given back to the system.
+    """
+    information = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if information is None:
+        return resident()
+    information.restype = _MallocInfo
+    found = information()
+    return int(found.uordblks) + int(found.hblkhd)
