@@ -68,16 +68,7 @@ def table(results: Results) -> str:
         ours = row.peers["muladd"]
         cells = [label, format_time(ours.median_s), *(_compared(ours, row.peers[name]) for name in PEERS)]
         lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join([*lines, "", measured_on(results), ""])
-
-
-def measured_on(results: Results) -> str:
-    """Machine and settings, in a sentence."""
-    machine, settings = results.machine, results.settings
-    described = f"{machine['cpu']}, {settings['threads']} threads, {machine['capability']}, torch {machine['torch']}"
-    pages = f", huge pages: {machine['huge_pages']}" if "huge_pages" in machine else ""
-    label = f", {settings['label']}" if "label" in settings else ""
-    return f"Measured on: {described}{pages}{label}."
+    return "\n".join([*lines, "", f"Measured on: {results.measured_on()}.", ""])
 
 
 def calls(results: Results) -> str:
@@ -104,7 +95,7 @@ def functional(results: Results) -> str:
         ours, other, reference = (row.peers[name] for name in (OURS, FUNCTIONAL, REFERENCE))
         times = [format_time(ours.median_s), format_time(other.median_s), _compared(ours, other)]
         lines.append(f"| {called(row)} | {' | '.join(times)} | {format_time(reference.median_s)} |")
-    return "\n".join([*lines, "", measured_on(results), ""])
+    return "\n".join([*lines, "", f"Measured on: {results.measured_on()}.", ""])
 
 
 def operators(results: Results) -> str:
@@ -117,7 +108,7 @@ def operators(results: Results) -> str:
     for row in measured_rows(results, Form.NEW):
         cells = [called(row), *_times(row), *_times(with_backward.get(called(row)))]
         lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join([*lines, "", measured_on(results), ""])
+    return "\n".join([*lines, "", f"Measured on: {results.measured_on()}.", ""])
 
 
 def called(row: Row) -> str:

@@ -11,7 +11,7 @@ import muladd
 import pytest
 import torch
 from muladd.benchmarks import SUITE
-from opwheel.bench import tables, triad
+from opwheel.bench import plot, samples_plot, tables, triad
 from opwheel.bench.other_process import OtherProcess
 from opwheel.bench.results import Measurement, Results, Row
 from opwheel.bench.runner import Runner
@@ -104,6 +104,23 @@ def test_the_environment_of_a_process_of_its_own(monkeypatch):
     assert "MULADD_NOTHING" not in os.environ
     with pytest.raises(UnavailableError, match="which module"):
         OtherProcess(replace(SUITE, module=""), variables)
+
+
+MACHINE = {"cpu": "a CPU", "capability": "AVX2", "torch": "2.13.0", "huge_pages": "madvise"}
+
+
+def test_where_results_were_measured():
+    assert Results(MACHINE, {"threads": 2}).measured_on() == "a CPU, 2 threads, AVX2, torch 2.13.0, huge pages: madvise"
+    results = Results({"accelerator": "a GPU", **MACHINE}, {"threads": 1, "label": "commit 0"})
+    expected = "a GPU, a CPU, 1 threads, AVX2, torch 2.13.0, huge pages: madvise, commit 0"
+    assert results.measured_on() == expected
+
+
+def test_a_run_that_was_interrupted_at_once_has_pictures(tmp_path):
+    results = Results(MACHINE, {"threads": 2})
+    plot.save(results, SUITE, tmp_path / "suite.png")
+    samples_plot.save(results, tmp_path / "samples.png")
+    assert {file.name for file in tmp_path.iterdir()} == {"suite.png", "samples.png"}
 
 
 def test_scattering_times_are_called_noisy():

@@ -32,9 +32,7 @@ def save(results: Results, suite: Suite, path: Path) -> None:
     _relative(curves[0], suite, first)
     _relative(curves[1], suite, second)
     _overhead(results, overhead)
-    described = [str(results.machine[key]) for key in ("accelerator", "cpu") if key in results.machine]
-    pages = f"huge pages: system {results.machine['huge_pages']}" if "huge_pages" in results.machine else ""
-    figure.suptitle(", ".join(filter(None, [*described, f"torch {results.machine['torch']}", pages])))
+    figure.suptitle(results.measured_on())
     figure.savefig(path, dpi=110)
 
 

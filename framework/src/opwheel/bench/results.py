@@ -66,6 +66,17 @@ class Results:
     findings: list[str] = field(default_factory=list)
     """What is wrong."""
 
+    def measured_on(self) -> str:
+        """Machine, settings and label in one line."""
+        machine, settings = self.machine, self.settings
+        parts = [machine["accelerator"]] if "accelerator" in machine else []
+        parts += [machine["cpu"], f"{settings['threads']} threads", machine["capability"], f"torch {machine['torch']}"]
+        if "huge_pages" in machine:
+            parts.append(f"huge pages: {machine['huge_pages']}")
+        if "label" in settings:
+            parts.append(settings["label"])
+        return ", ".join(parts)
+
     def save(self, path: Path) -> None:
         """Write the run as JSON."""
         path.write_text(json.dumps({"format": FORMAT, **asdict(self)}, indent=1) + "\n")

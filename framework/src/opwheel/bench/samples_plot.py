@@ -31,9 +31,7 @@ def save(results: Results, path: Path) -> None:
     for axes, (title, measured) in zip(both, rows.items(), strict=True):
         _factors(axes, title, measured)
     figure.legend(*both[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8)
-    figure.suptitle(
-        f"{results.machine['cpu']}, {results.settings['threads']} threads, torch {results.machine['torch']}"
-    )
+    figure.suptitle(results.measured_on())
     figure.savefig(path, dpi=90)
 
 
