@@ -1,6 +1,6 @@
 """What the conformance kit wants of an operator library, around operators that are declared in Python.
 
-Right ones, and some that are wrong: one claims too much, one rounds, and the kernel of one ends the process.
+Right ones, and some that are wrong: one claims too much, one rounds, and the kernels of two end the process.
 """
 
 import ctypes
@@ -22,6 +22,7 @@ KERNELS = {
     "overclaimed(Tensor x) -> Tensor": lambda x: torch.softmax(x, 0),
     "rounded(Tensor x) -> Tensor": lambda x: x.sin() if x.itemsize > 2 else x.sin().round(),
     "crashing(Tensor x) -> Tensor": lambda x: ctypes.string_at(0) and x,
+    "crash_in_half(Tensor x) -> Tensor": lambda x: ctypes.string_at(0) and x if x.dtype is torch.half else x.sin(),
     "unsampled(Tensor x) -> Tensor": torch.sin,
 }
 OPERATORS = (
@@ -29,6 +30,7 @@ OPERATORS = (
     Operator("overclaimed", reference=lambda x: torch.softmax(x, 0), rule=Rows(x=1), samples=rows),
     Operator("rounded", reference=torch.sin, samples=rows),
     Operator("crashing", reference=torch.sin, samples=rows),
+    Operator("crash_in_half", reference=torch.sin, samples=rows),
     Operator("unsampled", reference=torch.sin),
 )
 register_python(NAMESPACE, KERNELS, OPERATORS)

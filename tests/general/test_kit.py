@@ -23,7 +23,7 @@ def run_kit(*options):
 
 @pytest.fixture(scope="module")
 def output():
-    done = run_kit("-k", "not compiled and not opcheck")
+    done = run_kit("-k", "not compiled and not opcheck and not crash_in_half")
     assert done.returncode == 1, done.stdout + done.stderr
     return done.stdout
 
@@ -32,6 +32,21 @@ def output():
 def test_a_crash_is_that_operators_failure(output):
     assert "crashing: values: 4 of 4 failed" in output
     assert "a call of its kernel ends the process: killed by SIGSEGV" in output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("chosen", "last"),
+    [
+        ("float32 and values", "1 passed"),
+        ("values and not (bfloat16 or float32 or float64)", "1 error"),
+        ("autocast", "1 error"),
+    ],
+)
+def test_a_crash_in_a_dtype_that_is_not_called_is_none(chosen, last):
+    done = run_kit("-k", f"crash_in_half and {chosen}")
+    assert last in done.stdout.splitlines()[-1]
+    assert ("killed by SIGSEGV" in done.stdout) == (last == "1 error")
 
 
 @pytest.mark.slow
@@ -53,7 +68,7 @@ def test_samples_that_cannot_be_made_are_no_crash(monkeypatch, capsys):
     register_python("waves_unmade", {schema: torch.sin}, [Operator("unmade", reference=torch.sin, samples=samples)])
     overloads = overloads_of(torch.library.Library("waves_unmade", "FRAGMENT"))
     monkeypatch.setitem(sys.modules, "unmade", SimpleNamespace(library=SimpleNamespace(overloads=overloads)))
-    crashes.main("unmade", "cpu", "unmade")
+    crashes.main("unmade", "cpu", "unmade=float32,float64")
     assert capsys.readouterr().out == "calling unmade\n"
 
 

@@ -168,10 +168,13 @@ def device(backend: BackendStatus, request: pytest.FixtureRequest) -> torch.devi
 @pytest.fixture(scope="session")
 def crashing(request: pytest.FixtureRequest, backend: BackendStatus, device: torch.device) -> dict[str, str]:
     """Of the operators with tests that were chosen, those whose kernels would end this process, and how."""
-    library = _library(request.config)
-    chosen = {overload.name for overload in map(_overload_of, request.session.items) if isinstance(overload, Overload)}
-    names = [name for name, one in library.overloads.items() if _KINDS["sampled"](one) and name in backend.operators]
-    return crashes.crashing(library.package, str(device), [name for name in names if name in chosen])
+    chosen: dict[str, set[torch.dtype]] = {}
+    for item in request.session.items:
+        params = _params(item)
+        if "sampled" in params and params["sampled"].name in backend.operators:
+            dtypes = checks.dtypes_called(params["sampled"], params["check"], params["sample_dtype"])
+            chosen.setdefault(params["sampled"].name, set()).update(dtypes)
+    return crashes.crashing(_library(request.config).package, str(device), chosen)
 
 
 @pytest.fixture(autouse=True)
@@ -188,11 +191,14 @@ def _applies(request: pytest.FixtureRequest, backend: BackendStatus) -> None:
             pytest.fail(f"{overload}: a call of its kernel ends the process: {how}", pytrace=False)
 
 
+def _params(item: Any) -> dict[str, Any]:
+    """What a test is parametrized with; nothing if it is not."""
+    return item.callspec.params if hasattr(item, "callspec") else {}
+
+
 def _overload_of(item: Any) -> Overload | None:
-    callspec = getattr(item, "callspec", None)
-    if callspec is None:
-        return None
-    return next((callspec.params[kind] for kind in _KINDS if kind in callspec.params), None)
+    params = _params(item)
+    return next((params[kind] for kind in _KINDS if kind in params), None)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -203,7 +209,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     overload = _overload_of(item)
     if marker is None or overload is None or (report.when != "call" and report.passed):
         return report
-    params = item.callspec.params  # type: ignore[attr-defined]
+    params = _params(item)
     dtype = str(params.get("dtype", params.get("sample_dtype", ""))).removeprefix("torch.")
     message = str(call.excinfo.value) if report.failed and call.excinfo is not None else ""
     item.config.stash[_outcomes].append(

@@ -1,7 +1,7 @@
 """Calls every sampled kernel in another process first: one that ends the process must not end the tests.
 
-Run as ``python -m opwheel.testing.crashes LIBRARY DEVICE OPERATOR...`` it calls the operators' kernels, one after
-another, and says on which it is.
+Run as ``python -m opwheel.testing.crashes LIBRARY DEVICE OPERATOR=DTYPE,...`` it calls the operators' kernels, one
+after another, and says on which it is.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 
 import torch
@@ -19,12 +20,13 @@ from opwheel.testing import checks
 _ON = "calling "
 
 
-def crashing(library: str, device: str, operators: list[str]) -> dict[str, str]:
-    """The operators whose kernels end the process, and how."""
+def crashing(library: str, device: str, operators: Mapping[str, Collection[torch.dtype]]) -> dict[str, str]:
+    """Of operators, called in some dtypes each, those whose kernels end the process, and how."""
     found: dict[str, str] = {}
     left = list(operators)
     while left:
-        command = [sys.executable, "-m", "opwheel.testing.crashes", library, device, *left]
+        called = (f"{name}={','.join(sorted(map(_name, operators[name])))}" for name in left)
+        command = [sys.executable, "-m", "opwheel.testing.crashes", library, device, *called]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         begun = [line.removeprefix(_ON) for line in done.stdout.splitlines() if line.startswith(_ON)]
         if done.returncode == 0 or not begun:
@@ -34,13 +36,18 @@ def crashing(library: str, device: str, operators: list[str]) -> dict[str, str]:
     return found
 
 
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
 def main(library: str, device: str, *operators: str) -> None:
     """Call the kernels of the operators with their samples, also with arguments that are laid out unusually."""
     overloads = importlib.import_module(library).library.overloads
-    for name in operators:
+    for one in operators:
+        name, _, dtypes = one.partition("=")
         print(f"{_ON}{name}", flush=True)
         overload = overloads[name]
-        for dtype in checks.dtypes_of(overload):
+        for dtype in (getattr(torch, dtype) for dtype in dtypes.split(",")):
             with suppress(Exception):  # the tests will say what is wrong
                 for index in range(len(checks.declared(overload, dtype, torch.device(device)))):
                     _call(checks.Samples(overload, index, dtype, torch.device(device)))

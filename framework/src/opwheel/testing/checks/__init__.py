@@ -24,6 +24,7 @@ __all__ = [
     "Samples",
     "cases",
     "declared",
+    "dtypes_called",
     "dtypes_for",
     "dtypes_of",
     "layouts",
@@ -73,6 +74,11 @@ def dtypes_for(overload: Overload, check: str) -> tuple[torch.dtype, ...]:
     if check in IN_EVERY_DTYPE:
         return dtypes_of(overload)
     return dtypes_of(overload)[:1] if check == "autocast" else (wide_dtype(overload),)
+
+
+def dtypes_called(overload: Overload, check: str, sample_dtype: torch.dtype) -> tuple[torch.dtype, ...]:
+    """The dtypes that a check calls the kernel in, with samples of one."""
+    return dtypes_of(overload) if check == "autocast" else (sample_dtype,)
 
 
 def cases(overload: Overload, device: torch.device) -> Iterator[tuple[str, Samples]]:
