@@ -10,8 +10,6 @@ namespace {
 
 using Kind = Expression::Kind;
 
-c10::IValue value_of(const Expression& expression, const Known& known);
-
 template <class T>
 T combined(Kind kind, const T& left, const T& right) {
   switch (kind) {
@@ -75,15 +73,17 @@ c10::IValue negated(const c10::IValue& value) {
   return arithmetic(Kind::subtract, c10::IValue(int64_t{0}), value);
 }
 
-std::vector<c10::IValue> called(const Expression& call, const Known& known) {
+}  // namespace
+
+std::vector<c10::IValue> evaluate_call(const Expression& call, const Known& known) {
   std::vector<c10::IValue> stack;
   stack.reserve(call.parts.size());
-  for (const Expression& part : call.parts) stack.push_back(value_of(part, known));
+  for (const Expression& part : call.parts) stack.push_back(evaluate(part, known));
   call.callee->callBoxed(&stack);
   return stack;
 }
 
-c10::IValue value_of(const Expression& expression, const Known& known) {
+c10::IValue evaluate(const Expression& expression, const Known& known) {
   switch (expression.kind) {
     case Kind::gradient:
       return known.gradients[expression.index];
@@ -100,23 +100,16 @@ c10::IValue value_of(const Expression& expression, const Known& known) {
       return expression.constant;
     case Kind::list: {
       c10::List<at::Tensor> list;
-      for (const Expression& part : expression.parts) list.push_back(value_of(part, known).toTensor());
+      for (const Expression& part : expression.parts) list.push_back(evaluate(part, known).toTensor());
       return list;
     }
     case Kind::call:
-      return called(expression, known)[0];
+      return evaluate_call(expression, known)[0];
     case Kind::negate:
-      return negated(value_of(expression.parts[0], known));
+      return negated(evaluate(expression.parts[0], known));
     default:
-      return arithmetic(expression.kind, value_of(expression.parts[0], known), value_of(expression.parts[1], known));
+      return arithmetic(expression.kind, evaluate(expression.parts[0], known), evaluate(expression.parts[1], known));
   }
-}
-
-}  // namespace
-
-std::vector<c10::IValue> evaluate(const Expression& expression, const Known& known) {
-  if (expression.kind == Kind::call) return called(expression, known);
-  return {value_of(expression, known)};
 }
 
 }  // namespace opwheel::autograd

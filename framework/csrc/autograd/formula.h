@@ -5,6 +5,8 @@
 // numbers, lists, and the names of arguments, results (result, result0) and gradients (grad, grads[0], grad_<result>).
 #pragma once
 
+#include <c10/util/SmallVector.h>
+
 #include <string>
 #include <vector>
 
@@ -15,14 +17,19 @@ namespace opwheel::autograd {
 // Throws std::invalid_argument, naming what is not understood.
 Expression parse_formula(const Operator& op, const std::string& text);
 
+// In place while there are few, as in most backward passes.
+using Values = c10::SmallVector<c10::IValue, 4>;
+
 // What formulas are computed from. Undefined gradients are None.
 struct Known {
-  std::vector<c10::IValue> gradients;
-  std::vector<c10::IValue> arguments;
-  std::vector<c10::IValue> results;
+  Values gradients;
+  Values arguments;
+  Values results;
 };
 
-// The values of a formula: one, or as many as its outermost call has results.
-std::vector<c10::IValue> evaluate(const Expression& expression, const Known& known);
+// The value of a formula for one argument.
+c10::IValue evaluate(const Expression& expression, const Known& known);
+// The values of a formula for several arguments, which is a call with as many results.
+std::vector<c10::IValue> evaluate_call(const Expression& call, const Known& known);
 
 }  // namespace opwheel::autograd

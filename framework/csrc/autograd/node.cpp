@@ -64,7 +64,7 @@ Known rebuilt(const Backward& call) {
 }
 
 // By argument, what the formulas give; those for arguments that are not needed are left out.
-std::vector<c10::IValue> values_of_formulas(const Backward& call, Known known) {
+Values values_of_formulas(const Backward& call, Known known) {
   known.gradients.resize(call.gradients.size());
   for (size_t i = 0; i < call.plan.gradients.size(); ++i) {
     const int position = call.plan.gradients[i];
@@ -74,11 +74,15 @@ std::vector<c10::IValue> values_of_formulas(const Backward& call, Known known) {
   }
   uint64_t needed = 0;  // a bit for each argument
   for (const Output& output : call.outputs) needed |= uint64_t{output.is_needed} << output.argument;
-  std::vector<c10::IValue> by_argument(call.op.argument_count);
+  Values by_argument(call.op.argument_count);
   for (const Formula* formula : call.plan.formulas) {
     const auto& targets = formula->targets;
     if (std::none_of(targets.begin(), targets.end(), [&](int i) { return needed >> i & 1; })) continue;
-    std::vector<c10::IValue> values = evaluate(formula->expression, known);
+    if (targets.size() == 1) {
+      by_argument[targets[0]] = evaluate(formula->expression, known);
+      continue;
+    }
+    std::vector<c10::IValue> values = evaluate_call(formula->expression, known);
     for (size_t i = 0; i < targets.size(); ++i) by_argument[targets[i]] = std::move(values[i]);
   }
   return by_argument;
@@ -91,13 +95,13 @@ variable_list gradients_of_tensors(const Backward& call) {
     for (const Output& output : call.outputs) needed.push_back(output.is_needed);
     return gradients_through_reference(call.op, known.arguments, needed, call.gradients);
   }
-  const std::vector<c10::IValue> by_argument = values_of_formulas(call, std::move(known));
+  Values by_argument = values_of_formulas(call, std::move(known));
   variable_list result(call.outputs.size());
   for (size_t i = 0; i < result.size(); ++i) {
     const Output& output = call.outputs[i];
-    const c10::IValue& value = by_argument[output.argument];
+    c10::IValue& value = by_argument[output.argument];
     if (!output.is_needed || value.isNone()) continue;
-    result[i] = value.isList() ? value.toTensorVector().at(output.index) : value.toTensor();
+    result[i] = value.isList() ? value.toTensorVector().at(output.index) : std::move(value).toTensor();
   }
   return result;
 }

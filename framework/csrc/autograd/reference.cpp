@@ -31,7 +31,7 @@ void call_reference(const Operator& op, std::vector<c10::IValue>& stack) {
   op.reference->callBoxed(&stack);
 }
 
-variable_list gradients_through_reference(const Operator& op, const std::vector<c10::IValue>& arguments,
+variable_list gradients_through_reference(const Operator& op, at::ArrayRef<c10::IValue> arguments,
                                           const std::vector<bool>& needed, const variable_list& gradients) {
   const bool again = at::GradMode::is_enabled();
   const at::AutoGradMode recording(true);
@@ -43,7 +43,7 @@ variable_list gradients_through_reference(const Operator& op, const std::vector<
     inputs.push_back(again ? tensor.view_as(tensor) : tensor.detach().requires_grad_());
     return inputs.back();
   };
-  std::vector<c10::IValue> stack = arguments;
+  std::vector<c10::IValue> stack = arguments.vec();
   for (int i : op.tensors) stack[i] = with_tensors(arguments[i], leaf);
   call_reference(op, stack);
 

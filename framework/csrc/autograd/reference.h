@@ -17,8 +17,7 @@ void call_reference(const Operator& op, std::vector<c10::IValue>& stack);
 //
 // arguments: of the operator. needed: for each tensor among them, whether its gradient is needed. gradients: of the
 // results; undefined is zero. The result is a gradient, or none, for each tensor.
-torch::autograd::variable_list gradients_through_reference(const Operator& op,
-                                                           const std::vector<c10::IValue>& arguments,
+torch::autograd::variable_list gradients_through_reference(const Operator& op, at::ArrayRef<c10::IValue> arguments,
                                                            const std::vector<bool>& needed,
                                                            const torch::autograd::variable_list& gradients);
 
