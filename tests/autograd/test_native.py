@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import muladd
 import pytest
@@ -79,16 +80,13 @@ def test_the_environment_says_something_else():
     assert "OPWHEEL_AUTOGRAD is 'cpp'; it is 'native', 'python' or not set" in done.stderr
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("part", first_of(["gradients", "transforms"]))
-def test_derivatives_are_right_in_python_as_well(part):
-    """The kit on the other kernels than those that the rest of the tests run on, where there are others."""
+def passes_the_other_way(*tests):
+    """Whether tests pass on the other kernels than those that all others run on, where there are others."""
     way = "python" if IS_NATIVE else "native"
     if way == "native" and isinstance(native.library_file(), str):
         pytest.skip(native.why_not())
-    kit = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", "--pyargs", f"opwheel.testing.test_{part}"]
     done = subprocess.run(
-        [sys.executable, *kit, "--library", "muladd", "--backend", "cpu", "-m", "not compiles"],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", *tests],
         capture_output=True,
         text=True,
         env={**os.environ, "OPWHEEL_AUTOGRAD": way},
@@ -96,3 +94,15 @@ def test_derivatives_are_right_in_python_as_well(part):
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
     assert " passed" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", first_of(["gradients", "transforms"]))
+def test_derivatives_are_right_in_python_as_well(part):
+    kit = ["--pyargs", f"opwheel.testing.test_{part}", "--library", "muladd", "--backend", "cpu", "-m", "not compiles"]
+    passes_the_other_way(*kit)
+
+
+@pytest.mark.slow
+def test_several_results_in_python_as_well():
+    passes_the_other_way(str(Path(__file__).parent / "test_several_results.py"))

@@ -4,27 +4,15 @@ import pytest
 import torch
 from opwheel.dispatch import Opaque, Operator, Rows, Sample, overloads_of, register_python
 from torch.autograd import gradcheck, gradgradcheck
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.general.operators import NAMESPACE, functions, rms_norm_reference
+from tests.recording import Recorded
 
 ops = getattr(torch.ops, NAMESPACE)
 
 
 def randn(*shape, requires_grad=False):
     return torch.randn(*shape, dtype=torch.float64, requires_grad=requires_grad)
-
-
-class Calls(TorchDispatchMode):
-    """Notes the operators that arrive below autograd and vmap."""
-
-    def __init__(self):
-        super().__init__()
-        self.names = []
-
-    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
-        self.names.append(str(op).removesuffix(".default"))
-        return op(*args, **(kwargs or {}))
 
 
 class TestSecondDerivatives:
@@ -65,11 +53,11 @@ class TestSecondDerivatives:
 
 def test_the_kernel_runs_forward_and_the_declared_formula_backward():
     x, weight = randn(3, 5, requires_grad=True), randn(5, requires_grad=True)
-    with Calls() as calls:
+    with Recorded() as recorded:
         ops.rms_norm(x, weight, 1e-6)[0].sum().backward()
-    assert f"{NAMESPACE}.rms_norm" in calls.names
-    assert f"{NAMESPACE}.rms_norm_backward" in calls.names
-    assert "aten.rsqrt" not in calls.names
+    assert f"{NAMESPACE}.rms_norm" in recorded.names
+    assert f"{NAMESPACE}.rms_norm_backward" in recorded.names
+    assert "aten.rsqrt" not in recorded.names
 
 
 def test_what_is_kept():
@@ -90,16 +78,16 @@ def test_the_declared_kept_result_is_refused_a_gradient():
 
 class TestVmap:
     def test_rows_are_one_call(self):
-        with Calls() as calls:
+        with Recorded() as recorded:
             torch.vmap(lambda x: ops.rms_norm(x, torch.ones(5), 1e-6))(torch.randn(4, 3, 5))
-        assert calls.names.count(f"{NAMESPACE}.rms_norm") == 1
+        assert recorded.names.count(f"{NAMESPACE}.rms_norm") == 1
 
     def test_what_is_not_claimed_runs_the_reference(self):
         weights = randn(4, 5)
         x = randn(3, 5)
-        with Calls() as calls:
+        with Recorded() as recorded:
             torch.vmap(lambda w: ops.rms_norm(x, w, 1e-6))(weights)
-        assert f"{NAMESPACE}.rms_norm" not in calls.names
+        assert f"{NAMESPACE}.rms_norm" not in recorded.names
 
     def test_lists_and_options(self):
         parts, bias = [randn(4, 3), randn(4, 3)], randn(3)
@@ -302,9 +290,9 @@ def test_a_rule_of_ones_own():
         [Operator("center", reference=lambda x: x - x.mean(0), rule=Columns(), doc="center")],
     )
     x = randn(5, 4, 3)
-    with Calls() as calls:
+    with Recorded() as recorded:
         got = torch.vmap(functions["center"])(x)
-    assert calls.names.count("waves_columns.center") == 1
+    assert recorded.names.count("waves_columns.center") == 1
     torch.testing.assert_close(got, torch.stack([row - row.mean(0) for row in x]))
 
 

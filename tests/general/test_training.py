@@ -6,7 +6,8 @@ import pytest
 import torch
 from opwheel.dispatch import Operator, register_python
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from tests.recording import Recorded
 
 NAMESPACE = "waves_training"
 calls = []
@@ -71,26 +72,14 @@ def test_with_a_gradient_the_other_one_is():
     assert torch.autograd.gradgradcheck(op, x)
 
 
-class Recorded(TorchDispatchMode):
-    """Which operators are called."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: list[str] = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.names.append(func.name())
-        return func(*args, **(kwargs or {}))
-
-
 def test_a_gradient_that_no_formula_names_is_not_made():
     """It would be zeros of the size of what is kept."""
     x = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
     y = op(x)
     with Recorded() as recorded:
         torch.autograd.grad(y, x, torch.ones(2, dtype=torch.float64))
-    assert f"{NAMESPACE}::scaled" in recorded.names
-    assert not {"aten::zeros", "aten::zeros_like", "aten::new_zeros"} & set(recorded.names)
+    assert f"{NAMESPACE}.scaled" in recorded.names
+    assert not [name for name in recorded.names if "zeros" in name]
 
 
 def test_transforms():

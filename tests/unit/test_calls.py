@@ -12,7 +12,8 @@ from opwheel.testing.memory import FUNCTIONAL
 from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from tests.recording import Recorded
 
 CALLS = {
     "muladd": lambda a, b: muladd.muladd(a, b, 2.0),
@@ -115,9 +116,9 @@ def test_out_and_in_place_leave_inference_tensors_alone(overwriting, pair):
 
 
 def test_out_and_in_place_are_seen(overwriting, pair):
-    with Log() as log:
+    with Recorded() as recorded:
         OVERWRITING[overwriting](*pair, pair[0].clone())
-    assert any(f"muladd.{overwriting}" in seen for seen in log.seen)
+    assert any(f"muladd.{overwriting}" in name for name in recorded.names)
 
 
 @pytest.mark.parametrize("position", [0, 1])
@@ -154,31 +155,21 @@ def test_without_grad_inputs_may_require_it(call, pair):
     assert call(*pair).requires_grad
 
 
-class Log(TorchDispatchMode):
+class RecordedFunctions(TorchFunctionMode):
     def __init__(self):
         super().__init__()
-        self.seen = []
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        self.seen.append(str(function))
-        return function(*args, **(kwargs or {}))
-
-
-class FunctionLog(TorchFunctionMode):
-    def __init__(self):
-        super().__init__()
-        self.seen = []
+        self.names = []
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        self.seen.append(str(function))
+        self.names.append(str(function))
         return function(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("mode", [Log, FunctionLog])
+@pytest.mark.parametrize("mode", [Recorded, RecordedFunctions])
 def test_modes_see_the_operator(name, call, pair, mode):
-    with mode() as log:
+    with mode() as recorded:
         call(*pair)
-    assert any(f"muladd.{name}" in seen for seen in log.seen)
+    assert any(f"muladd.{name}" in seen for seen in recorded.names)
 
 
 def test_a_profile_has_the_operator(name, call, pair):
