@@ -1,7 +1,6 @@
 // cross_entropy_rows: arguments are checked, results allocated, kernels run.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -24,12 +23,6 @@ struct Targets {
     }
   }
 };
-
-inline void fill(const Tensor& tensor, double value) {
-  opwheel::dispatch(dtype_of(tensor), [&]<class T>() {
-    std::fill_n(data<T>(tensor), opwheel::TensorInfo(tensor).numel, static_cast<T>(value));
-  });
-}
 
 inline std::array<Tensor, 3> cross_entropy_rows(const Tensor& input, const Tensor& given_target,
                                                 const OptionalTensor& given_weight, int64_t ignore_index,

@@ -1,4 +1,4 @@
-// fused_linear_cross_entropy: arguments are checked, results allocated, kernels run.
+// fused_linear_cross_entropy, and scaled for its gradients: arguments are checked, results allocated, kernels run.
 #pragma once
 
 #include <algorithm>
@@ -10,6 +10,12 @@
 #include "opwheel/cpu/matmul.h"
 
 namespace transformer_ops::cpu {
+
+inline void fill(const Tensor& tensor, double value) {
+  opwheel::dispatch(dtype_of(tensor), [&]<class T>() {
+    std::fill_n(data<T>(tensor), opwheel::TensorInfo(tensor).numel, static_cast<T>(value));
+  });
+}
 
 // The loss of input @ weight^T + bias, whose rows are made a few at a time: never are all logits in memory. With
 // `trains`, their gradients take their place, and those of the inputs follow at once.

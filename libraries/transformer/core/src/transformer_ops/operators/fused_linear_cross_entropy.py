@@ -151,8 +151,9 @@ def _scaled_samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Ite
 
 
 def _scaled_measured(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
-    make = partial(randn, device=device, requires_grad=requires_grad)
-    yield Sample(make(32_000, 512, dtype=dtype), make(dtype=torch.float32))
+    make = partial(randn, device=device)
+    # The factor is a gradient: it needs one itself for second derivatives alone.
+    yield Sample(make(32_000, 512, dtype=dtype, requires_grad=requires_grad), make(dtype=torch.float32))
 
 
 def _scaled_errors(device: str) -> Iterator[ErrorSample]:
