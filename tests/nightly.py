@@ -45,20 +45,23 @@ PARTS = {
     "left out": Part(
         (
             *("tests", "backends", "examples", "libraries", "-m", "nightly"),
-            *("--ignore=tests/release", "--ignore=tests/deploy"),
+            *(f"--ignore=tests/{folder}" for folder in ("release", "deploy", "third_party", "audit")),
         ),
         {"TEST_NIGHTLY": "1"},
     ),
-    "left out on XPU": on_xpu("tests/wheels/test_sycl_rows.py", "-m", "nightly", TEST_NIGHTLY="1"),
+    "left out on XPU": on_xpu(
+        *("tests/wheels/test_sycl_rows.py", "backends/sycl/tests/test_headers.py", "-m", "nightly"), TEST_NIGHTLY="1"
+    ),
     "third-party": Part(("tests/third_party",), {"TEST_WHOLE_KIT": "1", "TEST_NIGHTLY": "1"}),
     "third-party on XPU": on_xpu(
         *("tests/third_party/test_new_backend.py", "tests/third_party/test_mixed_library.py", "-k", "intel"),
         TEST_WHOLE_KIT="1",
+        TEST_NIGHTLY="1",
     ),
     "CUDA": Part(
         ("tests/wheels/test_simulated_cuda.py", "backends/cuda"), {"TEST_WHOLE_KIT": "1", "TEST_NIGHTLY": "1"}
     ),
-    "mutants": Part(("tests/mutants",), {"TEST_EVERY_MUTANT": "1"}),
+    "mutants": Part(("tests/mutants",), {"TEST_EVERY_MUTANT": "1", "TEST_NIGHTLY": "1"}),
     "new operator": Part(("tests/wheels/test_one_more_operator.py",), {"TEST_WHOLE_KIT": "1"}),
     "new operator on XPU": on_xpu("-p", "simulated_xpu", "tests/wheels/test_one_more_operator.py", TEST_WHOLE_KIT="1"),
     "audit": Part(("tests/audit",), {"TEST_WHOLE_AUDIT": "1", "TEST_NIGHTLY": "1"}),

@@ -60,6 +60,7 @@ def test_two_processes_learn_what_one_does(tmp_path):
     assert [float(loss) for loss in one] == pytest.approx([float(loss) for loss in two], abs=2e-3)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_wrong_operator_is_noticed(tmp_path):
     program = tmp_path / "wrong.py"

@@ -15,6 +15,7 @@ OPERATORS = ("roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool", "deform_con
 SITE = Path(sys.prefix) / "audit"  # where the Makefile has installed it
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.skipif(not SITE.is_dir(), reason="there is no torchvision: make .venv/audit")
 @pytest.mark.skipif(not torch.__version__.startswith("2.13."), reason="torchvision 0.28 is for torch 2.13")

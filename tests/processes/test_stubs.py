@@ -17,6 +17,7 @@ PACKAGE = Path(muladd.__file__).parent
 ALLOWED = r"muladd\.(__main__|libmuladd_schema|benchmarks\..*)"
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_mypy_reads_what_python_has(tmp_path):
     shutil.copytree(PACKAGE, tmp_path / "muladd", ignore=shutil.ignore_patterns("*.pyi", "__pycache__"))

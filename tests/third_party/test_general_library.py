@@ -146,6 +146,7 @@ def softmax(x, dim):
 FUNCTIONS: """
 
 
+@pytest.mark.nightly
 def test_a_kernel_in_triton_takes_the_reference_s_place(waves, tmp_path):
     """By Triton's interpreter, which truncates to bfloat16 where it should round."""
     pytest.importorskip("triton")
@@ -177,6 +178,7 @@ def test_a_backend_passes_the_kit_as_it_is_written(waves, tmp_path, language):
     waves.passes_the_kit(f"{language}x", LIBRARY, BY_REFERENCE, **variables)
 
 
+@pytest.mark.nightly
 def test_kernels_in_numpy_take_the_references_place(waves, tmp_path):
     """Discovered, explained, benched and through the kit, as the kernels in C++ are."""
     project = written(waves, tmp_path, "python", install=False)

@@ -1,6 +1,5 @@
 """Backends for other devices of a library whose operators are element-wise and by rows: as new-backend writes them, and
-with a kernel for the rows. On CUDA: tests/wheels/test_simulated_cuda.py. make test runs the kit once for each, with the
-kernel, make nightly before that as well."""
+with a kernel for the rows. On CUDA: tests/wheels/test_simulated_cuda.py."""
 
 from pathlib import Path
 
@@ -8,9 +7,9 @@ import pytest
 
 from tests.general import mixed_library
 
-from .environment import HAS_SYCL, IS_WHOLE_KIT
+from .environment import HAS_SYCL
 
-pytestmark = [pytest.mark.wheels, pytest.mark.slow]
+pytestmark = [pytest.mark.wheels, pytest.mark.slow, pytest.mark.nightly]
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +39,7 @@ def test_a_device_outside_of_pytorch(backend, environment, library, example):
     project = backend("toy", "--device-type", "toy")
     status = environment.status("toy", mixed_library.NAME)
     assert (status["state"], status["dispatch_key"], status["by_reference"]) == ("loaded", "PrivateUse1", ["softmax"])
-    if IS_WHOLE_KIT:
-        environment.passes_the_kit("toy", mixed_library.NAME, mixed_library.KIT)
+    environment.passes_the_kit("toy", mixed_library.NAME, mixed_library.KIT)
     mixed_library.put_kernel(project, library, "cpp")
     environment.install(project)
     assert environment.status("toy", mixed_library.NAME)["by_reference"] == []
@@ -54,8 +52,7 @@ def test_intel_gpus(backend, environment, library):
     project = backend("acme", "--language", "sycl")
     variables = {"PYTHONPATH": str(Path(__file__).parents[1])}
     simulated = ("-p", "simulated_xpu", *mixed_library.KIT)
-    if IS_WHOLE_KIT:
-        environment.passes_the_kit("acme", mixed_library.NAME, simulated, **variables)
+    environment.passes_the_kit("acme", mixed_library.NAME, simulated, **variables)
     mixed_library.put_kernel(project, library, "sycl")
     environment.install(project)
     environment.passes_the_kit("acme", mixed_library.NAME, simulated, **variables)

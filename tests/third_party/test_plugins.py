@@ -38,6 +38,7 @@ def test_a_device_outside_of_pytorch(muladd, environment, example, tmp_path):
     environment.passes_the_kit("toy")
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="needs Triton")
 def test_triton(environment, example):
@@ -53,6 +54,7 @@ def test_triton(environment, example):
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.skipif(not importlib.util.find_spec("numba"), reason="needs Numba")
 def test_numba_is_chosen_through_plugins_toml(environment, example, tmp_path):

@@ -47,6 +47,7 @@ def test_without_a_gpu_and_the_interpreter_triton_s_backend_says_so(environment,
     assert status["state"] == "loaded" or "finds no cuda device" in status["reason"]
 
 
+@pytest.mark.nightly
 def test_the_example_of_triton_s_template_is_a_kernel(environment, written):
     """Put where its page says, by Triton's interpreter, which truncates to bfloat16 where it should round."""
     project, variables = written("triton")

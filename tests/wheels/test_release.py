@@ -64,6 +64,7 @@ def two_builds(tmp_path_factory):
     return outs
 
 
+@pytest.mark.nightly
 def test_the_same_bytes_from_two_checkouts(two_builds):
     one, two = ({path.name: path.read_bytes() for path in out.iterdir()} for out in two_builds)
     assert (len(one), len(two)) == (4, 2)
@@ -78,6 +79,7 @@ def test_libraries_do_not_name_the_builders_folders(wheels):
                 assert not name.endswith(".so") or b"site-packages/" not in archive.read(name), wheel.name
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("project", "name"), [("framework", "opwheel"), ("core", "muladd_core")])
 def test_source_distributions_have_every_source(two_builds, project, name):
     (sdist,) = two_builds[0].glob(f"{name}-*.tar.gz")

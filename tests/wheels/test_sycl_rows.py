@@ -56,7 +56,7 @@ def test_what_the_kit_does_not_ask(run, kernels, checks):
     assert result.returncode == 0, result.stdout[-6000:] + result.stderr[-2000:]
 
 
-@pytest.mark.parametrize("mutation", first_of(SYCL_ROW_MUTATIONS), ids=lambda mutation: mutation.name)
+@pytest.mark.parametrize("mutation", first_of(SYCL_ROW_MUTATIONS, 0), ids=lambda mutation: mutation.name)
 def test_the_simulation_shows_mistakes(run, tmp_path, mutation):
     sources = copy_sources("xpu", tmp_path)
     header = sources / "cpp" / mutation.header  # found before the SDK's own

