@@ -56,7 +56,7 @@ INTERPRETED := TRITON_INTERPRET=1 TRANSFORMER_OPS_BACKENDS=triton TRANSFORMER_OP
 SYCL_TEST := PYTHONPATH=tests MULADD_REQUIRE=sycl $(SYCL)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo announce-demo unit nightly test environments environment environments-beside test-kit test-registry test-rest test-builds test-sycl test-deploy test-docs test-transformer test-liger test-third-party test-release test-torch fuzz quick quick-general quick-rest quick-kit quick-faults docs bench bench-transformer instructions lint wheels clean tools
+.PHONY: help demo announce-demo unit nightly test environments environment test-kit test-registry test-rest test-builds test-sycl test-deploy test-docs test-transformer test-liger test-third-party test-release test-torch fuzz quick quick-general quick-rest quick-kit quick-faults docs bench bench-transformer instructions lint wheels clean tools
 .SECONDEXPANSION:
 
 help:
@@ -80,13 +80,11 @@ PARTS := test-builds test-rest test-deploy test-registry test-sycl test-transfor
 test: environments
 	@$(MAKE) --no-print-directory -k -j$(JOBS) --output-sync=target $(PARTS)
 
-# Two lanes: pip must not install into one environment twice at a time.
+# Two lanes: pip must not install into one environment twice at a time. test-builds makes that of another PyTorch.
 environments: $(VENV)/.demo
-	@$(MAKE) --no-print-directory -j$(JOBS) environment environments-beside
+	@$(MAKE) --no-print-directory -j$(JOBS) environment $(SYCL)/.installed
 environment:
 	@$(MAKE) --no-print-directory -j1 lint $(VENV)/.exported $(VENV)/.runtime-executorch $(VENV)/.docs $(VENV)/.release
-environments-beside:
-	@$(MAKE) --no-print-directory -j1 $(SYCL)/.installed $(VENV)/other-torch
 
 test-kit: $(VENV)/.installed
 	$(BIN)/python $(KIT) cpu --matrix $(VENV)/matrix.json
