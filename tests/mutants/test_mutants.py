@@ -96,7 +96,6 @@ def outcomes(tmp_path_factory):
         yield {name: future.result() for name, future in started.items()}
 
 
-@pytest.mark.nightly
 def test_the_unchanged_backend_passes(tmp_path):
     build(tmp_path, [])
     result = kit(tmp_path)
