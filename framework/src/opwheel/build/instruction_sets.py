@@ -8,7 +8,7 @@ _X86 = {
     "avx2": ["-mavx2", "-mfma", "-mf16c"],
     "avx512": [
         *("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma", "-mf16c"),
-        "-mprefer-vector-width=512",
+        "-mprefer-vector-width=256",  # loops beyond the second-level cache are 5 % faster than with 512 on a Zen 4
         "-Wno-maybe-uninitialized",  # GCC 12 says it of its own header
     ],
 }

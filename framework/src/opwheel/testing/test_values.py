@@ -36,6 +36,16 @@ def test_sizes(functional: Overload, dtype: torch.dtype, device: torch.device) -
         reference.check(functional, args, functional.op(*args))
 
 
+@pytest.mark.parametrize("shape", [(1, 65), (15, 64), (33, 63), (5, 32, 130)], ids=str)
+def test_transposed(functional: Overload, dtype: torch.dtype, shape: tuple[int, ...], device: torch.device) -> None:
+    """One operand or all of them, of sizes around those that kernels divide them into, beside one of float64."""
+    for layouts in (("transposed", "contiguous"), ("contiguous", "transposed"), ("transposed",)):
+        args = arguments(functional, shape, dtype, device, layouts=layouts)
+        reference.check(functional, args, functional.op(*args))
+    wide = tuple(value.double() if isinstance(value, torch.Tensor) and value is args[0] else value for value in args)
+    reference.check(functional, wide, functional.op(*wide))
+
+
 @pytest.mark.parametrize("layout", ["transposed", "sliced", "expanded"])
 def test_several_threads(functional: Overload, layout: str, device: torch.device) -> None:
     """Each begins in the middle of a row of operands whose dimensions cannot be taken for one."""

@@ -29,11 +29,13 @@ using Inputs = std::span<const Tensor* const>;  // in the schema's order
 
 namespace detail {
 
-template <class Op>
-ElementwisePlan plan_inputs(Inputs inputs, int output_count, int32_t device_type) {
-  ElementwisePlan plan(Op::schema.name, output_count);
+// One copy for all operators of a library, not one within the kernel of each: what the operator before has run is in
+// the processor's caches.
+__attribute__((noinline)) inline ElementwisePlan plan_inputs(const Schema& schema, Inputs inputs, int output_count,
+                                                             int32_t device_type) {
+  ElementwisePlan plan(schema.name, output_count);
   auto tensor = inputs.begin();
-  for (const Argument& argument : Op::schema.arguments) {
+  for (const Argument& argument : schema.arguments) {
     if (tensor == inputs.end()) break;
     if (argument.kind != ArgumentKind::number) plan.add_input(argument.name, **tensor++);
   }
@@ -45,6 +47,19 @@ inline Tensor new_output(ElementwisePlan& plan) {
   int64_t strides[kMaxDims];
   plan.new_output_strides(strides);
   return Tensor::empty(plan.ndim, plan.sizes, strides, plan.dtype, plan.device);
+}
+
+// The plan of a call that gives new results, which it allocates. One copy, as plan_inputs().
+__attribute__((noinline)) inline ElementwisePlan plan_new(const Schema& schema, Inputs inputs,
+                                                          std::span<Tensor> results, int32_t device_type) {
+  // 1. Check the inputs; infer shape, dtype and device.
+  ElementwisePlan plan = plan_inputs(schema, inputs, static_cast<int>(results.size()), device_type);
+  // 2. Allocate.
+  for (Tensor& result : results) result = new_output(plan);
+  for (std::size_t i = 0; i < results.size(); ++i) plan.set_output(static_cast<int>(i), "result", results[i]);
+  // 3. Order the loops.
+  if (plan.numel > 0) plan.finish();
+  return plan;
 }
 
 using List = torch::headeronly::HeaderOnlyArrayRef<int64_t>;
@@ -151,16 +166,8 @@ template <class Op, class Backend, class... Params>
 auto functional(Inputs inputs, Params... params) {
   constexpr int count = Op::schema.returns_argument ? 1 : Op::schema.return_count;
   std::array<Tensor, count> results;
-  // 1. Check the inputs; infer shape, dtype and device.
-  ElementwisePlan plan = detail::plan_inputs<Op>(inputs, count, Backend::device_type());
-  // 2. Allocate.
-  for (Tensor& result : results) result = detail::new_output(plan);
-  for (int i = 0; i < count; ++i) plan.set_output(i, "result", results[i]);
-  // 3. Order the loops and launch.
-  if (plan.numel > 0) {
-    plan.finish();
-    launching([&] { Backend::template launch<Op>(plan, params...); });
-  }
+  const ElementwisePlan plan = detail::plan_new(Op::schema, inputs, results, Backend::device_type());
+  if (plan.numel > 0) launching([&] { Backend::template launch<Op>(plan, params...); });
   if constexpr (count == 1) {
     return std::move(results[0]);
   } else {
@@ -174,14 +181,14 @@ void mutating(const Tensor& out, Inputs inputs, Params... params) {
   constexpr Argument target = Op::schema.arguments[detail::mutable_argument<Op>()];
   constexpr bool in_place = detail::mutable_argument<Op>() == 0;
   // 1. Check inputs and output; no tensor has changed when one of these throws.
-  ElementwisePlan plan = detail::plan_inputs<Op>(inputs, 1, Backend::device_type());
+  ElementwisePlan plan = detail::plan_inputs(Op::schema, inputs, 1, Backend::device_type());
   const Tensor grown = detail::bind_output(plan, target.name, out, !in_place, Backend::device_type());
   const bool resized = grown.handle() != nullptr;
   const bool empty = plan.numel == 0;
   Tensor staged;
   if (!empty) {
     if (resized) {  // which moves the memory that it shares with an input
-      plan = detail::plan_inputs<Op>(inputs, 1, Backend::device_type());
+      plan = detail::plan_inputs(Op::schema, inputs, 1, Backend::device_type());
       plan.set_output(0, target.name, grown);
     }
     plan.finish();

@@ -44,9 +44,10 @@ inline bool should_stream(const ElementwisePlan& plan) {
   return detail::huge_pages::are_given(result_bytes) || detail::huge_pages::is_resident(middle);
 }
 
-// Runs the plan with the loop that `choose` takes for the strides of its two innermost dimensions.
+// Runs the plan with the loop that `choose` takes for the strides of its two innermost dimensions. One copy for all
+// operators with as many numbers, as detail::plan_inputs().
 template <class... Params>
-void launch(const ElementwisePlan& plan, ChooseLoop choose, Params... params) {
+__attribute__((noinline)) void launch(const ElementwisePlan& plan, ChooseLoop choose, Params... params) {
   LoopSpec spec{
       .strides = {}, .outer_strides = {}, .dtypes = {}, .parameters = {params...}, .stream = should_stream(plan)};
   for (int i = 0; i < plan.operand_count; ++i) {

@@ -14,7 +14,7 @@
 // that fits; a row is called contiguous where its elements follow each other in memory:
 //
 //     loop         operands                                      how
-//     tiled        one of them is transposed                     tiles, each by blocks()
+//     tiled        an input is transposed                        tiles, put in order, then blocks()
 //     strided      all of dtype T, a row is not contiguous       one element after another
 //     contiguous   all of dtype T, rows contiguous or repeated,  a[i], b[i] -> f -> out[i], which the compiler
 //                  T is C                                        vectorises
@@ -57,6 +57,7 @@ struct Loops {
   using F = Functor<C>;
   static constexpr int kOutputs = FunctorTraits<F>::kOutputs, kInputs = FunctorTraits<F>::kInputs;
   static constexpr int64_t kSize = sizeof(T);
+  static constexpr int64_t kTileRows = kLine / kSize, kTileLength = 64, kTileAhead = 16;
 
   // One row of n elements. All operands are of type C and contiguous, but for inputs that are one value for the whole
   // row: input i where bit i of `repeated` is set.
@@ -219,20 +220,66 @@ struct Loops {
     if (spec.stream) finish_streaming();
   }
 
-  // For a transposed operand, whose neighbours in memory are in the next rows. In tiles each of its cache lines is
-  // fetched once for all the rows that have an element in it.
-  static void tiled(const LoopSpec& spec, char* const* data, int64_t n, int64_t rows) {
-    constexpr int64_t kTileRows = kLine / kSize, kTileLength = 64;
+  // For a transposed operand, whose neighbours in memory are in the next rows: a tile of it is put in order first.
+  static void tiled(const LoopSpec& given, char* const* data, int64_t n, int64_t rows) {
+    alignas(kLine) C tiles[kInputs][kTileRows * kTileLength];
+    LoopSpec spec = given;  // with the tiles in the place of transposed inputs
+    for (int k = kOutputs; k < kOutputs + kInputs; ++k) {
+      if (!is_transposed(given, k)) continue;
+      spec.strides[k] = sizeof(C);
+      spec.outer_strides[k] = kTileLength * sizeof(C);
+      spec.dtypes[k] = kIs<C, double> ? DType::float64 : DType::float32;
+    }
     for (int64_t row = 0; row < rows; row += kTileRows) {
       const int64_t tile_rows = rows - row < kTileRows ? rows - row : kTileRows;
       for (int64_t i = 0; i < n; i += kTileLength) {
+        const int64_t length = n - i < kTileLength ? n - i : kTileLength;
         char* at[kOutputs + kInputs];
         for (int k = 0; k < kOutputs + kInputs; ++k)
-          at[k] = data[k] + row * spec.outer_strides[k] + i * spec.strides[k];
-        blocks(spec, at, n - i < kTileLength ? n - i : kTileLength, tile_rows);
+          at[k] = data[k] + row * given.outer_strides[k] + i * given.strides[k];
+        for (int k = 0; k < kInputs; ++k) {
+          if (!is_transposed(given, kOutputs + k)) continue;
+          load_tile(tiles[k], given, at, k, length, tile_rows);
+          at[kOutputs + k] = reinterpret_cast<char*>(tiles[k]);
+        }
+        blocks(spec, at, length, tile_rows);
       }
     }
-    if (spec.stream) finish_streaming();
+    if (given.stream) finish_streaming();
+  }
+
+  static bool is_transposed(const LoopSpec& spec, int operand) {
+    const int64_t step = size_of(spec.strides[operand]), outer_step = size_of(spec.outer_strides[operand]);
+    return outer_step != 0 && outer_step < step;
+  }
+
+  // The tile's n elements of each of `rows` rows of input k. Each of its cache lines is read once, whole: a row of the
+  // input has as many cache lines as elements, which in large powers of two displace each other.
+  static void load_tile(C* tile, const LoopSpec& spec, char* const* data, int k, int64_t n, int64_t rows) {
+    switch (spec.dtypes[kOutputs + k]) {
+      case DType::float16:
+        return load_tile_as<Half>(tile, spec, data, k, n, rows);
+      case DType::bfloat16:
+        return load_tile_as<BFloat16>(tile, spec, data, k, n, rows);
+      case DType::float32:
+        return load_tile_as<float>(tile, spec, data, k, n, rows);
+      default:
+        return load_tile_as<double>(tile, spec, data, k, n, rows);
+    }
+  }
+
+  template <class From>
+  static void load_tile_as(C* tile, const LoopSpec& spec, char* const* data, int k, int64_t n, int64_t rows) {
+    const int64_t step = spec.strides[kOutputs + k], outer_step = spec.outer_strides[kOutputs + k];
+    for (int64_t i = 0; i < n; ++i) {
+      const char* from = data[kOutputs + k] + i * step;
+      const char* ahead = from + kTileAhead * step;  // its rows begin and end in one cache line or in two
+      __builtin_prefetch(ahead);
+      __builtin_prefetch(ahead + (rows - 1) * outer_step);
+      for (int64_t row = 0; row < rows; ++row) {
+        tile[row * kTileLength + i] = static_cast<C>(widen(*reinterpret_cast<const From*>(from + row * outer_step)));
+      }
+    }
   }
 
   // A block of n times the one value of input k.
@@ -317,7 +364,7 @@ struct Loops {
       one_type &= spec.dtypes[k] == type;
       side_by_side &= spec.strides[k] == kSize || is_repeated;
       if (is_repeated) repeated |= 1u << (k - kOutputs);
-      across |= size_of(spec.outer_strides[k]) != 0 && size_of(spec.outer_strides[k]) < size_of(spec.strides[k]);
+      across |= is_transposed(spec, k);
     }
     if (across) return &tiled;
     if (one_type && !side_by_side) return &each<strided>;
