@@ -89,13 +89,13 @@ c10::IValue evaluate(const Expression& expression, const Known& known) {
       return known.gradients[expression.index];
     case Kind::gradients: {
       c10::List<at::Tensor> all;
-      for (const c10::IValue& gradient : known.gradients) all.push_back(gradient.toTensor());
+      for (const at::Tensor& gradient : known.gradients) all.push_back(gradient);
       return all;
     }
     case Kind::argument:
-      return known.arguments[expression.index];
+      return known.argument(expression.index);
     case Kind::result:
-      return known.results[expression.index];
+      return known.result(expression.index);
     case Kind::constant:
       return expression.constant;
     case Kind::list: {

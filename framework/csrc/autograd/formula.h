@@ -5,7 +5,7 @@
 // numbers, lists, and the names of arguments, results (result, result0) and gradients (grad, grads[0], grad_<result>).
 #pragma once
 
-#include <c10/util/SmallVector.h>
+#include <c10/util/FunctionRef.h>
 
 #include <string>
 #include <vector>
@@ -17,14 +17,11 @@ namespace opwheel::autograd {
 // Throws std::invalid_argument, naming what is not understood.
 Expression parse_formula(const Operator& op, const std::string& text);
 
-// In place while there are few, as in most backward passes.
-using Values = c10::SmallVector<c10::IValue, 4>;
-
-// What formulas are computed from. Undefined gradients are None.
+// What formulas are computed from, by position in the schema.
 struct Known {
-  Values gradients;
-  Values arguments;
-  Values results;
+  at::ArrayRef<at::Tensor> gradients;
+  c10::function_ref<c10::IValue(int)> argument;
+  c10::function_ref<c10::IValue(int)> result;
 };
 
 // The value of a formula for one argument.

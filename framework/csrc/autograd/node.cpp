@@ -43,67 +43,74 @@ c10::IValue rebuilt(const c10::TypePtr& type, const at::Tensor* begin, int64_t c
   return list;
 }
 
-Known rebuilt(const Backward& call) {
-  Known known;
-  known.arguments.resize(call.op.argument_count);
-  known.results.resize(call.op.result_count);
-  size_t saved = 0, other = 0;
-  for (size_t i = 0; i < call.plan.arguments.size(); ++i) {
-    const int position = call.plan.arguments[i];
-    const int64_t count = call.counts[i];
-    if (count < 0) {
-      known.arguments[position] = call.others[other++];
-    } else {
-      const auto& type = call.op.schema().arguments()[position].real_type();
-      known.arguments[position] = rebuilt(type, call.saved.data() + saved, count);
-      saved += count;
-    }
-  }
-  for (int i : call.plan.results) known.results[i] = call.saved[saved++];
-  return known;
+// One of the plan's arguments, as the operator was given it.
+c10::IValue kept_argument(const Backward& call, int position) {
+  size_t i = 0, saved = 0, other = 0;
+  for (; call.plan.arguments[i] != position; ++i) call.counts[i] < 0 ? ++other : saved += call.counts[i];
+  if (call.counts[i] < 0) return call.others[other];
+  return rebuilt(call.op.schema().arguments()[position].real_type(), call.saved.data() + saved, call.counts[i]);
 }
 
-// By argument, what the formulas give; those for arguments that are not needed are left out.
-Values values_of_formulas(const Backward& call, Known known) {
-  known.gradients.resize(call.gradients.size());
+// One of the plan's results: they are kept behind the arguments.
+at::Tensor kept_result(const Backward& call, int position) {
+  const auto& positions = call.plan.results;
+  const auto from_end = positions.end() - std::find(positions.begin(), positions.end(), position);
+  return *(call.saved.end() - from_end);
+}
+
+variable_list gradients_by_reference(const Backward& call) {
+  std::vector<c10::IValue> arguments;
+  for (int i = 0; i < call.op.argument_count; ++i) arguments.push_back(kept_argument(call, i));
+  std::vector<bool> needed;
+  for (const Output& output : call.outputs) needed.push_back(output.is_needed);
+  return gradients_through_reference(call.op, arguments, needed, call.gradients);
+}
+
+// The gradients that arrived; of several, those that formulas name are zeros where none did.
+variable_list with_zeros(const Backward& call) {
+  variable_list gradients = call.gradients;
   for (size_t i = 0; i < call.plan.gradients.size(); ++i) {
-    const int position = call.plan.gradients[i];
+    at::Tensor& gradient = gradients[call.plan.gradients[i]];
     at::OptionalDeviceGuard guard;
-    const bool is_zero = !call.gradients[position].defined() && !call.shapes.empty();
-    known.gradients[position] = is_zero ? call.shapes[i].zeros(guard) : call.gradients[position];
+    if (!gradient.defined()) gradient = call.shapes[i].zeros(guard);
   }
-  uint64_t needed = 0;  // a bit for each argument
-  for (const Output& output : call.outputs) needed |= uint64_t{output.is_needed} << output.argument;
-  Values by_argument(call.op.argument_count);
+  return gradients;
+}
+
+variable_list gradients_by_formula(const Backward& call) {
+  const bool are_several = !call.shapes.empty();
+  const variable_list filled = are_several ? with_zeros(call) : variable_list();
+  const auto argument = [&](int i) { return kept_argument(call, i); };
+  const auto result = [&](int i) { return c10::IValue(kept_result(call, i)); };
+  const Known known{are_several ? filled : call.gradients, argument, result};
+  variable_list gradients(call.outputs.size());
+  const auto is_needed = [&](int argument) {
+    return std::any_of(call.outputs.begin(), call.outputs.end(),
+                       [&](const Output& output) { return output.argument == argument && output.is_needed; });
+  };
+  const auto deliver = [&](int argument, const c10::IValue& value) {
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      const Output& output = call.outputs[i];
+      if (output.argument != argument || !output.is_needed || value.isNone()) continue;
+      gradients[i] = value.isList() ? value.toTensorVector().at(output.index) : value.toTensor();
+    }
+  };
   for (const Formula* formula : call.plan.formulas) {
     const auto& targets = formula->targets;
-    if (std::none_of(targets.begin(), targets.end(), [&](int i) { return needed >> i & 1; })) continue;
+    if (std::none_of(targets.begin(), targets.end(), is_needed)) continue;
     if (targets.size() == 1) {
-      by_argument[targets[0]] = evaluate(formula->expression, known);
+      deliver(targets[0], evaluate(formula->expression, known));
       continue;
     }
-    std::vector<c10::IValue> values = evaluate_call(formula->expression, known);
-    for (size_t i = 0; i < targets.size(); ++i) by_argument[targets[i]] = std::move(values[i]);
+    const std::vector<c10::IValue> values = evaluate_call(formula->expression, known);
+    for (size_t i = 0; i < targets.size(); ++i) deliver(targets[i], values[i]);
   }
-  return by_argument;
+  return gradients;
 }
 
 variable_list gradients_of_tensors(const Backward& call) {
-  Known known = rebuilt(call);
-  if (call.plan.without_formula || (call.plan.is_inexact_again && at::GradMode::is_enabled())) {
-    std::vector<bool> needed;
-    for (const Output& output : call.outputs) needed.push_back(output.is_needed);
-    return gradients_through_reference(call.op, known.arguments, needed, call.gradients);
-  }
-  Values by_argument = values_of_formulas(call, std::move(known));
-  variable_list result(call.outputs.size());
-  for (size_t i = 0; i < result.size(); ++i) {
-    const Output& output = call.outputs[i];
-    c10::IValue& value = by_argument[output.argument];
-    if (!output.is_needed || value.isNone()) continue;
-    result[i] = value.isList() ? value.toTensorVector().at(output.index) : std::move(value).toTensor();
-  }
-  return result;
+  const bool by_reference = call.plan.without_formula || (call.plan.is_inexact_again && at::GradMode::is_enabled());
+  return by_reference ? gradients_by_reference(call) : gradients_by_formula(call);
 }
 
 // What was drawn does not depend on the inputs, but formulas cannot say more than once how.
