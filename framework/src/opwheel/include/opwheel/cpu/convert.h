@@ -136,10 +136,15 @@ inline void stream(void* to, V value) {
   __builtin_memcpy(to, &value, sizeof value);
 }
 #endif
-template <class C>
+template <class C, int64_t width = kWidth>
 struct VectorOf {
-  typedef C type __attribute__((vector_size(kWidth)));
+  typedef C type __attribute__((vector_size(width)));
 };
+// All lanes the same. A zero keeps its sign, which it would lose in V{} + value.
+template <class V, class C>
+inline V splat(C value) {
+  return value - V{};
+}
 #if defined(__SSE2__)
 template <class V>
 inline void stream_vector(void* to, V value) {

@@ -16,8 +16,8 @@
 //     loop         operands                                      how
 //     tiled        an input is transposed                        tiles, put in order, then blocks()
 //     strided      all of dtype T, a row is not contiguous       one element after another
-//     contiguous   all of dtype T, rows contiguous or repeated,  a[i], b[i] -> f -> out[i], which the compiler
-//                  T is C                                        vectorises
+//     contiguous   all of dtype T, rows contiguous or repeated,  a[i .. i+w], b[i .. i+w] -> f -> out[i .. i+w],
+//                  T is C                                        two cache lines at a time
 //     vectors      the same, but T has 16 bits, or results are   a[i .. i+w] -> widen -> f -> round -> out[i .. i+w],
 //                  written past the caches (spec.stream)         a register at a time
 //     blocked      anything else: mixed dtypes, or 16 bits       blocks of 512 elements, see below
@@ -63,18 +63,45 @@ struct Loops {
   // row: input i where bit i of `repeated` is set.
   template <unsigned repeated>
   static void contiguous(const LoopSpec& spec, char* const* data, int64_t n) {
-    const F functor = make_functor<F>(spec.parameters);
     const C* in[kInputs];
     for (int i = 0; i < kInputs; ++i) in[i] = reinterpret_cast<const C*>(data[kOutputs + i]);
     C* out[kOutputs];
     for (int i = 0; i < kOutputs; ++i) out[i] = reinterpret_cast<C*>(data[i]);
-    compute<repeated>(functor, in, out, n);
+    compute<repeated>(spec, in, out, n);
   }
 
+  // Two cache lines of every operand at a time: all is loaded before anything is stored. From beyond the second-level
+  // cache this takes up to a tenth less time than a vector after the other, and than vectors of 512 bits (on a Zen 4).
   template <unsigned repeated>
-  static void compute(const F& functor, const C* const (&in)[kInputs], C* const (&out)[kOutputs], int64_t n) {
+  __attribute__((always_inline)) static void compute(const LoopSpec& spec, const C* const (&in)[kInputs],
+                                                     C* const (&out)[kOutputs], int64_t n) {
+    constexpr int64_t kBytes = kWidth > 32 ? 32 : kWidth;
+    using V = typename VectorOf<C, kBytes>::type;
+    constexpr int64_t kLanes = sizeof(V) / sizeof(C), kVectors = 2 * kLine / sizeof(V);
+    const auto on_vectors = make_vector<V>(spec);
+    V splats[kInputs];
+    for (int k = 0; k < kInputs; ++k) {
+      if (repeated >> k & 1) splats[k] = splat<V>(*in[k]);
+    }
+    int64_t i = 0;
+    for (; i + kVectors * kLanes <= n; i += kVectors * kLanes) {
+      V results[kVectors][kOutputs];
+#pragma GCC unroll 8
+      for (int64_t v = 0; v < kVectors; ++v) {
+        V inputs[kInputs];
+        for (int k = 0; k < kInputs; ++k) {
+          inputs[k] = repeated >> k & 1 ? splats[k] : load_vector<V>(in[k] + i + v * kLanes);
+        }
+        apply(on_vectors, inputs, results[v]);
+      }
+      for (int k = 0; k < kOutputs; ++k) {
+#pragma GCC unroll 8
+        for (int64_t v = 0; v < kVectors; ++v) store_vector(out[k] + i + v * kLanes, results[v][k]);
+      }
+    }
+    const F functor = make_functor<F>(spec.parameters);
 #pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) {
+    for (; i < n; ++i) {
       C inputs[kInputs], results[kOutputs];
       for (int k = 0; k < kInputs; ++k) inputs[k] = in[k][repeated >> k & 1 ? 0 : i];
       apply(functor, inputs, results);
@@ -111,7 +138,7 @@ struct Loops {
   static void vector_loop(const LoopSpec& spec, char* const* data, const T* const* in, const int64_t* steps,
                           int64_t begin, int64_t end) {
     using V = typename VectorOf<C>::type;
-    const auto functor = make_vector(spec);
+    const auto functor = make_vector<V>(spec);
     const auto put = [](T* to, V value) {
       const auto narrowed = narrow_vector<T>(value);
       stream ? stream_vector(to, narrowed) : store_vector(to, narrowed);
@@ -124,16 +151,11 @@ struct Loops {
     }
   }
 
-  // The functor on registers of C.
+  // The functor on vectors of C.
+  template <class V>
   static auto make_vector(const LoopSpec& spec) {
-    using V = typename VectorOf<C>::type;
     V parameters[kMaxParameters];
-    for (int k = 0; k < kMaxParameters; ++k) {
-      // Lane by lane: V{} + x would lose the sign of a zero.
-      for (int64_t i = 0; i < kWidth / static_cast<int64_t>(sizeof(C)); ++i) {
-        parameters[k][i] = static_cast<C>(spec.parameters[k]);
-      }
-    }
+    for (int k = 0; k < kMaxParameters; ++k) parameters[k] = splat<V>(static_cast<C>(spec.parameters[k]));
     return make_functor<Functor<V>>(parameters);
   }
 
@@ -151,7 +173,6 @@ struct Loops {
   }
 
   static void blocks(const LoopSpec& spec, char* const* data, int64_t n, int64_t rows) {
-    const F functor = make_functor<F>(spec.parameters);
     alignas(kLine) C blocks[kInputs][kBlock];
     alignas(kLine) C results[kOutputs][kBlock];
     C* out[kOutputs];
@@ -181,7 +202,7 @@ struct Loops {
                   : whole[k] != nullptr           ? whole[k] + begin
                                                   : load(blocks[k], spec, at, k, begin, length);
         }
-        compute<0>(functor, in, out, length);
+        compute<0>(spec, in, out, length);
         for (int k = 0; k < kOutputs; ++k)
           store(at[k] + begin * spec.strides[k], spec.strides[k], results[k], length, stream);
       }
