@@ -3,6 +3,7 @@
 import timeit
 from types import SimpleNamespace
 
+import pytest
 import torch
 from muladd.benchmarks import SUITE
 from opwheel.bench import sampling
@@ -60,6 +61,17 @@ def test_enough_samples():
     steady = sampling.sample({"steady": timeit.Timer("pass")}, lambda timer, calls: 1.0, precision)["steady"]
     assert len(steady.seconds) == 7
     assert steady.quartiles() == (1.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize(("slowest", "calls"), [(1e-3, 20), (0.01, 14), (10.0, 1)])
+def test_samples_of_all_have_as_many_calls(slowest, calls):
+    """Enough for the fastest, but not more than let the fewest rounds end in time."""
+    seconds = {timeit.Timer("pass"): one for one in (1e-5, 1e-4, slowest)}
+    timers = {str(one): timer for timer, one in seconds.items()}
+    precision = sampling.Precision(error=0.01, seconds=1.0, sample_seconds=2e-4, rounds=(7, 1000))
+    samples = sampling.sample(timers, lambda timer, calls: calls * seconds[timer], precision)
+    assert [one.calls for one in samples.values()] == [calls] * 3
+    assert [one.seconds for one in samples.values()] == [pytest.approx([one] * 7) for one in seconds.values()]
 
 
 def test_peak_memory_counts_what_is_freed_and_what_is_used_again():

@@ -7,7 +7,7 @@ import random
 import statistics
 import time
 import timeit
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -76,12 +76,10 @@ def clock_for(device: str) -> Clock:
 
 def sample(timers: Mapping[str, Timer], clock: Clock, precision: Precision) -> dict[str, Samples]:
     """Rounds in which each statement has one turn, in an order of its own, until all medians are precise enough."""
-    # Samples of all have as many calls: the first one finds in the caches what the statement before has left there,
-    # and a mean of few calls has more of it.
-    calls = max(_calls(timer, clock, precision) for timer in timers.values())
+    fewest, most = precision.rounds
+    calls = _calls(timers.values(), clock, precision)
     samples = {name: Samples([], calls) for name in timers}
     order, shuffle, spent = list(timers), random.Random(0).shuffle, 0.0  # noqa: S311  # no secret
-    fewest, most = precision.rounds
     for done in range(1, most + 1):
         shuffle(order)
         for name in order:
@@ -97,13 +95,25 @@ def _all_precise(samples: dict[str, Samples], precision: Precision) -> bool:
     return all(one.error() <= precision.error for one in samples.values())
 
 
-def _calls(timer: Timer, clock: Clock, precision: Precision) -> int:
-    """How many calls a sample needs; finding out also warms caches and allocators up."""
+def _calls(timers: Iterable[Timer], clock: Clock, precision: Precision) -> int:
+    """How many calls a sample of each has, such that the fastest takes long enough and all rounds fit into the time.
+
+    The same number for all: the first call finds in the caches what the statement before has left there, and a mean of
+    few calls has more of it.
+    """
+    found = [_calls_of(timer, clock, precision) for timer in timers]
+    seconds_for_one_of_each = sum(seconds for _, seconds in found)
+    affordable = precision.seconds / precision.rounds[0] / max(seconds_for_one_of_each, 1e-9)
+    return max(1, min(max(calls for calls, _ in found), int(affordable)))
+
+
+def _calls_of(timer: Timer, clock: Clock, precision: Precision) -> tuple[int, float]:
+    """How many calls take long enough, and how long one takes; finding out also warms caches and allocators up."""
     calls = 1
     clock(timer, calls)
     while (seconds := clock(timer, calls)) < precision.sample_seconds:
         calls = max(2 * calls, min(100 * calls, math.ceil(calls * precision.sample_seconds / max(seconds, 1e-9))))
-    return calls
+    return calls, seconds / calls
 
 
 def _host_seconds(timer: Timer, calls: int) -> float:
