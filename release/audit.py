@@ -46,11 +46,13 @@ class Limits(NamedTuple):
     is_compiled: bool = True
 
 
-# The CUDA wheel has the same kernels for eight architectures, the SYCL wheel an image for each dtype; the runtimes
-# inside the one and beside the other need a newer glibc. transformer_ops has more kernels than muladd, and
-# calls exp and log of double, which are of glibc 2.29 where that or a newer one is built on.
+# The CPU wheel has the same loops for three instruction sets, the CUDA wheel the same kernels for eight architectures,
+# the SYCL wheel an image for each dtype; the runtimes inside the one and beside the other need a newer glibc.
+# transformer_ops has more kernels than muladd, and calls exp and log of double, which are of glibc 2.29 where that or a
+# newer one is built on.
 LIMITS = {
     "opwheel": Limits(2_000_000, (2, 34), for_each_torch=True),
+    "muladd_cpu": Limits(400_000),
     "muladd_cuda": Limits(3_000_000, (2, 34)),
     "muladd_sycl": Limits(400_000, (2, 34)),
     "transformer_ops_cpu": Limits(600_000, (2, 29)),
