@@ -1,10 +1,13 @@
-"""What `import muladd` adds to `import torch`, with three backends among 300 installed distributions.
+"""What `import muladd` adds to `import torch`: in an environment of its own, and among 300 more distributions.
 
-Each sample is a fresh process. The number that counts is the median of the milliseconds between the end of
-`import torch` and the end of `import muladd`; the import of torch is there for comparison. Timings on a shared machine
-are noisy: the quartiles say how much. A processor that other tenants share may also run at half its speed for seconds:
-a loop of fixed length in every process tells, and `at_full_speed` has the samples in which it took at most 1.15 times
-its shortest time.
+The first environment has what `pip install muladd-core muladd-cpu` installs, and nothing else. The second has all of
+this one, 300 distributions more, and three backends: each distribution is one more file to read when the backends are
+discovered. Each sample is a fresh process, of one and of the other by turns.
+
+The number that counts is the median of the milliseconds between the end of `import torch` and the end of `import
+muladd`; the import of torch is there for comparison. Timings on a shared machine are noisy: the quartiles say how much.
+A processor that other tenants share may also run at half its speed for seconds: a loop of fixed length in every process
+tells, and `at_full_speed` has the samples in which it took at most 1.15 times its shortest time.
 
     python benchmarks/import_time.py --json benchmarks/results/import_time.json
 """
@@ -18,11 +21,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from importlib.metadata import entry_points
+from importlib.metadata import distribution, entry_points
 from pathlib import Path
 from typing import Any
 
 from opwheel.bench.machine import describe_machine
+from packaging.requirements import Requirement
 
 CHILD = """
 import json, time
@@ -49,7 +53,7 @@ def register(library):
 
 @hookimpl
 def opwheel_backend():
-    return Backend("{name}", "{device}", "{key}", 1, register=register, operators=["mul"], requires=["torch>=2.10"])
+    return Backend("{name}", "{device}", "{key}", register=register, operators=["mul"], requires=["torch>=2.10"])
 """
 
 
@@ -73,14 +77,44 @@ def fill(folder: Path, distributions: int) -> None:
         install(folder, f"filler{number}", other)
 
 
-def sample(folder: Path) -> dict[str, Any]:
+def requirements(*names: str) -> set[str]:
+    """These distributions and whatever pip installs with them."""
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            needed = [Requirement(text) for text in distribution(name).requires or ()]
+            waiting += [one.name.lower() for one in needed if one.marker is None or one.marker.evaluate({"extra": ""})]
+    return found
+
+
+def link(folder: Path, distributions: set[str]) -> None:
+    """An environment of these distributions, which are in this one, as links."""
+    for name in distributions:
+        for file in distribution(name).files or ():
+            top = file.parts[0]
+            if top not in ("..", "__pycache__") and not (folder / top).exists():
+                (folder / top).symlink_to(str(distribution(name).locate_file(top)))
+
+
+def sample(folder: Path, *options: str) -> dict[str, Any]:
     """Import once in a fresh process."""
     environment = {**os.environ, "PYTHONPATH": str(folder)}
-    result = subprocess.run([sys.executable, "-c", CHILD], env=environment, capture_output=True, text=True, check=True)
+    command = [sys.executable, *options, "-c", CHILD]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return json.loads(result.stdout)
 
 
 def summary(samples: list[dict[str, Any]]) -> dict[str, object]:
+    """Medians and quartiles, of all samples and of those at full speed."""
+    shortest = min(one["loop_ms"] for one in samples)
+    fast = [one for one in samples if one["loop_ms"] <= 1.15 * shortest]
+    return {"backends": samples[0]["states"], "all": times(samples), "at_full_speed": times(fast)}
+
+
+def times(samples: list[dict[str, Any]]) -> dict[str, object]:
     """Medians and quartiles."""
 
     def quartiles(key: str) -> dict[str, float]:
@@ -99,19 +133,21 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=50)
     parser.add_argument("--distributions", type=int, default=300)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        fill(folder, options.distributions)
-        sample(folder)  # fills the file system's cache and writes byte code
-        samples = [sample(folder) for _ in range(options.samples)]
-    assert all(len(one["states"]) == BACKENDS and one["states"]["cpu"] == "loaded" for one in samples)
-    shortest = min(one["loop_ms"] for one in samples)
+    alone, crowded = [], []
+    with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
+        installed = requirements("muladd-core", "muladd-cpu")
+        link(Path(first), installed)
+        fill(Path(second), options.distributions)
+        for _ in range(options.samples + 1):
+            alone.append(sample(Path(first), "-S"))  # without this environment's site-packages
+            crowded.append(sample(Path(second)))
+    del alone[0], crowded[0]  # those filled the file system's cache and wrote byte code
+    assert all(one["states"] == {"cpu": "loaded"} for one in alone)
+    assert all(len(one["states"]) == BACKENDS and "broken" not in one["states"].values() for one in crowded)
     report = {
         "machine": describe_machine(),
-        "distributions": options.distributions,
-        "backends": samples[0]["states"],
-        "all": summary(samples),
-        "at_full_speed": summary([one for one in samples if one["loop_ms"] <= 1.15 * shortest]),
+        "alone": {"distributions": len(installed), **summary(alone)},
+        "crowded": {"distributions": options.distributions, **summary(crowded)},
     }
     print(json.dumps(report, indent=2))
     if options.json:
