@@ -56,7 +56,7 @@ INTERPRETED := TRITON_INTERPRET=1 TRANSFORMER_OPS_BACKENDS=triton TRANSFORMER_OP
 SYCL_TEST := PYTHONPATH=tests MULADD_REQUIRE=sycl $(SYCL)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo announce-demo unit nightly test environments environment test-kit test-registry test-rest test-builds test-sycl test-deploy test-docs test-transformer test-liger test-third-party test-release test-torch fuzz quick quick-general quick-rest quick-kit quick-faults docs bench bench-transformer instructions lint wheels clean tools
+.PHONY: help demo announce-demo unit nightly test environments environment environment-sycl test-kit test-registry test-rest test-builds test-sycl test-deploy test-docs test-transformer test-liger test-third-party test-release test-torch fuzz quick quick-general quick-rest quick-kit quick-faults docs bench bench-transformer instructions lint wheels clean tools
 .SECONDEXPANSION:
 
 help:
@@ -75,14 +75,17 @@ announce-demo:
 	@test -e $(VENV)/.demo || echo "make demo takes about two minutes and 1.2 GB, nearly all of it PyTorch, in $(VENV)"
 
 # The longest ones first. They are independent of each other, and run on when one fails; each prints what it has to say
-# when it ends.
+# when it ends. PyTorch's threads wait asleep: two parts share the cores.
 PARTS := test-builds test-rest test-deploy test-registry test-sycl test-transformer test-kit test-docs
+test quick unit: export OMP_WAIT_POLICY = passive
 test: environments
 	@$(MAKE) --no-print-directory -k -j$(JOBS) --output-sync=target $(PARTS)
 
-# Two lanes: pip must not install into one environment twice at a time. test-builds makes that of another PyTorch.
+# Two lanes: pip must not install into one environment twice at a time. All of them come first: make would go on with
+# the next part where one has to wait for its environment, and the longest part would be the last.
 environments: $(VENV)/.demo
-	@$(MAKE) --no-print-directory -j$(JOBS) environment $(SYCL)/.installed
+	@$(MAKE) --no-print-directory -j$(JOBS) environment environment-sycl
+environment-sycl: $(SYCL)/.installed $(VENV)/other-torch
 environment:
 	@$(MAKE) --no-print-directory -j1 lint $(VENV)/.exported $(VENV)/.runtime-executorch $(VENV)/.docs $(VENV)/.release
 

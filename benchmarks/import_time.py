@@ -101,7 +101,7 @@ def link(folder: Path, distributions: set[str]) -> None:
 
 def sample(folder: Path, *options: str) -> dict[str, Any]:
     """Import once in a fresh process."""
-    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": ""}
     command = [sys.executable, *options, "-c", CHILD]
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return json.loads(result.stdout)

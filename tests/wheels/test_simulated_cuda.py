@@ -118,7 +118,7 @@ def test_benchmark(passes, tmp_path):
     assert {"muladd", "eager", "addcmul", "custom_op", "copy"} <= peers
 
 
-@pytest.mark.parametrize("mutation", first_of(CUDA_MUTATIONS), ids=lambda mutation: mutation.name)
+@pytest.mark.parametrize("mutation", first_of(CUDA_MUTATIONS, 0), ids=lambda mutation: mutation.name)
 def test_the_simulation_shows_mistakes(build, suite, sources, tmp_path, mutation):
     """A backend that launches on something else than the current stream of the tensors' device."""
     changed = shutil.copytree(sources, tmp_path / "changed")
@@ -144,6 +144,7 @@ def include_first(setup, folder):
     setup.write_text(ast.unparse(tree))
 
 
+@pytest.mark.nightly
 def test_what_new_backend_writes(build, toolkit, other_python, tmp_path):
     written = [sys.executable, "-m", "muladd", "new-backend", "acme", "--language", "cuda"]
     subprocess.run(written, cwd=tmp_path, capture_output=True, check=True)

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jinja2
-
 from .names import ScaffoldError
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -39,6 +37,8 @@ def render(sources: Iterable[str], folder: Path, values: Mapping[str, Any]) -> t
     In the names of files and folders, ``_package_`` stands for the value ``package``, and ``_dot_`` for a leading dot,
     which packaging tools would leave out.
     """
+    import jinja2  # most commands write no project
+
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         undefined=jinja2.StrictUndefined,
