@@ -11,7 +11,8 @@ from pathlib import Path
 _64_BIT_LITTLE_ENDIAN = b"\x7fELF\x02\x01"
 # aoti_torch_library_def of the stable ABI, torch::Library::_def of the C++ interface.
 _DEFINING = (b"torch_library_def", b"torch7Library4_def")
-_LOAD = 1  # p_type of a segment that is mapped
+_LOAD, _DYNAMIC = 1, 2  # p_type of a segment that is mapped, and of that which the dynamic loader reads
+_STRING_TABLE, _STRING_TABLE_SIZE = 5, 10  # d_tag: where in memory the names are, and how many bytes they have
 
 
 def check_complete(path: Path) -> None:
@@ -44,9 +45,31 @@ def may_define_operators(path: Path) -> bool:
     """
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            return any(content.find(name) >= 0 for name in _DEFINING)
-    except (OSError, ValueError):  # missing, unreadable or empty: opening it will say so
+            names = _dynamic_names(content)
+            return any(name in names for name in _DEFINING)
+    except (OSError, ValueError, KeyError, struct.error):  # missing, empty, or no library: opening it will say so
         return True
+
+
+def _dynamic_names(content: mmap.mmap) -> bytes:
+    """The table of the names by which the dynamic loader finds functions.
+
+    Raises:
+        KeyError, ValueError, struct.error: it is not where the ELF format has it.
+    """
+    if content[: len(_64_BIT_LITTLE_ENDIAN)] != _64_BIT_LITTLE_ENDIAN:
+        raise ValueError("fields are elsewhere in other ELF files")
+    (table,) = struct.unpack_from("<Q", content, 32)
+    entry_size, count = struct.unpack_from("<HH", content, 54)
+    headers = [struct.unpack_from("<IIQQQQ", content, table + index * entry_size) for index in range(count)]
+    places = {kind: (offset, size) for kind, _, offset, _, _, size in headers}
+    start, size = places[_DYNAMIC]
+    entries = dict(struct.iter_unpack("<QQ", content[start : start + size]))
+    address, length = entries[_STRING_TABLE], entries[_STRING_TABLE_SIZE]
+    for kind, _, offset, segment, _, size in headers:
+        if kind == _LOAD and segment <= address < segment + size:
+            return content[offset + address - segment : offset + address - segment + length]
+    raise ValueError("no segment has the names")
 
 
 def _segment_ends(table: bytes, entry_size: int) -> list[int]:

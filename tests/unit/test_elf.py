@@ -1,0 +1,42 @@
+"""What is read from a shared library before the dynamic loader opens it."""
+
+from pathlib import Path
+
+import muladd
+import muladd_cpu
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from opwheel.registry.elf import check_complete, may_define_operators
+
+SCHEMAS = Path(muladd.library.schema_library)
+KERNELS = Path(muladd_cpu.__file__).with_name("libmuladd_cpu.so")
+
+
+def test_a_library_of_schemas_defines_operators_and_one_of_kernels_does_not():
+    assert may_define_operators(SCHEMAS)
+    assert not may_define_operators(KERNELS)
+
+
+@pytest.mark.parametrize("content", [b"", b"no library", b"\x7fELF\x01\x01" + bytes(100), b"\x7fELF\x02\x01"])
+def test_what_is_no_library_for_this_processor_may_define_anything(content, tmp_path):
+    file = tmp_path / "lib.so"
+    file.write_bytes(content)
+    assert may_define_operators(file)
+    assert may_define_operators(tmp_path / "missing.so")
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300, deadline=None)
+@given(st.data())
+def test_a_damaged_library_is_no_exception_but_oserror(tmp_path, data):
+    content = bytearray(SCHEMAS.read_bytes())
+    header = st.integers(0, 63 + 56 * 12)  # and the table of segments
+    for place in data.draw(st.lists(st.one_of(header, st.integers(0, len(content) - 1)), max_size=8)):
+        content[place] = data.draw(st.integers(0, 255))
+    file = tmp_path / "lib.so"
+    file.write_bytes(content[: data.draw(st.integers(0, len(content)))])
+    assert may_define_operators(file) in (True, False)
+    try:
+        check_complete(file)
+    except OSError as error:
+        assert "truncated" in str(error)
