@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 from .._import_hooks import names_from
 from .backend import Backend, Probe
 from .errors import (
-    ERROR_CODES,
     BackendUnavailableError,
-    ErrorCode,
     InvalidBackendError,
     LockError,
     NoKernelError,
@@ -23,6 +21,7 @@ from .hooks import hookimpl, hookspec
 from .status import BackendStatus, Finding, State
 
 if TYPE_CHECKING:
+    from .error_codes import ERROR_CODES, ErrorCode
     from .explanation import Choice
     from .library import OperatorLibrary
     from .policy import KnownBackend, KnownRuntime, Policy, read_file
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 __getattr__ = names_from(
     __name__,
     {
+        **dict.fromkeys(("ERROR_CODES", "ErrorCode"), ".error_codes"),
         "Choice": ".explanation",
         "OperatorLibrary": ".library",
         **dict.fromkeys(("KnownBackend", "KnownRuntime", "Policy", "read_file"), ".policy"),

@@ -1,0 +1,183 @@
+"""Every failure the registry reports has a stable code; the documentation is made of this table, and nothing else is.
+
+``<library>`` stands for the operator library's name, ``<LIBRARY>`` for the same in capitals.
+"""
+
+from typing import NamedTuple
+
+
+class ErrorCode(NamedTuple):
+    """One row of the table of failures."""
+
+    id: str
+    title: str
+    cause: str
+    fix: str
+
+
+_ROWS = (
+    ErrorCode(
+        "OPWHEEL-E001",
+        "no kernel for this device",
+        "An operator was called with tensors on a device, or of a layout, for which no loaded backend has a kernel.",
+        "Install the backend the message names, or set `<LIBRARY>_FALLBACK=reference` to compute with ATen.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E002",
+        "required backend is not loaded",
+        "require() named a backend that is not installed or was not loaded.",
+        "Do what the message says about that backend; `<library> doctor` shows all of them.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E010",
+        "plugins.toml is not valid",
+        "The policy file does not parse, has an unknown key or a value of the wrong type, and is ignored; or it names "
+        "a backend or dispatch key that does not exist.",
+        "Correct the line that the message names.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E011",
+        "environment variable is not valid",
+        "An environment variable of the registry has a value it does not know, or names a backend that does not exist. "
+        "The value is ignored.",
+        "Correct or unset the variable.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E012",
+        "environment variable is not known",
+        "The environment has a variable that starts with the library's prefix and that nothing reads: a spelling "
+        "mistake, or a variable of another program. It has no effect.",
+        "Correct, rename or unset the variable.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E020",
+        "plugin module cannot be imported",
+        "The module behind a plugin's entry point raised while it was imported, or is no longer there.",
+        "Reinstall or uninstall the distribution the message names.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E021",
+        "plugin has no usable hook",
+        "The module has no function opwheel_backend (for another runtime: opwheel_runtime) that is marked with "
+        "@hookimpl, or the function raised, or it did not return a Backend (a Runtime).",
+        "Report it to the plugin's author; uninstall the plugin or disable it in plugins.toml meanwhile.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E022",
+        "plugin describes itself wrongly",
+        "A field of the Backend or Runtime has the wrong type or contradicts the entry point, or it claims operators, "
+        "a dispatch key or a requirement that do not exist, or a dispatch key that is not the one of its device type.",
+        "Report it to the plugin's author; uninstall the plugin or disable it in plugins.toml meanwhile.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E023",
+        "two backends of one name",
+        "Two installed distributions offer a backend under the same entry point name.",
+        "Uninstall one of them.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E024",
+        "another backend owns the dispatch key",
+        "Two backends claim the same operator at the same dispatch key; only one may be loaded.",
+        "Nothing, or name the one you want first under [policy] prefer in plugins.toml.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E025",
+        "metadata of a distribution is damaged",
+        "An installed distribution names the plugin group, but its METADATA or entry_points.txt cannot be read.",
+        "Reinstall or uninstall the distribution in the folder that the message names.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E030",
+        "other ABI number",
+        "The backend was built against another version of the C++ SDK.",
+        "Install versions of the core and of the backend that belong together.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E031",
+        "requirement not met",
+        "A package the backend requires is missing or has another version.",
+        "Install the version the message names.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E040",
+        "this machine cannot use the backend",
+        "The backend's probe says that hardware, a driver or a runtime is missing.",
+        "Follow the probe's own advice, if the machine should have the device.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E041",
+        "probe failed",
+        "The backend's probe raised, returned something else than a Probe, or did not finish in time.",
+        "Report it to the plugin's author; disable the plugin in plugins.toml meanwhile. "
+        "`<LIBRARY>_PROBE_TIMEOUT=60` waits a minute for a slow probe instead of ten seconds.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E050",
+        "library cannot be opened",
+        "The backend's shared library is missing, damaged, for another machine or needs something that is not there.",
+        "Reinstall the backend; the message ends with the loader's own words.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E051",
+        "claimed kernels are not registered",
+        "The library opened, but the dispatcher lists no kernel for any operator the backend claims.",
+        "Report it to the plugin's author: claim and registration disagree.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E052",
+        "registration failed",
+        "The backend's register function raised; what it had registered was removed again.",
+        "Report it to the plugin's author; uninstall the plugin or disable it in plugins.toml meanwhile.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E053",
+        "partial coverage",
+        "Some of the operators that the backend claims have no kernel; the others work.",
+        "Update the backend: it was built for an older list of operators.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E054",
+        "kernels nobody claimed",
+        "Something was registered in the library's namespace, or a fallback for all operators, that the backend does "
+        "not claim, or before its claim was accepted: when the plugin was imported, asked or probed. It is removed "
+        "where that is possible, else calls that reach it raise an error with this code.",
+        "Report it to the plugin's author: only the libraries and the register function of a Backend register, and "
+        "only what it claims.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E055",
+        "loading ends the process",
+        "Found by `<library> doctor --deep`: opening the backend's library crashes, aborts or hangs.",
+        "Uninstall the backend or disable it in plugins.toml, and report it to the plugin's author.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E060",
+        "switched off",
+        "The policy, an environment variable or `<LIBRARY>_AUTOLOAD=0` keeps the backend from being loaded.",
+        "Enable it there, or call load().",
+    ),
+    ErrorCode(
+        "OPWHEEL-E070",
+        "lock file is not valid",
+        "`<LIBRARY>_LOCK` is empty, or the file it names cannot be read or was not written by `<library> lock`. "
+        "Nothing is loaded.",
+        "Correct or unset the variable, or write the file again with `<library> lock`.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E071",
+        "installation differs from the lock file",
+        "A distribution, its files, the fallback or the winner of a dispatch key is not what the lock file says, or "
+        "Python would import something else. The import fails.",
+        "Install what is locked, or accept what is installed with `<library> lock`.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E072",
+        "installation cannot be locked",
+        "Something is wrong with a backend, or the files of a distribution are not those of a wheel: edited, "
+        "installed in editable mode, or imported from another place.",
+        "Do what `<library> doctor` says about it, or reinstall the distribution from a wheel.",
+    ),
+)
+
+ERROR_CODES: dict[str, ErrorCode] = {row.id: row for row in _ROWS}
