@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from .errors import InvalidBackendError
 from .status import describe_value
 from .values import (
+    Record,
     collection_of,
     optional,
     sequence_of,
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
     import torch
 
 
-@dataclass(eq=False)
-class Probe:
+class Probe(Record):
     """A backend's answer to: can this machine use you?
 
     Args:
@@ -39,16 +39,16 @@ class Probe:
         InvalidBackendError: a field has the wrong type.
     """
 
-    ok: bool
-    reason: str = ""
-    fix: str = ""
+    fields = MappingProxyType({"ok": take_bool, "reason": take_text, "fix": take_text})
 
-    def __post_init__(self) -> None:
-        take_fields(self, _PROBE_FIELDS, "OPWHEEL-E041", "Probe")
+    def __init__(self, ok: bool, reason: str = "", fix: str = "") -> None:
+        self.ok = ok
+        self.reason = reason
+        self.fix = fix
+        take_fields(self, Probe.fields, "OPWHEEL-E041", "Probe")
 
 
-@dataclass(eq=False)
-class Backend:
+class Backend(Record):
     """Kernels for one dispatch key, and how to get them into the process.
 
     The operator library copies it when the hook has returned it: later assignments have no effect.
@@ -71,33 +71,42 @@ class Backend:
         InvalidBackendError: a field has the wrong type or is too long, or there is nothing to load.
     """
 
-    name: str
-    device_type: str
-    dispatch_key: str
-    libraries: Sequence[Path] = ()
-    register: Callable[[torch.library.Library], None] | None = None
-    probe: Callable[[], Probe] | None = None
-    operators: Iterable[str] | None = None
-    requires: Sequence[str] = ()
-    priority: int = 0
+    fields = MappingProxyType(
+        {
+            "name": take_name,
+            "device_type": take_name,
+            "dispatch_key": take_name,
+            "libraries": sequence_of(take_path, "absolute paths"),
+            "register": optional(take_function),
+            "probe": optional(take_function),
+            "operators": optional(collection_of(take_name, "names of operators")),
+            "requires": sequence_of(take_text, "texts"),
+            "priority": take_integer,
+        }
+    )
 
-    def __post_init__(self) -> None:
-        title = f"Backend(name={describe_value(self.name)})"
-        taken = take_fields(self, _BACKEND_FIELDS, "OPWHEEL-E022", title)
+    def __init__(
+        self,
+        name: str,
+        device_type: str,
+        dispatch_key: str,
+        libraries: Sequence[Path] = (),
+        register: Callable[[torch.library.Library], None] | None = None,
+        probe: Callable[[], Probe] | None = None,
+        operators: Iterable[str] | None = None,
+        requires: Sequence[str] = (),
+        priority: int = 0,
+    ) -> None:
+        self.name = name
+        self.device_type = device_type
+        self.dispatch_key = dispatch_key
+        self.libraries = libraries
+        self.register = register
+        self.probe = probe
+        self.operators = operators
+        self.requires = requires
+        self.priority = priority
+        title = f"Backend(name={describe_value(name)})"
+        taken = take_fields(self, Backend.fields, "OPWHEEL-E022", title)
         if not taken["libraries"] and taken["register"] is None:
             raise InvalidBackendError("OPWHEEL-E022", f"{title}: give libraries or register: there is nothing to load")
-
-
-_PROBE_FIELDS = {"ok": take_bool, "reason": take_text, "fix": take_text}
-
-_BACKEND_FIELDS = {
-    "name": take_name,
-    "device_type": take_name,
-    "dispatch_key": take_name,
-    "libraries": sequence_of(take_path, "absolute paths"),
-    "register": optional(take_function),
-    "probe": optional(take_function),
-    "operators": optional(collection_of(take_name, "names of operators")),
-    "requires": sequence_of(take_text, "texts"),
-    "priority": take_integer,
-}

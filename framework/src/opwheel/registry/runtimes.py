@@ -7,18 +7,17 @@ that runtime opens them (docs/decisions/0008-runtimes.md).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from .discovery import FoundPlugin, PluginError, find_plugins, read_plugin
 from .elf import check_complete
 from .loading import LoadError, check_requirement
 from .status import BackendStatus, Finding, State, describe_exception, describe_failure
-from .values import sequence_of, take_fields, take_name, take_path, take_text
+from .values import Record, sequence_of, take_fields, take_name, take_path, take_text
 
 
-@dataclass(eq=False)
-class Runtime:
+class Runtime(Record):
     """Kernels for a runtime that is not PyTorch's dispatcher: what the hook ``opwheel_runtime`` returns.
 
     Args:
@@ -31,21 +30,21 @@ class Runtime:
         InvalidBackendError: a field has the wrong type.
     """
 
-    name: str
-    library: Path
-    operators: Sequence[str]
-    requires: Sequence[str] = ()
+    fields = MappingProxyType(
+        {
+            "name": take_name,
+            "library": take_path,
+            "operators": sequence_of(take_name, "names of operators"),
+            "requires": sequence_of(take_text, "texts"),
+        }
+    )
 
-    def __post_init__(self) -> None:
-        take_fields(self, _FIELDS, "OPWHEEL-E022", "Runtime")
-
-
-_FIELDS = {
-    "name": take_name,
-    "library": take_path,
-    "operators": sequence_of(take_name, "names of operators"),
-    "requires": sequence_of(take_text, "texts"),
-}
+    def __init__(self, name: str, library: Path, operators: Sequence[str], requires: Sequence[str] = ()) -> None:
+        self.name = name
+        self.library = library
+        self.operators = operators
+        self.requires = requires
+        take_fields(self, Runtime.fields, "OPWHEEL-E022", "Runtime")
 
 
 def find_runtimes(group: str) -> tuple[dict[str, BackendStatus], list[Finding]]:

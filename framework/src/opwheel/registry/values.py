@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from .errors import InvalidBackendError
 from .status import describe_value
@@ -20,7 +19,6 @@ MAX_TEXT = 4096
 MAX_ITEMS = 10_000
 
 Take = Callable[[Any], Any]
-Record = TypeVar("Record")
 
 NAME = "a name of letters, digits, '_', '-' and '.', 100 at most"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
@@ -35,14 +33,29 @@ def is_a(value: object, kind: type) -> bool:
     return issubclass(type(value), kind)
 
 
-def take_record(kind: type[Record], record: object) -> Record:
+class Record:
+    """What a plugin says of itself: ``fields`` has their names, and what takes the value of each.
+
+    Not a dataclass: making two of them would be a fortieth of the operator library's import.
+    """
+
+    fields: ClassVar[Mapping[str, Take]]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in self.fields)})"
+
+
+AnyRecord = TypeVar("AnyRecord", bound=Record)
+
+
+def take_record(kind: type[AnyRecord], record: object) -> AnyRecord:
     """A new record with what the fields of this one, of that kind, hold now: they may have been changed since.
 
     Raises:
         InvalidBackendError: a field has the wrong type.
         BaseException: what a subclass raises instead of handing out a field.
     """
-    return kind(**{field.name: object.__getattribute__(record, field.name) for field in fields(kind)})  # type: ignore[arg-type]
+    return kind(**{name: object.__getattribute__(record, name) for name in kind.fields})
 
 
 def take_fields(record: object, takers: Mapping[str, Take], code: str, title: str) -> dict[str, Any]:
