@@ -2,7 +2,7 @@
 
     python examples/speed.py --megabytes 64
 
-One pass over memory takes the place of two, and the new result comes in huge pages where the system allows it. The
+One pass over memory takes the place of two, and the new result has the memory of an earlier one that is gone. The
 figures are a demonstration; `muladd bench` measures with care.
 """
 

@@ -43,6 +43,11 @@ MALFORMED = {
         2,
         "policy.huge-pages is 'always', expected 'advise' or 'never'",
     ),
+    "unknown result-cache": (
+        '[policy]\nresult-cache = "always"\n',
+        2,
+        "policy.result-cache is 'always', expected 'keep' or 'never'",
+    ),
     "fallback is a list": ('[policy]\nfallback = ["error"]\n', 2, "policy.fallback is ['error']"),
     "disable is text": ('[policy]\ndisable = "cpu"\n', 2, "policy.disable is 'cpu', expected a list of backend names"),
     "disable has a number": ('[policy]\ndisable = ["cpu", 1]\n', 2, "policy.disable is ['cpu', 1]"),
@@ -377,7 +382,7 @@ except opwheel.registry.PolicyError as error:
 # ---- what can be changed while the process runs ----------------------------------------------------------------------
 
 
-def test_huge_pages_while_the_process_runs(run: Run) -> None:
+def test_memory_of_large_results_while_the_process_runs(run: Run) -> None:
     report = run(
         then="""
 out["settings"] = [muladd.library.policy.huge_pages]
@@ -388,10 +393,13 @@ try:
     muladd.library.set_huge_pages("always")
 except ValueError as error:
     out["error"] = str(error)
+muladd.library.set_result_cache("keep")
+out["settings"].append(muladd.library.policy.result_cache)
 """,
         MULADD_HUGE_PAGES="never",
+        MULADD_RESULT_CACHE="never",
     )
-    assert report["out"]["settings"] == ["never", "never", "advise"]
+    assert report["out"]["settings"] == ["never", "never", "advise", "keep"]
     assert report["out"]["error"] == "huge pages: 'always' is neither 'advise' nor 'never'"
 
 

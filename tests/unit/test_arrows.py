@@ -12,7 +12,7 @@ FRAMEWORK = ROOT / "framework/src/opwheel"
 
 BASE = {
     *("_version", "_huge_pages", "_import_hooks", "_native", "_torch_private", "_torch_release"),
-    *("guarded_memory", "printable", "process_memory", "processes"),
+    *("guarded_memory", "printable", "process_memory", "processes", "result_cache"),
 }
 REGISTRY = {*BASE, "registry"}
 DISPATCH = {*REGISTRY, "dispatch", ""}  # "": the package itself, whose names are those of registry and dispatch
@@ -21,6 +21,8 @@ ARROWS = {
     **{part: set() for part in BASE},
     "_native": {"_torch_release"},
     "guarded_memory": {"_native"},
+    "process_memory": {"result_cache"},
+    "result_cache": {"_native"},
     "registry": REGISTRY,
     "dispatch": DISPATCH,
     "": DISPATCH,

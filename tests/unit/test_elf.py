@@ -1,6 +1,7 @@
 """What is read from a shared library before the dynamic loader opens it."""
 
 import contextlib
+import struct
 from pathlib import Path
 
 import muladd
@@ -39,3 +40,16 @@ def test_a_damaged_library_is_no_exception_but_oserror(tmp_path, data):
     assert may_define_operators(file) in (True, False)
     with contextlib.suppress(OSError):
         check_complete(file)
+
+
+def test_names_that_no_segment_has_may_be_anything(tmp_path):
+    content = bytearray(KERNELS.read_bytes())
+    (table,) = struct.unpack_from("<Q", content, 32)
+    (count,) = struct.unpack_from("<H", content, 56)
+    for segment in range(count):
+        (kind,) = struct.unpack_from("<I", content, table + segment * 56)
+        if kind == 1:  # PT_LOAD: into memory, but to no address
+            struct.pack_into("<Q", content, table + segment * 56 + 32, 0)
+    file = tmp_path / "lib.so"
+    file.write_bytes(content)
+    assert may_define_operators(file)

@@ -33,9 +33,7 @@ def peak(call: Callable[[], object]) -> int | None:
     The call's results count, and all memory does, whoever allocates it. What an allocator has kept of earlier calls is
     given back first, so that it counts as well when it is used again.
     """
-    gc.collect()
-    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
-        trim(0)
+    give_back()
     before = resident()
     try:
         (_PROCESS / "clear_refs").write_text(_RESET_PEAK)
@@ -45,6 +43,16 @@ def peak(call: Callable[[], object]) -> int | None:
     status = dict(line.split(":", 1) for line in (_PROCESS / "status").read_text().splitlines())
     del kept
     return None if before is None else int(status["VmHWM"].removesuffix("kB")) * 1024 - before
+
+
+def give_back() -> None:
+    """Give what allocators have kept of earlier calls back to the system."""
+    from . import result_cache  # imports torch, which not everybody here needs
+
+    gc.collect()
+    result_cache.empty()
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+        trim(0)
 
 
 def allocated() -> int | None:

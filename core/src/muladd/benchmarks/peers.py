@@ -53,13 +53,26 @@ def _triad_setup(case: Case, operands: Operands) -> Names:
     return {"triad": triad.prepare(a, b, c, a if case.form is Form.IN_PLACE else operands.out)}
 
 
-def _with_small_pages(call: Callable[[], Any]) -> Any:
-    chosen = muladd.library.policy.huge_pages
-    muladd.library.set_huge_pages("never")
+def _in_fresh_memory(call: Callable[[], Any], huge_pages: str) -> Any:
+    library, chosen = muladd.library, muladd.library.policy
+    library.set_result_cache("never")
+    library.set_huge_pages(huge_pages)
     try:
         return call()
     finally:
-        muladd.library.set_huge_pages(chosen)
+        library.set_huge_pages(chosen.huge_pages)
+        library.set_result_cache(chosen.result_cache)
+
+
+def _fresh_memory_peer(name: str, huge_pages: str, explanation: str) -> Peer:
+    return Peer(
+        name,
+        {form: f"in_fresh_memory(lambda: {MULADD.statements[form]}, '{huge_pages}')" for form in (Form.NEW, Form.BACKWARD)},
+        setup=lambda case, operands: {"in_fresh_memory": _in_fresh_memory},  # noqa: ARG005  # an interface
+        groups=_FRESH,
+        least_elements=_FRESH_ELEMENTS,
+        explanation=explanation,
+    )
 
 
 MULADD = Peer(
@@ -92,14 +105,8 @@ OTHERS = (
         explanation="the expression as PyTorch runs it: two operators, a temporary result between them",
     ),
     Peer("addcmul", _ADDCMUL, setup=_addcmul_setup, explanation="torch.addcmul, PyTorch's own operator for it"),
-    Peer(
-        "small pages",
-        {form: f"with_small_pages(lambda: {MULADD.statements[form]})" for form in (Form.NEW, Form.BACKWARD)},
-        setup=lambda case, operands: {"with_small_pages": _with_small_pages},  # noqa: ARG005  # an interface
-        groups=_FRESH,
-        least_elements=_FRESH_ELEMENTS,
-        explanation="muladd with huge pages switched off",
-    ),
+    _fresh_memory_peer("huge pages", "advise", "muladd without its result cache: fresh memory, in huge pages"),
+    _fresh_memory_peer("small pages", "never", "muladd with neither the result cache nor huge pages"),
     Peer(
         "addcmul, huge pages",
         _ADDCMUL,

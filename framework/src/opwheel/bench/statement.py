@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import torch
 
-from ..process_memory import resident
+from ..process_memory import give_back, resident
 from .checking import check
 from .suite import Case, Form, Operands, Peer, Suite
 
@@ -48,6 +48,7 @@ class LocalStatement:
 
     def resident_bytes(self) -> int | None:
         """What one run adds to the memory of this process, its result included."""
+        give_back()
         before = resident()
         with torch.set_grad_enabled(self._has_grad):
             kept = eval(self._code, self._names)  # noqa: S307  # a statement of the suite

@@ -84,6 +84,8 @@ def _report(
     """The report; doctor.schema.json beside this file describes it, docs/commands.md explains it."""
     import torch
 
+    from .. import result_cache  # imports torch, too
+
     failed = [s for s in (*statuses.values(), *runtimes.values()) if s.is_failure]
     loaded = [s for s in statuses.values() if s.state is State.LOADED]
     return {
@@ -100,6 +102,11 @@ def _report(
         "platform": platform.platform(),
         "digest": library.digest(),
         "huge_pages": {"policy": library.policy.huge_pages, "system": huge_pages.system_setting()},
+        "result_cache": {
+            "policy": library.policy.result_cache,
+            "limit": result_cache.limit(),
+            "description": result_cache.describe(library.policy.result_cache),
+        },
         "backends": {name: status.as_json() for name, status in statuses.items()},
         "runtimes": {name: status.as_json() for name, status in runtimes.items()},
         "not_installed": {
@@ -135,6 +142,7 @@ def _print(report: dict[str, Any], statuses: list[BackendStatus]) -> None:
         f"torch {report['torch']}, Python {report['python']}, {report['platform']}"
     )
     console.print(huge_pages.describe(report["huge_pages"]["policy"]))
+    console.print(report["result_cache"]["description"])
     autograd = report["autograd"]
     reason = f" ({printable(autograd['reason'])})" if autograd["reason"] else ""
     console.print(f"autograd: {autograd['kind']}{reason}")

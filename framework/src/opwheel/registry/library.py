@@ -19,7 +19,7 @@ from .errors import BackendUnavailableError, LockError, NoKernelError
 from .isolation import Isolation
 from .loader import Loader
 from .loading import LoadError, check_compatible
-from .policy import HUGE_PAGES, Policy, read_policy
+from .policy import HUGE_PAGES, RESULT_CACHE, Policy, read_policy
 from .resolution import Claim
 from .schemas import open_schemas
 from .status import BackendStatus, Finding, State
@@ -250,11 +250,25 @@ class OperatorLibrary:
         Raises:
             ValueError: it is neither.
         """
-        if setting not in HUGE_PAGES:
-            raise ValueError(f"huge pages: {setting!r} is neither {' nor '.join(map(repr, HUGE_PAGES))}")
+        self._change_policy("huge_pages", setting, HUGE_PAGES)
+
+    def set_result_cache(self, setting: str) -> None:
+        """Change the policy's ``result-cache`` in this process: whether the memory of large results on a CPU is kept.
+
+        Args:
+            setting: ``"keep"`` or ``"never"``.
+
+        Raises:
+            ValueError: it is neither.
+        """
+        self._change_policy("result_cache", setting, RESULT_CACHE)
+
+    def _change_policy(self, key: str, setting: str, choices: tuple[str, ...]) -> None:
+        if setting not in choices:
+            raise ValueError(f"{key.replace('_', ' ')}: {setting!r} is neither {' nor '.join(map(repr, choices))}")
         with self._lock:
-            self.policy = self.policy._replace(huge_pages=setting)
-            self._loader.set_huge_pages(setting)
+            self.policy = self.policy._replace(**{key: setting})
+            self._loader.set_policy(self.policy)
 
     def no_kernel_error(self, operator: str, device_type: str, layout: str = "strided") -> NoKernelError:
         """The error of a call that found no kernel, caused by what broke the backend that should have had one."""

@@ -33,11 +33,11 @@ class Loader:
         self._claims: dict[str, Claim] = {}
         self._loaded: dict[str, Loaded] = {}
 
-    def set_huge_pages(self, setting: str) -> None:
-        """``"advise"`` or ``"never"``, for what is loaded and for what will be."""
-        self._policy = self._policy._replace(huge_pages=setting)
+    def set_policy(self, policy: Policy) -> None:
+        """Another one, for what is loaded and for what will be."""
+        self._policy = policy
         for loaded in self._loaded.values():
-            loaded.set_huge_pages(setting == "advise")
+            loaded.apply(policy)
 
     def load(self, claims: list[Claim]) -> None:
         """Probe and load in order of precedence; whoever comes later and wants the same operator is shadowed."""
@@ -151,7 +151,7 @@ class Loader:
         start = time.perf_counter()
         try:
             loaded.open(backend, self._namespace)
-            loaded.set_huge_pages(self._policy.huge_pages == "advise")
+            loaded.apply(self._policy)
             load_ms = (time.perf_counter() - start) * 1e3
             covered = self._covered(claim)
         except (LoadError, KeyboardInterrupt):

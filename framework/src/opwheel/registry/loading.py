@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 import torch
 
 from .._torch_private import close_shared_library, destroy_library, keep_as_ours
+from ..result_cache import allocate_function
 from .abi import read_abi
 from .backend import Backend, Probe
 from .elf import check_complete
 from .errors import InvalidBackendError
+from .policy import Policy
 from .status import describe_value
 from .values import is_a, take_record
 
@@ -166,11 +168,13 @@ class Loaded:
             except BaseException as error:
                 raise LoadError("OPWHEEL-E052", "its register function failed") from error
 
-    def set_huge_pages(self, is_on: bool) -> None:
-        """Whether libraries on the C++ SDK ask for huge pages behind large new results on a CPU."""
+    def apply(self, policy: Policy) -> None:
+        """Tell libraries on the C++ SDK where the memory of large new results on a CPU comes from."""
         for handle in self._handles:
             if hasattr(handle, "opwheel_set_huge_pages"):
-                handle.opwheel_set_huge_pages(ctypes.c_bool(is_on))
+                handle.opwheel_set_huge_pages(ctypes.c_bool(policy.huge_pages == "advise"))
+            if hasattr(handle, "opwheel_set_result_cache"):
+                handle.opwheel_set_result_cache(allocate_function() if policy.result_cache == "keep" else None)
 
     def undo(self) -> None:
         """Take the kernels out of the dispatcher again. Some libraries cannot be unloaded: check afterwards."""

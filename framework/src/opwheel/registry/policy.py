@@ -20,8 +20,9 @@ from .status import Finding, describe_exception, describe_value
 
 FALLBACKS = ("error", "reference")
 HUGE_PAGES = ("advise", "never")
+RESULT_CACHE = ("keep", "never")
 COMPILE = ("fuse", "kernel")
-_CHOICES = {"fallback": FALLBACKS, "huge-pages": HUGE_PAGES, "compile": COMPILE}
+_CHOICES = {"fallback": FALLBACKS, "huge-pages": HUGE_PAGES, "result-cache": RESULT_CACHE, "compile": COMPILE}
 PROBE_TIMEOUT_S = 10.0
 MAX_PROBE_TIMEOUT_S = 86_400.0
 MAX_FILE = 2**20  # bytes
@@ -57,6 +58,7 @@ class Policy(NamedTuple):
     prefer: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     fallback: str = "error"
     huge_pages: str = "advise"  # for large new results on a CPU
+    result_cache: str = "keep"  # their memory, for the next ones
     compile: str = "fuse"
     allow: frozenset[str] | None = None
     autoload: bool = True
@@ -299,6 +301,7 @@ def _overlay_environment(
         trace=read("TRACE", _parse_switch, policy.trace),
         fallback=read("FALLBACK", _one_of(FALLBACKS), policy.fallback),
         huge_pages=read("HUGE_PAGES", _one_of(HUGE_PAGES), policy.huge_pages),
+        result_cache=read("RESULT_CACHE", _one_of(RESULT_CACHE), policy.result_cache),
         compile=read("COMPILE", _one_of(COMPILE), policy.compile),
         probe_timeout_s=read("PROBE_TIMEOUT", _parse_seconds, policy.probe_timeout_s),
         lock=environment.get(f"{prefix}_LOCK"),

@@ -1,7 +1,7 @@
 // Huge pages for large new results on a CPU.
 //
 // The system gives memory to a new tensor when it is first written, one page at a time, and with pages of 4 KiB that
-// takes longer than most operators' arithmetic. So a large result asks for pages of 2 MiB (docs/huge-pages.md has
+// takes longer than most operators' arithmetic. So a large result asks for pages of 2 MiB (docs/large-results.md has
 // measurements, costs and how to turn it off). It is advice: a system whose setting is `never` ignores it.
 #pragma once
 

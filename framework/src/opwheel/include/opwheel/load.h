@@ -43,16 +43,24 @@ inline std::string variable(std::string library, const std::string& name) {
 }
 inline std::string path_variable(const std::string& library) { return variable(library, "LIBRARY_PATH"); }
 
-// WAVES_HUGE_PAGES=never: as the registry does it in Python.
-inline void set_huge_pages(const std::string& library, void* handle) {
-  const char* setting = getenv(variable(library, "HUGE_PAGES").c_str());
-  if (setting == nullptr) return;
-  const std::string value = setting;
-  if (value != "advise" && value != "never") {
-    throw LoadError(variable(library, "HUGE_PAGES") + "=" + value +
-                    " is neither advise nor never: set it to one of them, or unset it");
+// Whether a library's variable has the value `on` and not "never"; `on` is the default.
+inline bool is_on(const std::string& library, const std::string& name, const std::string& on) {
+  const char* setting = getenv(variable(library, name).c_str());
+  const std::string value = setting == nullptr ? on : setting;
+  if (value == on || value == "never") return value == on;
+  throw LoadError(variable(library, name) + "=" + value + " is neither " + on +
+                  " nor never: set it to one of them, or unset it");
+}
+
+// WAVES_HUGE_PAGES=never, WAVES_RESULT_CACHE=never: as the registry does it in Python. The cache is in the native
+// Autograd library, and there if that is.
+inline void set_memory_of_results(const std::string& library, void* handle) {
+  const bool huge_pages = is_on(library, "HUGE_PAGES", "advise"), cache = is_on(library, "RESULT_CACHE", "keep");
+  if (void* set = dlsym(handle, "opwheel_set_huge_pages")) reinterpret_cast<void (*)(bool)>(set)(huge_pages);
+  if (void* set = dlsym(handle, "opwheel_set_result_cache")) {
+    void* const allocate = cache ? dlsym(RTLD_DEFAULT, "opwheel_cache_empty_strided") : nullptr;
+    reinterpret_cast<void (*)(void*)>(set)(allocate);
   }
-  if (void* set = dlsym(handle, "opwheel_set_huge_pages")) reinterpret_cast<void (*)(bool)>(set)(value == "advise");
 }
 
 // Where a shared library that is given by name may be, besides the folders of those given by path.
@@ -203,7 +211,7 @@ inline void load(const std::string& library, const std::vector<std::string>& bac
     }
   }
   for (const detail::Path& file : autograds) detail::register_derivatives(library, operators, file);
-  for (const detail::Path& file : files) detail::set_huge_pages(library, detail::open_file(library, file));
+  for (const detail::Path& file : files) detail::set_memory_of_results(library, detail::open_file(library, file));
 }
 
 }  // namespace opwheel

@@ -14,6 +14,7 @@
 #include "opwheel/dtype.h"
 #include "opwheel/error.h"
 #include "opwheel/huge_pages.h"
+#include "opwheel/result_cache.h"
 
 namespace opwheel {
 
@@ -132,12 +133,16 @@ class Tensor {
     AtenTensorHandle handle = nullptr;
     int64_t bytes = itemsize;
     for (int64_t i = 0; i < ndim; ++i) bytes *= sizes[i];
-    if (aoti_torch_empty_strided(ndim, sizes, strides, dtype, device.type, device.index, &handle) != 0) {
+    const bool is_large = bytes >= 2 * detail::huge_pages::kSize && device.type == aoti_torch_device_type_cpu();
+    const auto cached = is_large ? detail::result_cache::empty_strided.load(std::memory_order_relaxed) : nullptr;
+    if ((cached != nullptr
+             ? cached(ndim, sizes, strides, dtype, &handle)
+             : aoti_torch_empty_strided(ndim, sizes, strides, dtype, device.type, device.index, &handle)) != 0) {
       fail(code::out_of_memory, " there is no memory for a tensor of ", dtype_name(dtype), " ",
            memory_wanted(bytes, device.name()));
     }
     Tensor tensor(handle);
-    if (bytes >= 2 * detail::huge_pages::kSize && device.type == aoti_torch_device_type_cpu()) {
+    if (is_large) {
       void* data = nullptr;
       OPWHEEL_SHIM(aoti_torch_get_data_ptr(handle, &data));
       detail::huge_pages::advise(data, bytes);

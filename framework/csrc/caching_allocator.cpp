@@ -1,0 +1,279 @@
+// Memory of large results on a CPU, which is kept when they are gone and given to the next ones of about that size.
+//
+// PyTorch gives such memory back to the system at once (glibc's malloc does, from 32 MiB on always), and the system has
+// to find, map and clear it again for the next result, which takes longer than most operators' arithmetic. Kept memory
+// needs none of this. Its amount is limited, and what nobody has taken for some seconds goes back to the system.
+//
+// Backends call opwheel_cache_empty_strided() through a pointer that they are given (opwheel/large_results.h); Python
+// calls the other C functions (opwheel/result_cache.py). Each of opwheel's native libraries is for one minor release of
+// PyTorch, because c10::Allocator is an interface in C++.
+#include <ATen/EmptyTensor.h>
+#include <ATen/ops/empty_strided.h>
+#include <c10/core/CPUAllocator.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <torch/csrc/inductor/aoti_torch/utils.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <fstream>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+namespace opwheel {
+namespace {
+
+constexpr size_t kUnit = 2 << 20;  // bytes of a huge page: blocks begin at one and have whole ones
+constexpr size_t kLargestDefaultLimit = size_t{1} << 30;
+constexpr auto kLongestSleep = std::chrono::seconds(1);  // after which a shorter lifetime is seen
+
+using Clock = std::chrono::steady_clock;
+
+size_t round_up(size_t bytes) { return (bytes + kUnit - 1) / kUnit * kUnit; }
+
+// An eighth of what the machine or the container has.
+size_t default_limit() {
+  auto memory = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  size_t container = 0;
+  if (std::ifstream("/sys/fs/cgroup/memory.max") >> container) memory = std::min(memory, container);
+  return std::min(kLargestDefaultLimit, memory / 8);
+}
+
+// New memory, aligned to kUnit; nullptr if there is none.
+void* map(size_t capacity) {
+  const size_t length = capacity + kUnit;
+  void* const start = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (start == MAP_FAILED) return nullptr;
+  const auto address = reinterpret_cast<uintptr_t>(start), aligned = (address + kUnit - 1) / kUnit * kUnit;
+  if (aligned > address) munmap(start, aligned - address);
+  const size_t behind = address + length - (aligned + capacity);
+  if (behind > 0) munmap(reinterpret_cast<void*>(aligned + capacity), behind);
+  return reinterpret_cast<void*>(aligned);
+}
+
+class CachingAllocator final : public c10::Allocator {
+ public:
+  // Never deleted: storages that are allocated here refer to it, and grow by it.
+  static CachingAllocator& get() {
+    static auto* allocator = new CachingAllocator;
+    return *allocator;
+  }
+
+  c10::DataPtr allocate(size_t size) override {
+    void* data = nullptr;
+    if (size > 0) {
+      const size_t capacity = round_up(size);
+      data = take(capacity);
+      if (data == nullptr) data = map_and_remember(capacity);
+      if (data == nullptr) {
+        empty();
+        data = map_and_remember(capacity);
+      }
+      if (data == nullptr) {
+        c10::profiledCPUMemoryReporter().OutOfMemory(size);
+        TORCH_CHECK(false, "there is no memory for ", size, " bytes");
+      }
+      c10::profiledCPUMemoryReporter().New(data, size);
+    }
+    return {data, data, &release, c10::Device(c10::DeviceType::CPU)};
+  }
+
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
+
+  void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
+
+  size_t limit() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return limit_;
+  }
+
+  void set_limit(size_t bytes) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    limit_ = bytes;
+    evict_down_to(limit_);
+  }
+
+  double lifetime_s() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return std::chrono::duration<double>(lifetime_).count();
+  }
+
+  void set_lifetime_s(double seconds) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    lifetime_ = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+    for (Block& block : kept_) block.expiry = std::min(block.expiry, Clock::now() + lifetime_);
+  }
+
+  size_t kept_bytes() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return kept_bytes_;
+  }
+
+  void empty() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    evict_down_to(0);
+  }
+
+ private:
+  struct Block {
+    void* data;
+    size_t capacity;
+    Clock::time_point expiry;
+  };
+
+  CachingAllocator() {
+    // A child must not find the lock taken by a thread that it does not have.
+    pthread_atfork([] { get().mutex_.lock(); }, [] { get().mutex_.unlock(); },
+                   [] {
+                     get().is_expiring_ = false;
+                     get().mutex_.unlock();
+                   });
+  }
+
+  static void release(void* data) {
+    if (data == nullptr) return;
+    c10::profiledCPUMemoryReporter().Delete(data);
+    get().keep(data);
+  }
+
+  // The smallest kept block that is large enough and wastes at most a quarter of what is asked for; of several the one
+  // that was given back last, which is most likely in the processor's caches.
+  void* take(size_t capacity) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    auto best = kept_.rend();
+    for (auto block = kept_.rbegin(); block != kept_.rend(); ++block) {
+      if (block->capacity < capacity || block->capacity - capacity > capacity / 4) continue;
+      if (best == kept_.rend() || block->capacity < best->capacity) best = block;
+    }
+    if (best == kept_.rend()) return nullptr;
+    void* const data = best->data;
+    kept_bytes_ -= best->capacity;
+    kept_.erase(std::next(best).base());
+    return data;
+  }
+
+  void* map_and_remember(size_t capacity) {
+    void* const data = map(capacity);
+    if (data == nullptr) return nullptr;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    capacities_.emplace(data, capacity);
+    return data;
+  }
+
+  void keep(void* data) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const size_t capacity = capacities_.at(data);
+    kept_.push_back({data, capacity, Clock::now() + lifetime_});
+    kept_bytes_ += capacity;
+    if (capacity > limit_) std::rotate(kept_.begin(), kept_.end() - 1, kept_.end());  // this one, and no other
+    evict_down_to(limit_);
+    if (!kept_.empty() && !is_expiring_) is_expiring_ = start_to_expire();
+  }
+
+  // Gives back what was kept longest. The lock is held.
+  void evict_down_to(size_t bytes) {
+    auto block = kept_.begin();
+    for (; kept_bytes_ > bytes; ++block) evict(*block);
+    kept_.erase(kept_.begin(), block);
+  }
+
+  void evict(const Block& block) {
+    kept_bytes_ -= block.capacity;
+    capacities_.erase(block.data);
+    munmap(block.data, block.capacity);
+  }
+
+  // A thread that lives as long as something is kept. Without one, things are kept until there are too many.
+  bool start_to_expire() {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);  // which the thread takes over: signals are for the program's own
+    bool is_started = true;
+    try {
+      std::thread([this] { expire(); }).detach();
+    } catch (const std::system_error&) {
+      is_started = false;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    return is_started;
+  }
+
+  void expire() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (!kept_.empty()) {
+      const auto rest = kept_.front().expiry - Clock::now();
+      if (rest > rest.zero()) {
+        lock.unlock();
+        std::this_thread::sleep_for(std::min<Clock::duration>(rest, kLongestSleep));
+        lock.lock();
+      } else {
+        evict(kept_.front());
+        kept_.erase(kept_.begin());
+      }
+    }
+    is_expiring_ = false;
+  }
+
+  std::mutex mutex_;
+  size_t limit_ = default_limit();
+  Clock::duration lifetime_ = std::chrono::seconds(10);
+  bool is_expiring_ = false;  // a thread does
+  size_t kept_bytes_ = 0;
+  std::vector<Block> kept_;                        // the one that was given back last is the last
+  std::unordered_map<void*, size_t> capacities_;  // of all blocks, kept or in use
+};
+
+}  // namespace
+}  // namespace opwheel
+
+extern "C" {
+
+// Like aoti_torch_empty_strided() for a CPU.
+__attribute__((visibility("default"))) AOTITorchError opwheel_cache_empty_strided(int64_t ndim, const int64_t* sizes,
+                                                                                 const int64_t* strides, int32_t dtype,
+                                                                                 AtenTensorHandle* result) {
+  try {
+    // Somebody else's allocator, such as one that watches memory, is to see everything.
+    c10::Allocator* const current = c10::GetCPUAllocator();
+    c10::Allocator* const allocator =
+        current == c10::GetDefaultCPUAllocator() ? &opwheel::CachingAllocator::get() : current;
+    at::Tensor tensor = at::detail::empty_strided_generic(
+        {sizes, static_cast<size_t>(ndim)}, {strides, static_cast<size_t>(ndim)}, allocator,
+        c10::DispatchKeySet(c10::DispatchKey::CPU), static_cast<c10::ScalarType>(dtype));
+    *result = torch::aot_inductor::tensor_pointer_to_tensor_handle(new at::Tensor(std::move(tensor)));
+    return AOTI_TORCH_SUCCESS;
+  } catch (...) {
+    return AOTI_TORCH_FAILURE;
+  }
+}
+
+// At most so much memory is kept, in bytes. With 0, none is.
+__attribute__((visibility("default"))) void opwheel_cache_set_limit(uint64_t bytes) {
+  opwheel::CachingAllocator::get().set_limit(bytes);
+}
+__attribute__((visibility("default"))) uint64_t opwheel_cache_limit() {
+  return opwheel::CachingAllocator::get().limit();
+}
+
+// Not longer than so many seconds.
+__attribute__((visibility("default"))) void opwheel_cache_set_lifetime(double seconds) {
+  opwheel::CachingAllocator::get().set_lifetime_s(seconds);
+}
+__attribute__((visibility("default"))) double opwheel_cache_lifetime() {
+  return opwheel::CachingAllocator::get().lifetime_s();
+}
+
+// The memory that is kept and not in use, in bytes.
+__attribute__((visibility("default"))) uint64_t opwheel_cache_bytes() {
+  return opwheel::CachingAllocator::get().kept_bytes();
+}
+
+// Gives it back to the system.
+__attribute__((visibility("default"))) void opwheel_cache_empty() { opwheel::CachingAllocator::get().empty(); }
+}

@@ -1,0 +1,32 @@
+// Where the memory of large new results on a CPU comes from: PyTorch's allocator, or one that keeps what it gets back.
+//
+// PyTorch's allocator gives large memory back to the system, which has to find and clear it anew for every result.
+// opwheel's native library has an allocator that keeps some (docs/large-results.md has measurements, costs and how to
+// turn it off). It is C++ of one release of PyTorch, so a backend knows no more of it than the address of a function.
+#pragma once
+
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+
+#include <atomic>
+#include <cstdint>
+
+namespace opwheel {
+namespace detail {
+namespace result_cache {
+
+// aoti_torch_empty_strided() for a CPU, as the native library has it.
+using EmptyStrided = AOTITorchError (*)(int64_t ndim, const int64_t* sizes, const int64_t* strides, int32_t dtype,
+                                        AtenTensorHandle* result);
+
+// Null: PyTorch's allocator. Every library has its own.
+inline std::atomic<EmptyStrided> empty_strided{nullptr};
+
+}  // namespace result_cache
+}  // namespace detail
+}  // namespace opwheel
+
+// Looked up in a library by whoever opens it and knows the policy: the registry in Python, opwheel/load.h in C++.
+extern "C" __attribute__((visibility("default"), used)) inline void opwheel_set_result_cache(
+    opwheel::detail::result_cache::EmptyStrided empty_strided) {
+  opwheel::detail::result_cache::empty_strided.store(empty_strided, std::memory_order_relaxed);
+}

@@ -1,0 +1,106 @@
+"""Memory of large results on a CPU that is kept for the next ones: how much, and giving it back.
+
+The allocator is in ``csrc/caching_allocator.cpp``, a part of the native library that is built for one minor release of
+PyTorch (:mod:`opwheel._native`); it is one for all operator libraries of a process. Where there is no native library,
+nothing is kept: the amounts are 0. ``docs/large-results.md`` says what it is for and what it costs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+
+from ._native import library_file
+
+_YEAR_S = 365 * 24 * 3600
+
+
+def kept_bytes() -> int:
+    """The memory that is kept and not in use."""
+    library = _library()
+    return library.opwheel_cache_bytes() if library is not None else 0
+
+
+def limit() -> int:
+    """The most that is kept, in bytes: 1 GiB, or an eighth of the machine's memory where that is less."""
+    library = _library()
+    return library.opwheel_cache_limit() if library is not None else 0
+
+
+def set_limit(size: int) -> None:
+    """Keep at most ``size`` bytes from now on; nothing with 0.
+
+    Raises:
+        ValueError: it is negative, or not a whole number.
+    """
+    if not isinstance(size, int) or not 0 <= size < 2**64:
+        raise ValueError(f"a limit of {size!r} bytes: it must be a whole number, 0 or more")
+    library = _library()
+    if library is not None:
+        library.opwheel_cache_set_limit(size)
+
+
+def lifetime() -> float:
+    """How long what nobody takes is kept, in seconds: 10."""
+    library = _library()
+    return library.opwheel_cache_lifetime() if library is not None else 0.0
+
+
+def set_lifetime(seconds: float) -> None:
+    """Keep what nobody takes for at most so many seconds.
+
+    Raises:
+        ValueError: it is negative, or more than a year.
+    """
+    if not 0 <= seconds <= _YEAR_S:
+        raise ValueError(f"a lifetime of {seconds!r} seconds: it must be from 0 to {_YEAR_S}, a year")
+    library = _library()
+    if library is not None:
+        library.opwheel_cache_set_lifetime(seconds)
+
+
+def empty() -> None:
+    """Give what is kept back to the system."""
+    library = _library()
+    if library is not None:
+        library.opwheel_cache_empty()
+
+
+def describe(policy: str) -> str:
+    """One line for people.
+
+    Args:
+        policy: of the operator library, ``"keep"`` or ``"never"``.
+    """
+    reason = why_not() or ("" if policy == "keep" and limit() else f"policy: {policy}, limit: {limit() >> 20} MiB")
+    if reason:
+        return f"result cache: no memory of large results is kept ({reason})"
+    return f"result cache: up to {limit() >> 20} MiB of large results' memory is kept for the next ones (policy: {policy})"
+
+
+def allocate_function() -> ctypes.c_void_p | None:
+    """What backends are given, ``opwheel_cache_empty_strided``; None where there is no native library."""
+    library = _library()
+    return library and ctypes.cast(library.opwheel_cache_empty_strided, ctypes.c_void_p)
+
+
+def why_not() -> str:
+    """Why nothing can be kept in this environment; empty if it can."""
+    path = library_file()
+    return path if isinstance(path, str) else ""
+
+
+@cache
+def _library() -> ctypes.CDLL | None:
+    path = library_file()
+    if isinstance(path, str):
+        return None
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError:
+        return None
+    library.opwheel_cache_bytes.restype = library.opwheel_cache_limit.restype = ctypes.c_uint64
+    library.opwheel_cache_set_limit.argtypes = [ctypes.c_uint64]
+    library.opwheel_cache_lifetime.restype = ctypes.c_double
+    library.opwheel_cache_set_lifetime.argtypes = [ctypes.c_double]
+    return library
