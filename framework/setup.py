@@ -38,7 +38,12 @@ def version_in(folders: list[str]) -> str:
 
 def libraries_for(version: str, folder: Path | None = None) -> list[CppLibrary]:
     """The libraries for one minor release; what was asked for by name has to be built."""
-    autograd = library("autograd", version, folder, ["csrc/autograd/library.cpp", "csrc/guarded_memory.cpp", "csrc/caching_allocator.cpp"])
+    autograd = library(
+        "autograd",
+        version,
+        folder,
+        ["csrc/autograd/library.cpp", "csrc/guarded_memory.cpp", "csrc/caching_allocator.cpp"],
+    )
     autograd.exports = ("opwheel_autograd_*", "opwheel_guards_*", "opwheel_cache_*")
     calls = library("calls", version, folder, ["csrc/calls.cpp"])
     calls.exports = ("opwheel_calls_*",)

@@ -225,7 +225,7 @@ class CachingAllocator final : public c10::Allocator {
   Clock::duration lifetime_ = std::chrono::seconds(10);
   bool is_expiring_ = false;  // a thread does
   size_t kept_bytes_ = 0;
-  std::vector<Block> kept_;                        // the one that was given back last is the last
+  std::vector<Block> kept_;                       // the one that was given back last is the last
   std::unordered_map<void*, size_t> capacities_;  // of all blocks, kept or in use
 };
 
@@ -236,8 +236,8 @@ extern "C" {
 
 // Like aoti_torch_empty_strided() for a CPU.
 __attribute__((visibility("default"))) AOTITorchError opwheel_cache_empty_strided(int64_t ndim, const int64_t* sizes,
-                                                                                 const int64_t* strides, int32_t dtype,
-                                                                                 AtenTensorHandle* result) {
+                                                                                  const int64_t* strides, int32_t dtype,
+                                                                                  AtenTensorHandle* result) {
   try {
     // Somebody else's allocator, such as one that watches memory, is to see everything.
     c10::Allocator* const current = c10::GetCPUAllocator();

@@ -22,6 +22,7 @@ def test_nothing_is_installed() -> None:
     assert repr(Backends()) == "no backend is installed"
     assert Backends()._repr_html_() == "<p>no backend is installed</p>"
 
+
 def test_records_of_plugins_show_their_fields() -> None:
     assert repr(Probe(False, "no driver")) == "Probe(ok=False, reason='no driver', fix='')"
     assert repr(Backend("acme", "cpu", "CPU", register=print)).startswith(

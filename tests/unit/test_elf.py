@@ -53,3 +53,15 @@ def test_names_that_no_segment_has_may_be_anything(tmp_path):
     file = tmp_path / "lib.so"
     file.write_bytes(content)
     assert may_define_operators(file)
+
+
+# Where the table of segments is, and how large each of its entries.
+@pytest.mark.parametrize(("place", "field"), [(32, b"\xff" * 8), (54, bytes(2)), (54, b"\xff\xff")])
+def test_a_damaged_header_is_no_exception_but_oserror(place, field, tmp_path):
+    content = bytearray(KERNELS.read_bytes())
+    content[place : place + len(field)] = field
+    file = tmp_path / "lib.so"
+    file.write_bytes(content)
+    assert may_define_operators(file)
+    with contextlib.suppress(OSError):
+        check_complete(file)

@@ -75,13 +75,14 @@ def describe(policy: str) -> str:
     reason = why_not() or ("" if policy == "keep" and limit() else f"policy: {policy}, limit: {limit() >> 20} MiB")
     if reason:
         return f"result cache: no memory of large results is kept ({reason})"
-    return f"result cache: up to {limit() >> 20} MiB of large results' memory is kept for the next ones (policy: {policy})"
+    kept = f"up to {limit() >> 20} MiB of large results' memory is kept for the next ones"
+    return f"result cache: {kept} (policy: {policy})"
 
 
 def allocate_function() -> ctypes.c_void_p | None:
     """What backends are given, ``opwheel_cache_empty_strided``; None where there is no native library."""
     library = _library()
-    return library and ctypes.cast(library.opwheel_cache_empty_strided, ctypes.c_void_p)
+    return None if library is None else ctypes.cast(library.opwheel_cache_empty_strided, ctypes.c_void_p)
 
 
 def why_not() -> str:

@@ -67,7 +67,10 @@ def _in_fresh_memory(call: Callable[[], Any], huge_pages: str) -> Any:
 def _fresh_memory_peer(name: str, huge_pages: str, explanation: str) -> Peer:
     return Peer(
         name,
-        {form: f"in_fresh_memory(lambda: {MULADD.statements[form]}, '{huge_pages}')" for form in (Form.NEW, Form.BACKWARD)},
+        {
+            form: f"in_fresh_memory(lambda: {MULADD.statements[form]}, '{huge_pages}')"
+            for form in (Form.NEW, Form.BACKWARD)
+        },
         setup=lambda case, operands: {"in_fresh_memory": _in_fresh_memory},  # noqa: ARG005  # an interface
         groups=_FRESH,
         least_elements=_FRESH_ELEMENTS,

@@ -4,43 +4,23 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from ..registry import NoKernelError
-from ..registry.policy import Policy
-from .backend_select import device_of
-from .elementwise import check_tensors
 from .overload import Overload
 
+if TYPE_CHECKING:
+    from .library_like import LibraryLike
+
 _warned: set[tuple[str, str]] = set()
-
-
-class LibraryLike(Protocol):
-    """What the registrations want to know of an operator library; :class:`opwheel.registry.OperatorLibrary` is one."""
-
-    @property
-    def namespace(self) -> str:
-        """Of the operators: ``torch.ops.<namespace>``."""
-
-    @property
-    def schemas(self) -> tuple[str, ...]:
-        """All schemas, without the namespace."""
-
-    @property
-    def policy(self) -> Policy:
-        """Says whether a call without a kernel is an error."""
-
-    def load_pending(self) -> bool:
-        """Load kernels that had to wait; whether the call should be tried again."""
-
-    def no_kernel_error(self, operator: str, device_type: str, layout: str = "strided") -> NoKernelError:
-        """What a call without a kernel raises."""
 
 
 def fallback_kernel(overload: Overload, library: LibraryLike) -> Callable[..., Any]:
     """The kernel for one overload; ``library`` knows which backends there are."""
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
+        from .backend_select import device_of  # neither is imported where every call finds a kernel
+        from .elementwise import check_tensors
+
         check_tensors(overload, args, kwargs)
         values = overload.bind(args, kwargs)
         device_type = device_of(overload, values).type
@@ -60,6 +40,8 @@ def nested_kernel(overload: Overload) -> Callable[..., None]:
     """The kernel for nested tensors, for which there are no backends: an error that names the argument."""
 
     def kernel(*args: Any, **kwargs: Any) -> None:
+        from .elementwise import check_tensors
+
         check_tensors(overload, args, kwargs)
 
     return kernel

@@ -17,7 +17,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from .decompositions import decomposition_table
-from .fallback import LibraryLike
+from .library_like import LibraryLike
 from .overload import Overload
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -10,10 +11,12 @@ from .. import _torch_private as private
 from .._import_hooks import after_import
 from . import autocast, calls, fake, fallback, vmap
 from .declaration import Operator
-from .fallback import LibraryLike
 from .native import NativeAutograd
 from .overload import Overload
 from .rules.rule import refuse
+
+if TYPE_CHECKING:
+    from .library_like import LibraryLike
 
 # Registrations last as long as these objects. By namespace and schemas.
 _libraries: dict[tuple[str, tuple[str, ...]], tuple[torch.library.Library, NativeAutograd]] = {}

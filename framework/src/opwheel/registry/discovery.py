@@ -1,6 +1,5 @@
 """Finds installed plugins: one scan of the installed metadata, each entry point loaded in isolation."""
 
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -118,7 +117,9 @@ def _plugins_of(distribution: metadata.Distribution, group: str) -> list[FoundPl
     if not (name and is_name(name) and version and version.isprintable() and len(version) <= 100):
         given = f"{describe_value(name)} and {describe_value(version)}"
         raise ValueError(f"METADATA must give Name and Version; it gives {given}")
-    normalized = re.sub(r"[-_.]+", "-", name).lower()
+    normalized = name.lower().replace("_", "-").replace(".", "-")
+    while "--" in normalized:
+        normalized = normalized.replace("--", "-")
     return [FoundPlugin(point.name, normalized, version, point.module, point) for point in entry_points]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 _64_BIT_LITTLE_ENDIAN = b"\x7fELF\x02\x01"
 # aoti_torch_library_def of the stable ABI, torch::Library::_def of the C++ interface.
 _DEFINING = (b"torch_library_def", b"torch7Library4_def")
+_ENTRY_SIZE = 56  # bytes that the table of segments has for each of them
 _LOAD, _DYNAMIC = 1, 2  # p_type of a segment that is mapped, and of that which the dynamic loader reads
 _STRING_TABLE, _STRING_TABLE_SIZE = 5, 10  # d_tag: where in memory the names are, and how many bytes they have
 
@@ -30,10 +31,12 @@ def check_complete(path: Path) -> None:
             return
         (offset,) = struct.unpack_from("<Q", header, 32)
         entry_size, count = struct.unpack_from("<HH", header, 54)
-        file.seek(offset)
-        table = file.read(entry_size * count)
-        size = os.fstat(file.fileno()).st_size
-    needed = max([offset + entry_size * count, *_segment_ends(table, entry_size)])
+        if entry_size != _ENTRY_SIZE:  # the loader refuses it
+            return
+        needed, size = offset + entry_size * count, os.fstat(file.fileno()).st_size
+        if needed <= size:
+            file.seek(offset)
+            needed = max([needed, *_segment_ends(file.read(entry_size * count))])
     if size < needed:
         raise OSError(errno.ENOEXEC, f"truncated: {size} bytes of at least {needed}", str(path))
 
@@ -47,7 +50,8 @@ def may_define_operators(path: Path) -> bool:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             names = _dynamic_names(content)
             return any(name in names for name in _DEFINING)
-    except (OSError, ValueError, KeyError, struct.error):  # missing, empty, or no library: opening it will say so
+    except (OSError, ValueError, KeyError, OverflowError, struct.error):
+        # It is missing, empty or no library: opening it will say so.
         return True
 
 
@@ -55,7 +59,7 @@ def _dynamic_names(content: mmap.mmap) -> bytes:
     """The table of the names by which the dynamic loader finds functions.
 
     Raises:
-        KeyError, ValueError, struct.error: it is not where the ELF format has it.
+        KeyError, ValueError, OverflowError, struct.error: it is not where the ELF format has it.
     """
     if content[: len(_64_BIT_LITTLE_ENDIAN)] != _64_BIT_LITTLE_ENDIAN:
         raise ValueError("fields are elsewhere in other ELF files")
@@ -72,9 +76,9 @@ def _dynamic_names(content: mmap.mmap) -> bytes:
     raise ValueError("no segment has the names")
 
 
-def _segment_ends(table: bytes, entry_size: int) -> list[int]:
+def _segment_ends(table: bytes) -> list[int]:
     ends = []
-    for start in range(0, len(table) - 55, entry_size):
+    for start in range(0, len(table), _ENTRY_SIZE):
         kind, _, offset, _, _, file_size = struct.unpack_from("<IIQQQQ", table, start)
         if kind == _LOAD:
             ends.append(offset + file_size)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .._torch_private import dispatch_key_of
 from .backend import Backend
@@ -264,10 +264,11 @@ class OperatorLibrary:
         self._change_policy("result_cache", setting, RESULT_CACHE)
 
     def _change_policy(self, key: str, setting: str, choices: tuple[str, ...]) -> None:
+        changed: dict[str, Any] = {key: setting}
         if setting not in choices:
             raise ValueError(f"{key.replace('_', ' ')}: {setting!r} is neither {' nor '.join(map(repr, choices))}")
         with self._lock:
-            self.policy = self.policy._replace(**{key: setting})
+            self.policy = self.policy._replace(**changed)
             self._loader.set_policy(self.policy)
 
     def no_kernel_error(self, operator: str, device_type: str, layout: str = "strided") -> NoKernelError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import re
 import threading
 from importlib import metadata
 from typing import TYPE_CHECKING
@@ -52,11 +51,6 @@ def check_compatible(backend: Backend, abi: int) -> None:
         check_requirement(text)
 
 
-# What nearly every backend requires, and nothing else. PyTorch compares its version itself, which saves
-# importing packaging.
-_TORCH_AT_LEAST = re.compile(r"torch\s*>=\s*(\d+(?:\.\d+)*)\s*")
-
-
 def check_requirement(text: str) -> None:
     """Compare a requirement specifier with what is installed.
 
@@ -64,8 +58,7 @@ def check_requirement(text: str) -> None:
         LoadError: it is not met, or not valid.
     """
     try:
-        at_least = _TORCH_AT_LEAST.fullmatch(text)
-        if at_least and torch.__version__ >= at_least[1]:
+        if _is_met_by_torch(text):
             return
         from packaging.requirements import Requirement
 
@@ -81,6 +74,13 @@ def check_requirement(text: str) -> None:
 
         found = f"{requirement.name} {installed} is installed" if installed else "that is not installed"
         raise LoadError("OPWHEEL-E031", f"it requires {text}, but {found}", f"pip install {shlex.quote(text)}")
+
+
+def _is_met_by_torch(text: str) -> bool:
+    """Whether it is ``torch>=2.10`` or the like, as nearly every backend's, and met. That saves importing packaging."""
+    name, _, version = text.partition(">=")
+    is_number = all(part.isascii() and part.isdigit() for part in version.strip().split("."))
+    return name.rstrip() == "torch" and is_number and bool(torch.__version__ >= version.strip())
 
 
 def _meets(installed: str, requirement: Requirement) -> bool:

@@ -1,14 +1,14 @@
-"""The rule of element-wise operators: all that PyTorch's own do, with out and in-place variants."""
+"""The rule of element-wise operators: all that PyTorch's own do, with out and in-place variants.
+
+What computes in Python is imported when it is first called: most programs have kernels, and import the library quickly.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...elementwise import check_inputs, check_output, decompose, has_shape, resize_output
 from ..rule import Rule, Sharding, refuse
-from . import functionalization
-from .fake import functional_results, written_output
 
 if TYPE_CHECKING:
     from ...overload import Overload
@@ -64,31 +64,30 @@ class Elementwise(Rule):
 
     def decompose(self, overload: Overload, values: tuple[Any, ...]) -> Any:
         """The reference in the compute dtype, on checked arguments."""
-        args, _ = overload.unbind(values)
-        check_inputs(overload, args)
-        return decompose(overload, args)
+        from . import reference
+
+        return reference.decompose(overload, values)
 
     def reference(self, overload: Overload, values: tuple[Any, ...]) -> Any:
         """The decomposition, whose operators give the strides; for a variant, put where it belongs."""
-        result = self.decompose(overload, values)
-        if not overload.mutates:
-            return result
-        target = overload.mutated(*overload.unbind(values))
-        check_output(overload, target, result.shape, result.dtype, result.device)
-        if not has_shape(target, result.shape):
-            resize_output(target, result.shape, result.stride())
-        return target.copy_(result)
+        from . import reference
+
+        return (reference.written_result if overload.mutates else reference.decompose)(overload, values)
 
     def fake(self, overload: Overload, values: tuple[Any, ...]) -> Any:
         """Broadcast, promoted, in TensorIterator's strides."""
+        from . import fake
+
         args, kwargs = overload.unbind(values)
-        return written_output(overload, args, kwargs) if overload.mutates else functional_results(overload, args)
+        if overload.mutates:
+            return fake.written_output(overload, args, kwargs)
+        return fake.functional_results(overload, args)
 
     def vmap(self, overload: Overload, size: int, in_dims: tuple[Any, ...], values: tuple[Any, ...]) -> Any:  # noqa: ARG002
         """One call for the whole batch."""
         if overload.is_out:
             raise RuntimeError(f"vmap: {overload.name} cannot be batched; use the functional variant")
-        from . import vmap  # most programs batch nothing
+        from . import vmap
 
         return (vmap.in_place if overload.is_in_place else vmap.functional)(overload, in_dims, values)
 
@@ -102,10 +101,16 @@ class Elementwise(Rule):
         """The function with contiguous tensors of one shape, in float64 for float64 results, else in float32."""
         if overload.mutates:
             refuse(overload, "a Python kernel returns new tensors, it cannot overwrite arguments", "leave it out")
-        from .python_kernel import python_kernel  # most libraries have none
+        from .python_kernel import python_kernel
 
         return python_kernel(overload, function)
 
     def functionalize(self, overload: Overload) -> Callable[..., Any]:
         """Out and in-place variants through the functional overload."""
-        return functionalization.functionalization_kernel(overload, overload.functional)
+
+        def kernel(*args: Any, **kwargs: Any) -> Any:
+            from .functionalization import compute_functionally
+
+            return compute_functionally(overload, overload.functional, args, kwargs)
+
+        return kernel

@@ -1,0 +1,30 @@
+"""What the registrations want to know of an operator library: a type, which nobody imports while a program runs."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ..registry import NoKernelError
+from ..registry.policy import Policy
+
+
+class LibraryLike(Protocol):
+    """What the registrations want to know of an operator library; :class:`opwheel.registry.OperatorLibrary` is one."""
+
+    @property
+    def namespace(self) -> str:
+        """Of the operators: ``torch.ops.<namespace>``."""
+
+    @property
+    def schemas(self) -> tuple[str, ...]:
+        """All schemas, without the namespace."""
+
+    @property
+    def policy(self) -> Policy:
+        """Says whether a call without a kernel is an error."""
+
+    def load_pending(self) -> bool:
+        """Load kernels that had to wait; whether the call should be tried again."""
+
+    def no_kernel_error(self, operator: str, device_type: str, layout: str = "strided") -> NoKernelError:
+        """What a call without a kernel raises."""
