@@ -16,7 +16,7 @@
 #   make fuzz    20,000 calls drawn at random and 200 compiled ones, of which make test takes a part
 #   make docs    the documentation site, docs/_build/html/index.html
 #   make bench   measure the CPU backend beside its alternatives, for about half an hour, into benchmarks/results;
-#                RESULTS=cpu-epyc: into the files of another machine
+#                RESULTS=cpu-xeon: into the files of another machine
 #   make bench-transformer   the same for transformer_ops
 #   make instructions   count instructions (needs valgrind) and make them the record that the tests compare with
 #   make wheels  every wheel that can be built here, into dist/, with checks; TORCHES=all: native Autograd for PyTorch

@@ -17,7 +17,7 @@ from opwheel.bench.tables import DISTURBED, format_elements, format_time
 
 ROOT = Path(__file__).parent
 RESULTS = ROOT / "results/cpu.json"
-ANOTHER_MACHINE = ROOT / "results/cpu-epyc.json"
+ANOTHER_MACHINE = ROOT / "results/cpu-xeon.json"
 TRANSFORMER_RESULTS = ROOT / "results/transformer.json"
 PICTURE = ROOT / "results/summary.png"
 DOCS = ROOT.parent / "docs"
