@@ -26,7 +26,7 @@ MADVISE = pytest.mark.skipif(system_setting() != "madvise", reason=f"the system'
 
 def shown(code, exponent, **environment):
     command = [sys.executable, "-c", SHOW + code, str(exponent)]
-    environment = {**os.environ, **environment}
+    environment = {**os.environ, "MULADD_RESULT_CACHE": "never", **environment}  # memory is new, or malloc's
     output = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert output.returncode == 0, output.stderr
     return [(int(mebibytes), asked == "True") for mebibytes, asked in map(str.split, output.stdout.splitlines())]
