@@ -117,7 +117,7 @@ ctypes.CDLL = Watched
 """
 
 
-def backends_in(opened: list[str]) -> list[str]:
+def without_framework(opened: list[str]) -> list[str]:
     """What was opened, without the framework's own native library."""
     return [name for name in opened if not name.startswith("libopwheel_autograd")]
 
@@ -135,7 +135,10 @@ def test_another_installation_fails(difference: str, lock: Lock, site: Site, lib
 
 def test_the_watch_sees_libraries(site: Site, library: Path, run: Run) -> None:
     site.install("acme", library=library)
-    assert backends_in(run(site.root, before=WATCH)["out"]["opened"])[-2:] == ["libmuladd_cpu.so", "libkernels.so"]
+    assert without_framework(run(site.root, before=WATCH)["out"]["opened"])[-2:] == [
+        "libmuladd_cpu.so",
+        "libkernels.so",
+    ]
 
 
 # ---- other winners ---------------------------------------------------------------------------------------------------
@@ -159,7 +162,7 @@ def test_another_winner_fails_before_a_backend_is_opened(
     path = lock()
     report = run(site.root, before=WATCH, MULADD_LOCK=str(path), FICKLE=answer)
     check_fails(report, "OPWHEEL-E071", "at PrivateUse1 beta wins add, ", "locked is acme")
-    assert backends_in(report["out"]["opened"]) == ["libmuladd_schema.so"]
+    assert without_framework(report["out"]["opened"]) == ["libmuladd_schema.so"]
 
 
 MOODY = """
