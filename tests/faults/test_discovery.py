@@ -123,3 +123,10 @@ def test_kernels_of_others_without_a_schema(site: Site, run: Run) -> None:
     before = "import torch\nelsewhere = torch._C._dispatch_library('IMPL', 'elsewhere', 'CPU')\n"
     report = run(site.root, before=before + "elsewhere.impl('later', 'CPU', lambda a: a)")
     assert report["statuses"]["acme"]["state"] == "loaded"
+
+
+def test_names_of_distributions_are_shown_normalized(site: Site, compiler: Compiler, run: Run) -> None:
+    metadata = "Metadata-Version: 2.1\nName: Muladd_-.Acme\nVersion: 1.0\n"
+    site.install("acme", library=compiler.library("good", GOOD), metadata=metadata)
+    status = run(site.root)["statuses"]["acme"]
+    assert (status["state"], status["distribution"]) == ("loaded", "muladd-acme")
