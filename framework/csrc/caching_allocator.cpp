@@ -4,11 +4,10 @@
 // to find, map and clear it again for the next result, which takes longer than most operators' arithmetic. Kept memory
 // needs none of this. Its amount is limited, and what nobody has taken for some seconds goes back to the system.
 //
-// Backends call opwheel_cache_empty_strided() through a pointer that they are given (opwheel/large_results.h); Python
+// Backends call opwheel_cache_empty_strided() through a pointer that they are given (opwheel/result_cache.h); Python
 // calls the other C functions (opwheel/result_cache.py). Each of opwheel's native libraries is for one minor release of
 // PyTorch, because c10::Allocator is an interface in C++.
 #include <ATen/EmptyTensor.h>
-#include <ATen/ops/empty_strided.h>
 #include <c10/core/CPUAllocator.h>
 #include <pthread.h>
 #include <signal.h>

@@ -2,7 +2,7 @@
 //
 // The system gives memory to a new tensor when it is first written, one page at a time, and with pages of 4 KiB that
 // takes longer than most operators' arithmetic. So a large result asks for pages of 2 MiB (docs/large-results.md has
-// measurements, costs and how to turn it off). It is advice: a system whose setting is `never` ignores it.
+// its costs, and how to turn it off). It is advice: a system whose setting is `never` ignores it.
 #pragma once
 
 #include <atomic>

@@ -1,7 +1,7 @@
 // Where the memory of large new results on a CPU comes from: PyTorch's allocator, or one that keeps what it gets back.
 //
 // PyTorch's allocator gives large memory back to the system, which has to find and clear it anew for every result.
-// opwheel's native library has an allocator that keeps some (docs/large-results.md has measurements, costs and how to
+// opwheel's native library has an allocator that keeps some (docs/large-results.md has its costs, and how to
 // turn it off). It is C++ of one release of PyTorch, so a backend knows no more of it than the address of a function.
 #pragma once
 
