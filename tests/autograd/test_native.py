@@ -10,6 +10,7 @@ from pathlib import Path
 import muladd
 import pytest
 import torch
+from opwheel._native import library_file
 from opwheel.dispatch import native
 
 from tests.portions import first_of
@@ -83,7 +84,7 @@ def test_the_environment_says_something_else():
 def passes_the_other_way(*tests):
     """Whether tests pass on the other kernels than those that all others run on, where there are others."""
     way = "python" if IS_NATIVE else "native"
-    if way == "native" and isinstance(native.library_file(), str):
+    if way == "native" and isinstance(library_file(), str):
         pytest.skip(native.why_not())
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", *tests],

@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 import torch
 from muladd import library
+from opwheel._native import library_file
 from opwheel.cli import make_app, suggest
 from opwheel.dispatch import native
 from typer.testing import CliRunner
@@ -155,7 +156,7 @@ def test_config():
 def test_the_native_autograd_library(monkeypatch):
     if not native.why_not():
         (path,) = muladd("config", "--autograd").stdout.splitlines()
-        assert Path(path) == native.library_file()
+        assert Path(path) == library_file()
     monkeypatch.setattr(torch, "__version__", "2.14.0a0")
     result = muladd("config", "--autograd")
     assert result.exit_code == 2

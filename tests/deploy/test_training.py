@@ -104,6 +104,15 @@ def test_derivatives_are_right(derivatives, what):
     assert float(derivatives[what]) < 1e-14
 
 
+def test_memory_of_large_results_is_kept(programs, libraries, train, derivatives):
+    assert int(derivatives["kept memory"]) == 8 * 2**20
+    turned_off = train(*libraries, program=programs / "derivatives", MULADD_RESULT_CACHE="never")
+    assert "\nkept memory: 0\n" in turned_off.stdout
+    mistaken = train(*libraries, program=programs / "derivatives", MULADD_RESULT_CACHE="always")
+    assert mistaken.returncode == 2
+    assert "MULADD_RESULT_CACHE=always is neither keep nor never: set it to one of them" in mistaken.stderr
+
+
 @pytest.mark.parametrize(
     ("what", "operator"),
     [

@@ -228,7 +228,7 @@ def test_threads():
 
 
 def test_where_there_is_no_native_library(monkeypatch):
-    monkeypatch.setattr("opwheel.result_cache.library_file", lambda: "no library for this torch")
+    monkeypatch.setattr("opwheel.result_cache.open_library", lambda: "no library for this torch")
     result_cache._library.cache_clear()
     try:
         assert (result_cache.kept_bytes(), result_cache.limit(), result_cache.allocate_function()) == (0, 0, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from pathlib import Path
 
 import torch
@@ -22,3 +23,14 @@ def library_file(name: str = "autograd") -> Path | str:
     except ValueError as error:
         return str(error)
     return path if path.exists() else f"opwheel has no native library for torch {torch.__version__} ({path.name})"
+
+
+def open_library() -> ctypes.CDLL | str:
+    """The library with derivatives, guards and cache, opened, or why there is none."""
+    path = library_file()
+    if isinstance(path, str):
+        return path
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        return str(error)

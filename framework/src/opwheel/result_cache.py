@@ -9,22 +9,21 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
+from typing import Any
 
-from ._native import library_file
+from ._native import open_library
 
 _YEAR_S = 365 * 24 * 3600
 
 
 def kept_bytes() -> int:
     """The memory that is kept and not in use."""
-    library = _library()
-    return library.opwheel_cache_bytes() if library is not None else 0
+    return int(_call("bytes"))
 
 
 def limit() -> int:
     """The most that is kept, in bytes: 1 GiB, or an eighth of the machine's memory where that is less."""
-    library = _library()
-    return library.opwheel_cache_limit() if library is not None else 0
+    return int(_call("limit"))
 
 
 def set_limit(size: int) -> None:
@@ -35,15 +34,12 @@ def set_limit(size: int) -> None:
     """
     if not isinstance(size, int) or not 0 <= size < 2**64:
         raise ValueError(f"a limit of {size!r} bytes: it must be a whole number, 0 or more")
-    library = _library()
-    if library is not None:
-        library.opwheel_cache_set_limit(size)
+    _call("set_limit", size)
 
 
 def lifetime() -> float:
     """How long what nobody takes is kept, in seconds: 10."""
-    library = _library()
-    return library.opwheel_cache_lifetime() if library is not None else 0.0
+    return float(_call("lifetime"))
 
 
 def set_lifetime(seconds: float) -> None:
@@ -54,16 +50,12 @@ def set_lifetime(seconds: float) -> None:
     """
     if not 0 <= seconds <= _YEAR_S:
         raise ValueError(f"a lifetime of {seconds!r} seconds: it must be from 0 to {_YEAR_S}, a year")
-    library = _library()
-    if library is not None:
-        library.opwheel_cache_set_lifetime(seconds)
+    _call("set_lifetime", seconds)
 
 
 def empty() -> None:
     """Give what is kept back to the system."""
-    library = _library()
-    if library is not None:
-        library.opwheel_cache_empty()
+    _call("empty")
 
 
 def describe(policy: str) -> str:
@@ -82,24 +74,26 @@ def describe(policy: str) -> str:
 def allocate_function() -> ctypes.c_void_p | None:
     """What backends are given, ``opwheel_cache_empty_strided``; None where there is no native library."""
     library = _library()
-    return None if library is None else ctypes.cast(library.opwheel_cache_empty_strided, ctypes.c_void_p)
+    return None if isinstance(library, str) else ctypes.cast(library.opwheel_cache_empty_strided, ctypes.c_void_p)
 
 
 def why_not() -> str:
     """Why nothing can be kept in this environment; empty if it can."""
-    path = library_file()
-    return path if isinstance(path, str) else ""
+    library = _library()
+    return library if isinstance(library, str) else ""
+
+
+def _call(function: str, *arguments: float) -> Any:
+    """One of the native library's functions; 0 where there is no library."""
+    library = _library()
+    return 0 if isinstance(library, str) else getattr(library, f"opwheel_cache_{function}")(*arguments)
 
 
 @cache
-def _library() -> ctypes.CDLL | None:
-    path = library_file()
-    if isinstance(path, str):
-        return None
-    try:
-        library = ctypes.CDLL(str(path))
-    except OSError:
-        return None
+def _library() -> ctypes.CDLL | str:
+    library = open_library()
+    if isinstance(library, str):
+        return library
     library.opwheel_cache_bytes.restype = library.opwheel_cache_limit.restype = ctypes.c_uint64
     library.opwheel_cache_set_limit.argtypes = [ctypes.c_uint64]
     library.opwheel_cache_lifetime.restype = ctypes.c_double

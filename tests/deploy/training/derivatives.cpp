@@ -86,11 +86,20 @@ void waves() {
 
 }  // namespace
 
+// Large results have memory that is kept for the next ones, also without Python: prints how much.
+void print_kept_memory() {
+  const Tensor large = at::full({1 << 20}, 1.5, at::kDouble);
+  for (int i = 0; i < 2; ++i) one("muladd::mul", {large, large});
+  const auto bytes = reinterpret_cast<std::uint64_t (*)()>(dlsym(RTLD_DEFAULT, "opwheel_cache_bytes"));
+  std::printf("kept memory: %llu\n", static_cast<unsigned long long>(bytes()));
+}
+
 int main(int argc, char** argv) try {
   char** const end = argv + argc;
   char** const separator = std::find(argv + 1, end, std::string("--"));
   opwheel::load("muladd", {argv + 1, separator});
   muladd();
+  print_kept_memory();
   if (separator == end) return 0;
   opwheel::load("waves", {separator + 1, end});
   waves();

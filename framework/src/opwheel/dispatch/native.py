@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from .. import _torch_private as private
-from .._native import library_file
+from .._native import open_library
 from .overload import Overload
 
 _MESSAGE_BYTES = 2000
@@ -142,13 +142,9 @@ def _library() -> ctypes.CDLL | str:
 
 
 def _open() -> ctypes.CDLL | str:
-    path = library_file()
-    if isinstance(path, str):
-        return path
-    try:
-        library = ctypes.CDLL(str(path))
-    except OSError as error:
-        return str(error)
+    library = open_library()
+    if isinstance(library, str):
+        return library
     library.opwheel_autograd_register.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]
     library.opwheel_autograd_register.restype = ctypes.c_void_p
     library.opwheel_autograd_remove.argtypes = [ctypes.c_void_p]

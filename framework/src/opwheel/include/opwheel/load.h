@@ -43,10 +43,11 @@ inline std::string variable(std::string library, const std::string& name) {
 }
 inline std::string path_variable(const std::string& library) { return variable(library, "LIBRARY_PATH"); }
 
-// Whether a library's variable has the value `on` and not "never"; `on` is the default.
-inline bool is_on(const std::string& library, const std::string& name, const std::string& on) {
+// Whether a library's variable has the value `on` or "never"; nothing if it is not set.
+inline std::optional<bool> is_on(const std::string& library, const std::string& name, const std::string& on) {
   const char* setting = getenv(variable(library, name).c_str());
-  const std::string value = setting == nullptr ? on : setting;
+  if (setting == nullptr) return std::nullopt;
+  const std::string value = setting;
   if (value == on || value == "never") return value == on;
   throw LoadError(variable(library, name) + "=" + value + " is neither " + on +
                   " nor never: set it to one of them, or unset it");
@@ -55,12 +56,15 @@ inline bool is_on(const std::string& library, const std::string& name, const std
 // WAVES_HUGE_PAGES=never, WAVES_RESULT_CACHE=never: as the registry does it in Python. The cache is in the native
 // Autograd library, and there if that is.
 inline void set_memory_of_results(const std::string& library, void* handle) {
-  const bool huge_pages = is_on(library, "HUGE_PAGES", "advise"), cache = is_on(library, "RESULT_CACHE", "keep");
-  if (void* set = dlsym(handle, "opwheel_set_huge_pages")) reinterpret_cast<void (*)(bool)>(set)(huge_pages);
-  if (void* set = dlsym(handle, "opwheel_set_result_cache")) {
-    void* const allocate = cache ? dlsym(RTLD_DEFAULT, "opwheel_cache_empty_strided") : nullptr;
-    reinterpret_cast<void (*)(void*)>(set)(allocate);
-  }
+  const std::optional<bool> huge_pages = is_on(library, "HUGE_PAGES", "advise");
+  void* const set_huge_pages = dlsym(handle, "opwheel_set_huge_pages");
+  if (huge_pages && set_huge_pages != nullptr) reinterpret_cast<void (*)(bool)>(set_huge_pages)(*huge_pages);
+
+  const bool cache = is_on(library, "RESULT_CACHE", "keep").value_or(true);
+  void* const allocate = cache ? dlsym(RTLD_DEFAULT, "opwheel_cache_empty_strided") : nullptr;
+  void* const set_cache = dlsym(handle, "opwheel_set_result_cache");
+  // Where the native library is not, or Python has opened it for itself, what was set before stays.
+  if (set_cache != nullptr && (allocate != nullptr || !cache)) reinterpret_cast<void (*)(void*)>(set_cache)(allocate);
 }
 
 // Where a shared library that is given by name may be, besides the folders of those given by path.
