@@ -63,6 +63,7 @@ def bench(
     settings: dict[str, object] = {"device": device, "quick": quick, "threads": torch.get_num_threads()}
     settings[library.namespace] = library.version
     settings["huge_pages"] = library.policy.huge_pages
+    settings["result_cache"] = library.policy.result_cache
     if label is not None:
         settings["label"] = label
     results = Results(describe_machine(device), settings)
