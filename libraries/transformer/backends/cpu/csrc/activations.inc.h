@@ -64,7 +64,7 @@ void gated_rows(const Gated& a, int64_t begin, int64_t end) {
     T* y = static_cast<T*>(a.y) + i * a.length;
     for_vectors<C>(a.length, [&](auto at) {
       const auto value = rounded_roughly<T>(F::template value<T>(get(u, at)));
-      put(y, at, value * get(v, at));
+      put(y, at, value * get(v, at), a.stream);
     });
   }
 }
@@ -80,8 +80,8 @@ void gated_rows_backward(const GatedBackward& a, int64_t begin, int64_t end) {
     for_vectors<C>(a.length, [&](auto at) {
       Vector<C> value, derivative;
       F::template value_and_derivative<T>(get(u, at), value, derivative);
-      put(da, at, get(g, at) * get(v, at) * derivative);
-      put(db, at, get(g, at) * value);
+      put(da, at, get(g, at) * get(v, at) * derivative, a.stream);
+      put(db, at, get(g, at) * value, a.stream);
     });
   }
 }

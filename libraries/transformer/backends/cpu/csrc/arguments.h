@@ -62,6 +62,12 @@ inline const void* data_or_null(const Tensor& tensor) {
   return tensor.handle() == nullptr ? nullptr : data<void>(tensor);
 }
 
+// Whether to write a new result past the caches, if a kernel has so many tensors of x's shape.
+inline bool should_stream(const Tensor& result, const Rows& x, int operand_count) {
+  const auto size = static_cast<int64_t>(aoti_torch_dtype_element_size(opwheel::code_of(dtype_of(x.tensor))));
+  return opwheel::cpu::should_stream(data<void>(result), x.rows, x.length * size, operand_count);
+}
+
 // The dtype that is computed in.
 inline ScalarType wide(ScalarType dtype) {
   return dtype == ScalarType::Double ? ScalarType::Double : ScalarType::Float;

@@ -1,5 +1,6 @@
 // What each kernel is given, and the table of kernels of one instruction set. Lengths and strides are in elements,
-// strides from one row to the next; rows are contiguous. `weight` and `bias` may be null.
+// strides from one row to the next; rows are contiguous. `weight` and `bias` may be null. `stream`: whether y, or dx,
+// is written past the caches.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +22,7 @@ struct RmsNorm {
   const void* residual;  // added to x first, if not null, and the sum kept
   void* sum;
   int64_t residual_stride, sum_stride;
+  bool stream;
 };
 
 // The gradients of x and of weight. Rows are summed up in `parts` groups, whatever the number of threads, so that
@@ -32,6 +34,7 @@ struct RmsNormBackward {
   int64_t length, grad_stride, x_stride, grad_sum_stride, rows, parts;
   double eps, offset;
   Casting casting;
+  bool stream;
 };
 
 struct LayerNorm {
@@ -39,6 +42,7 @@ struct LayerNorm {
   void* y;
   int64_t length, x_stride;
   double eps;
+  bool stream;
 };
 
 struct LayerNormBackward {
@@ -46,6 +50,7 @@ struct LayerNormBackward {
   void *dx, *partial, *partial_bias;
   int64_t length, grad_stride, x_stride, rows, parts;
   double eps;
+  bool stream;
 };
 
 // Adds the groups' sums up: a call's rows are columns.
@@ -62,6 +67,7 @@ struct Gated {  // activation(a) * b
   void* y;
   int64_t length, a_stride, b_stride;
   Activation activation;
+  bool stream;
 };
 
 struct GatedBackward {
@@ -69,18 +75,21 @@ struct GatedBackward {
   void *da, *db;
   int64_t length, grad_stride, a_stride, b_stride;
   Activation activation;
+  bool stream;
 };
 
 struct Softmax {
   const void* x;
   void* y;
   int64_t length, x_stride;
+  bool stream;
 };
 
 struct SoftmaxBackward {
   const void *grad, *y;
   void* dx;
   int64_t length, grad_stride, y_stride;
+  bool stream;
 };
 
 // Rows of q or k: all positions of all heads of all batches, as they are in y, which is contiguous. Strides are those

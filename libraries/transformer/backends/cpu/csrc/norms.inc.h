@@ -39,46 +39,45 @@ class Factors {
   Buffer<C> made_;
 };
 
-template <class T>
-void rms_norm(const RmsNorm& a, int64_t begin, int64_t end) {
+// has_residual: the sum of x and a residual is normalised, and kept. It is read again, and so never streamed.
+template <class T, bool has_residual>
+void rms_norm_rows(const RmsNorm& a, int64_t begin, int64_t end) {
   using C = ComputeType<T>;
   const int64_t n = a.length;
   const bool rounds_first = a.casting == Casting::llama && a.weight != nullptr;
   const Factors<T> factors(a.weight, a.offset, n, rounds_first);
   const C* factor = factors.data();
   for (int64_t i = begin; i < end; ++i) {
+    const bool is_last = i + 1 == end;
     const T* x = static_cast<const T*>(a.x) + i * a.x_stride;
-    const T* next = i + 1 < end ? x + a.x_stride : x;
-    const T* next_residual = next;
+    const T* next = is_last ? x : x + a.x_stride;
+    const T* next_residual = nullptr;
     C squares;
-    if (a.residual == nullptr) {
-      squares = sum<C>(n, [&](auto at) { return get(x, at) * get(x, at); });
-    } else {
-      const T* r = static_cast<const T*>(a.residual) + i * a.residual_stride;
-      if (i + 1 < end) next_residual = r + a.residual_stride;
+    if constexpr (has_residual) {
+      const T* residual = static_cast<const T*>(a.residual) + i * a.residual_stride;
+      next_residual = is_last ? residual : residual + a.residual_stride;
       T* total = static_cast<T*>(a.sum) + i * a.sum_stride;
       squares = sum<C>(n, [&](auto at) {
-        const auto value = put_rounded(total, at, get(x, at) + get(r, at));
+        const auto value = put_rounded(total, at, get(x, at) + get(residual, at));
         return value * value;
       });
       x = total;
+    } else {
+      squares = sum<C>(n, [&](auto at) { return get(x, at) * get(x, at); });
     }
     const C r = reciprocal_root(squares, n, a.eps);
     T* y = static_cast<T*>(a.y) + i * a.y_stride;
-    if (rounds_first) {
-      for_vectors<C>(n, [&](auto at) {
-        prefetch(next, at);
-        prefetch(next_residual, at);
-        put(y, at, rounded<T>(get(x, at) * r) * get(factor, at));
-      });
-    } else {
-      for_vectors<C>(n, [&](auto at) {
-        prefetch(next, at);
-        prefetch(next_residual, at);
-        put(y, at, get(x, at) * r * get(factor, at));
-      });
-    }
+    for_vectors<C>(n, [&](auto at) {
+      prefetch(next, at);
+      if constexpr (has_residual) prefetch(next_residual, at);
+      put(y, at, rounded_if<T>(rounds_first, get(x, at) * r) * get(factor, at), a.stream);
+    });
   }
+}
+
+template <class T>
+void rms_norm(const RmsNorm& a, int64_t begin, int64_t end) {
+  a.residual == nullptr ? rms_norm_rows<T, false>(a, begin, end) : rms_norm_rows<T, true>(a, begin, end);
 }
 
 // With m = grad * (offset + weight) and r the reciprocal of the root mean square:
@@ -107,7 +106,7 @@ void rms_norm_backward(const RmsNormBackward& a, int64_t begin, int64_t end) {
         const auto values = get(x, at), gradients = get(g, at);
         auto gradient = r * (gradients * get(factor, at) - values * inner);
         if (more != nullptr) gradient += get(more, at);
-        put(d, at, gradient);
+        put(d, at, gradient, a.stream);
         if (sums != nullptr) put(sums, at, get(sums, at) + gradients * rounded_if<T>(rounds_first, values * r));
       });
     }
@@ -144,7 +143,7 @@ void layer_norm(const LayerNorm& a, int64_t begin, int64_t end) {
       prefetch(next, at);
       auto value = (get(x, at) - mean) * r * get(factor, at);
       if (bias != nullptr) value += get(bias, at);
-      put(y, at, value);
+      put(y, at, value, a.stream);
     });
   }
 }
@@ -177,7 +176,7 @@ void layer_norm_backward(const LayerNormBackward& a, int64_t begin, int64_t end)
       const C inner = products * r / C(n);
       for_vectors<C>(n, [&](auto at) {
         const auto normalised = (get(x, at) - mean) * r, gradient = get(g, at);
-        put(d, at, r * (gradient * get(factor, at) - gradients - normalised * inner));
+        put(d, at, r * (gradient * get(factor, at) - gradients - normalised * inner), a.stream);
         put(sums, at, get(sums, at) + gradient * normalised);
         put(bias_sums, at, get(bias_sums, at) + gradient);
       });

@@ -4,13 +4,14 @@ template <class T>
 void softmax(const Softmax& a, int64_t begin, int64_t end) {
   using C = ComputeType<T>;
   const int64_t n = a.length;
-  Buffer<C> buffer(kIs<T, C> ? 0 : n);
+  const bool has_buffer = a.stream || !kIs<T, C>;
+  Buffer<C> buffer(has_buffer ? n : 0);
   for (int64_t i = begin; i < end; ++i) {
     const T* x = static_cast<const T*>(a.x) + i * a.x_stride;
     T* y = static_cast<T*>(a.y) + i * n;
     const T* next = i + 1 < end ? x + a.x_stride : x;
-    C* exps = buffer.data;  // in the result, where it can hold them
-    if constexpr (kIs<T, C>) exps = y;
+    C* exps = buffer.data;  // in the result, where it can hold them and is in the cache
+    if constexpr (kIs<T, C>) exps = has_buffer ? exps : y;
     const C top = maximum<C>(n, -static_cast<C>(__builtin_inf()), [&](auto at) { return get(x, at); });
     const C total = sum<C>(n, [&](auto at) {
       prefetch(next, at);
@@ -19,7 +20,7 @@ void softmax(const Softmax& a, int64_t begin, int64_t end) {
       return value;
     });
     const C factor = C(1) / total;
-    for_vectors<C>(n, [&](auto at) { put(y, at, get(exps, at) * factor); });
+    for_vectors<C>(n, [&](auto at) { put(y, at, get(exps, at) * factor, a.stream); });
   }
 }
 
@@ -33,6 +34,6 @@ void softmax_backward(const SoftmaxBackward& a, int64_t begin, int64_t end) {
     const T* g = static_cast<const T*>(a.grad) + i * a.grad_stride;
     T* d = static_cast<T*>(a.dx) + i * n;
     const C inner = sum<C>(n, [&](auto at) { return get(g, at) * get(y, at); });
-    for_vectors<C>(n, [&](auto at) { put(d, at, get(y, at) * (get(g, at) - inner)); });
+    for_vectors<C>(n, [&](auto at) { put(d, at, get(y, at) * (get(g, at) - inner), a.stream); });
   }
 }

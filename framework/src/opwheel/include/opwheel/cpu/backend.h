@@ -19,29 +19,23 @@
 #include "opwheel/cpu/capability.h"
 #include "opwheel/cpu/loop.h"
 #include "opwheel/cpu/parallel_loop.h"
+#include "opwheel/cpu/streaming.h"
 #include "opwheel/elementwise.h"
 #include "opwheel/elementwise_kernels.h"
-#include "opwheel/huge_pages.h"
 #include "opwheel/operators.h"
 
 namespace opwheel::cpu {
 
-// Whether to write the results past the caches (non-temporal stores). It pays where the operands do not fit into the
-// last-level cache: results written through it are read into it first, and push out what is needed sooner. It does not
-// pay in place, where the old contents are needed; for short rows, of which only whole cache lines can be streamed; nor
-// into small pages that the system has yet to give: it fills them with zeros, and so has them in the cache.
+// Whether to write the results past the caches (opwheel/cpu/streaming.h).
 inline bool should_stream(const ElementwisePlan& plan) {
-  constexpr int64_t kShortest = 1024;  // bytes
   int64_t bytes = 0;
   for (int i = 0; i < plan.operand_count; ++i) bytes += plan.operands[i].info.numel * element_size(plan.dtype);
-  if (bytes <= last_level_cache()) return false;
+  if (!fills_caches(bytes)) return false;
   for (int i = 0; i < plan.input_count(); ++i) {
     if (plan.input(i).data == plan.output(0).data) return false;
   }
-  if (plan.sizes[0] * element_size(plan.dtype) < kShortest) return false;
-  const int64_t result_bytes = plan.numel * element_size(plan.dtype);
-  const char* middle = plan.output(0).data + result_bytes / 2;
-  return detail::huge_pages::are_given(result_bytes) || detail::huge_pages::is_resident(middle);
+  if (plan.sizes[0] * element_size(plan.dtype) < kShortestStreamed) return false;
+  return is_streamable(plan.output(0).data, plan.numel * element_size(plan.dtype));
 }
 
 // Runs the plan with the loop that `choose` takes for the strides of its two innermost dimensions. One copy for all

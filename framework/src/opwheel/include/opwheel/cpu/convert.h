@@ -209,12 +209,15 @@ inline __m512i rounded_sum(__m512i bits, __m512i sum) {
   const __mmask16 is_odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(1 << 16));
   return _mm512_mask_add_epi32(sum, is_odd, sum, _mm512_set1_epi32(1));
 }
+inline Shorts upper_halves_of(VectorOf<float>::type value) {
+  const __m512i words = _mm512_permutexvar_epi16(from_upper_halves(), _mm512_castps_si512(value));
+  return reinterpret_cast<Shorts>(_mm512_castsi512_si256(words));
+}
 inline Shorts to_bfloat16(VectorOf<float>::type value) {
   const __m512i bits = _mm512_castps_si512(value), nan = _mm512_set1_epi32(0x7fc00000);
   const __mmask16 is_number = _mm512_cmp_ps_mask(value, value, _CMP_ORD_Q);
   const __m512i sum = _mm512_mask_add_epi32(nan, is_number, bits, _mm512_set1_epi32(0x7fff));
-  const __m512i upper = _mm512_permutexvar_epi16(from_upper_halves(), rounded_sum(bits, sum));
-  return reinterpret_cast<Shorts>(_mm512_castsi512_si256(upper));
+  return upper_halves_of(_mm512_castsi512_ps(rounded_sum(bits, sum)));
 }
 // As to_bfloat16() and back. A nan must have zeros in its lower half, as those have that come of bfloat16 values, and
 // of operations on numbers.

@@ -18,6 +18,7 @@
 #include "opwheel/cpu/capability.h"
 #include "opwheel/cpu/row_table.h"
 #include "opwheel/cpu/rows.h"
+#include "opwheel/cpu/streaming.h"
 #include "opwheel/tensor.h"
 
 namespace opwheel::cpu {
@@ -35,10 +36,17 @@ const Table& best(const char* library, const Table& baseline, const Table& avx2,
 }
 
 // Runs a kernel for all rows, on several threads where there is work enough. `cost` is that of a row, in elements.
+// Arguments may have a member `stream`: whether results are written past the caches (opwheel/cpu/streaming.h).
 template <class Arguments>
 void run(const ByDtype<Arguments>& kernel, ScalarType dtype, const Arguments& arguments, int64_t rows, int64_t cost) {
   const auto function = kernel.functions[static_cast<int>(dtype_from_code(code_of(dtype)))];
-  for_row_ranges(rows, cost, [&](int64_t begin, int64_t end) { function(arguments, begin, end); });
+  for_row_ranges(rows, cost, [&](int64_t begin, int64_t end) {
+    function(arguments, begin, end);
+#if defined(__x86_64__)
+    // Before other threads may be told that streamed results are there.
+    if constexpr (requires { arguments.stream; }) if (arguments.stream) __builtin_ia32_sfence();
+#endif
+  });
 }
 
 // A tensor seen as rows: its last dimension, whose elements follow each other, and all others as one. Where strides do

@@ -96,6 +96,19 @@ inline void put(T* row, Some at, Vector<ComputeType<T>> values) {
   for (int64_t i = 0; i < at.count; ++i) row[at.index + i] = some[i];
 #endif
 }
+// put() of a result, past the caches if `stream` says so (opwheel/cpu/streaming.h): rows then begin where cache lines do.
+// Numbers that are converted one at a time are written as usual.
+template <class T>
+inline void put(T* row, Whole at, Vector<ComputeType<T>> values, bool stream) {
+  if constexpr (kIs<T, ComputeType<T>> || kHasVectors<T>) {
+    if (stream) return stream_vector(row + at.index, narrow_vector<T>(values));
+  }
+  put(row, at, values);
+}
+template <class T>
+inline void put(T* row, Some at, Vector<ComputeType<T>> values, bool) {
+  put(row, at, values);
+}
 // Values, computed from T's, rounded to T, as if they had been written and read again.
 template <class T>
 inline Vector<ComputeType<T>> rounded(Vector<ComputeType<T>> values) {
@@ -126,6 +139,12 @@ inline Vector<ComputeType<T>> rounded_roughly(Vector<ComputeType<T>> values) {
 template <class T, class At>
 inline Vector<ComputeType<T>> put_rounded(T* row, At at, Vector<ComputeType<T>> values) {
   const Vector<ComputeType<T>> kept = rounded<T>(values);
+#if defined(__AVX512F__)
+  if constexpr (kIs<T, BFloat16> && kIs<At, Whole>) {
+    store_vector(row + at.index, upper_halves_of(kept));
+    return kept;
+  }
+#endif
   put(row, at, kept);
   return kept;
 }

@@ -13,7 +13,14 @@ inline Tensor gated(const Tensor& given_a, const Tensor& given_b, Activation act
   check_like(given_b, "b", given_a, "a");
   const Rows a(given_a), b(given_b);
   Tensor y = new_empty(sizes_of(given_a), dtype_of(given_a), device_of(given_a));
-  const Gated arguments{a.data(), b.data(), data<void>(y), n, a.stride, b.stride, activation};
+  const Gated arguments{.a = a.data(),
+                        .b = b.data(),
+                        .y = data<void>(y),
+                        .length = n,
+                        .a_stride = a.stride,
+                        .b_stride = b.stride,
+                        .activation = activation,
+                        .stream = should_stream(y, a, 3)};
   run(kernels().gated, dtype_of(given_a), arguments, a.rows, 4 * n);
   return y;
 }
@@ -25,8 +32,17 @@ inline std::array<Tensor, 2> gated_backward(const Tensor& given_grad, const Tens
   check_like(given_grad, "grad", given_a, "a");
   const Rows grad(given_grad), a(given_a), b(given_b);
   Tensor da = new_empty(sizes_of(given_a), dtype_of(given_a), device_of(given_a)), db = new_empty_like(da);
-  const GatedBackward arguments{grad.data(), a.data(),    b.data(), data<void>(da), data<void>(db),
-                                n,           grad.stride, a.stride, b.stride,       activation};
+  const GatedBackward arguments{.grad = grad.data(),
+                                .a = a.data(),
+                                .b = b.data(),
+                                .da = data<void>(da),
+                                .db = data<void>(db),
+                                .length = n,
+                                .grad_stride = grad.stride,
+                                .a_stride = a.stride,
+                                .b_stride = b.stride,
+                                .activation = activation,
+                                .stream = should_stream(da, a, 5) && should_stream(db, a, 5)};
   run(kernels().gated_backward, dtype_of(given_a), arguments, a.rows, 6 * n);
   return {std::move(da), std::move(db)};
 }

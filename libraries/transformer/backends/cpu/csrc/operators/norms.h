@@ -34,7 +34,8 @@ inline Tensor rms_norm(const Tensor& given, const OptionalTensor& given_weight, 
                           .residual = nullptr,
                           .sum = nullptr,
                           .residual_stride = 0,
-                          .sum_stride = 0};
+                          .sum_stride = 0,
+                          .stream = should_stream(y, x, 2)};
   run(kernels().rms_norm, dtype_of(given), arguments, x.rows, n);
   return y;
 }
@@ -71,7 +72,8 @@ inline std::array<Tensor, 2> norm_backward(const Tensor& given_grad, const Tenso
                                   .parts = parts,
                                   .eps = eps,
                                   .offset = offset,
-                                  .casting = casting};
+                                  .casting = casting,
+                                  .stream = should_stream(dx, x, more ? 4 : 3)};
   if (parts > 0) run(kernels().rms_norm_backward, dtype, arguments, parts, 2 * n * (x.rows / parts));
   return {std::move(dx), is_weighted ? sum_parts(partial, parts, n, dtype) : new_empty({0}, dtype, device_of(given))};
 }
@@ -82,7 +84,7 @@ inline std::array<Tensor, 2> rms_norm_backward(const Tensor& grad, const Tensor&
 }
 
 inline void add_norm(const Tensor& given, const Tensor& given_residual, const Tensor& weight, double eps, double offset,
-                     Casting casting, const Rows& y, const Rows& sum) {
+                     Casting casting, const Rows& y, const Rows& sum, bool stream) {
   const Rows x(given), residual(given_residual);
   const RmsNorm arguments{.x = x.data(),
                           .weight = data_or_null(weight),
@@ -96,7 +98,8 @@ inline void add_norm(const Tensor& given, const Tensor& given_residual, const Te
                           .residual = residual.data(),
                           .sum = sum.data(),
                           .residual_stride = residual.stride,
-                          .sum_stride = sum.stride};
+                          .sum_stride = sum.stride,
+                          .stream = stream};
   run(kernels().rms_norm, dtype_of(given), arguments, x.rows, 2 * x.length);
 }
 
@@ -113,7 +116,8 @@ inline std::array<Tensor, 2> fused_add_rms_norm(const Tensor& x, const Tensor& r
   const Tensor weight = optional_vector(given_weight, "weight", x, n);
   const Casting casting = casting_of(casting_mode);
   Tensor y = new_empty(sizes_of(x), dtype_of(x), device_of(x)), sum = new_empty(sizes_of(x), dtype_of(x), device_of(x));
-  add_norm(x, residual, weight, eps, offset, casting, Rows(y), Rows(sum));
+  const Rows rows(y);
+  add_norm(x, residual, weight, eps, offset, casting, rows, Rows(sum), should_stream(y, rows, 4));
   return {std::move(y), std::move(sum)};
 }
 
@@ -125,7 +129,7 @@ inline void fused_add_rms_norm_(Tensor& x, Tensor& residual, const OptionalTenso
   const Tensor weight = optional_vector(given_weight, "weight", x, n);
   const Casting casting = casting_of(casting_mode);
   const Rows y(x), sum(residual);  // copies where rows are not contiguous
-  add_norm(x, residual, weight, eps, offset, casting, y, sum);
+  add_norm(x, residual, weight, eps, offset, casting, y, sum, false);
   write_back(y.tensor, x);
   write_back(sum.tensor, residual);
 }
@@ -143,7 +147,14 @@ inline Tensor layer_norm(const Tensor& given, const OptionalTensor& given_weight
   const Tensor bias = optional_vector(given_bias, "bias", given, n);
   const Rows x(given);
   Tensor y = new_empty(sizes_of(given), dtype_of(given), device_of(given));
-  const LayerNorm arguments{x.data(), data_or_null(weight), data_or_null(bias), data<void>(y), n, x.stride, eps};
+  const LayerNorm arguments{.x = x.data(),
+                            .weight = data_or_null(weight),
+                            .bias = data_or_null(bias),
+                            .y = data<void>(y),
+                            .length = n,
+                            .x_stride = x.stride,
+                            .eps = eps,
+                            .stream = should_stream(y, x, 2)};
   run(kernels().layer_norm, dtype_of(given), arguments, x.rows, n);
   return y;
 }
@@ -170,7 +181,8 @@ inline std::array<Tensor, 3> layer_norm_backward(const Tensor& given_grad, const
                                     .x_stride = x.stride,
                                     .rows = x.rows,
                                     .parts = parts,
-                                    .eps = eps};
+                                    .eps = eps,
+                                    .stream = should_stream(dx, x, 3)};
   if (parts > 0) run(kernels().layer_norm_backward, dtype, arguments, parts, 2 * n * (x.rows / parts));
   return {std::move(dx), sum_parts(partial, parts, n, dtype), sum_parts(partial_bias, parts, n, dtype)};
 }
