@@ -44,7 +44,8 @@ void run(const ByDtype<Arguments>& kernel, ScalarType dtype, const Arguments& ar
     function(arguments, begin, end);
 #if defined(__x86_64__)
     // Before other threads may be told that streamed results are there.
-    if constexpr (requires { arguments.stream; }) if (arguments.stream) __builtin_ia32_sfence();
+    if constexpr (requires { arguments.stream; })
+      if (arguments.stream) __builtin_ia32_sfence();
 #endif
   });
 }

@@ -1,9 +1,9 @@
 // When results are written past the caches, with non-temporal stores.
 //
 // It pays where the operands take most of the last-level cache, or more: results written through it are read into it
-// first, and push out what is needed sooner. It does not pay in place, where the old contents are needed; for short rows, of
-// which only whole cache lines can be streamed; nor into small pages that the system has yet to give: it fills them
-// with zeros, and so has them in the cache.
+// first, and push out what is needed sooner. It does not pay in place, where the old contents are needed; for short
+// rows, of which only whole cache lines can be streamed; nor into small pages that the system has yet to give: it fills
+// them with zeros, and so has them in the cache.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace opwheel::cpu {
 
-// Whether operands of so many bytes together take most of the last-level cache. Measured on a Zen 4 with 32 MiB: from 24
-// MiB on rows and element-wise loops are faster with streamed results, at 16 MiB slower.
+// Whether operands of so many bytes together take most of the last-level cache. Measured on a Zen 4 with 32 MiB: from
+// 24 MiB on rows and element-wise loops are faster with streamed results, at 16 MiB slower.
 inline bool fills_caches(int64_t bytes) { return bytes >= last_level_cache() / 4 * 3; }
 
 // The shortest row that is streamed, in bytes.

@@ -96,8 +96,8 @@ inline void put(T* row, Some at, Vector<ComputeType<T>> values) {
   for (int64_t i = 0; i < at.count; ++i) row[at.index + i] = some[i];
 #endif
 }
-// put() of a result, past the caches if `stream` says so (opwheel/cpu/streaming.h): rows then begin where cache lines do.
-// Numbers that are converted one at a time are written as usual.
+// put() of a result, past the caches if `stream` says so (opwheel/cpu/streaming.h): rows then begin where cache lines
+// do. Numbers that are converted one at a time are written as usual.
 template <class T>
 inline void put(T* row, Whole at, Vector<ComputeType<T>> values, bool stream) {
   if constexpr (kIs<T, ComputeType<T>> || kHasVectors<T>) {
