@@ -54,13 +54,27 @@ def test_refused(schema, claims, words):
         assert word in str(refusal.value)
 
 
-def test_variants_by_name_are_those_of_elementwise_operators():
-    with pytest.raises(ValueError, match="only an Elementwise"):
+@pytest.mark.parametrize(
+    ("functional", "variant", "words"),
+    [
+        ("f(Tensor x) -> Tensor", "f_(Tensor(a!) x) -> ()", ["no other variant than 'f.out'"]),
+        ("f(Tensor x) -> Tensor", "f.Scalar(Tensor x) -> Tensor", ["no other variant than 'f.out'"]),
+        ("f(Tensor x) -> Tensor", "f.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)", ["hands nothing back"]),
+        ("f(Tensor x) -> Tensor", "f.out(Tensor x, Tensor(a!) out) -> ()", ["'out'", "keyword-only"]),
+        ("f(Tensor x) -> Tensor", "f.out(Tensor x, *, Tensor(a!) y) -> ()", ["last argument, 'out'"]),
+        ("f(Tensor x) -> Tensor", "f.out(Tensor(a!) x, *, Tensor(b!) out) -> ()", ["last argument, 'out'"]),
+        ("f(Tensor x) -> Tensor", "f.out(Tensor x, int n, *, Tensor(a!) out) -> ()", ["those of f, and out"]),
+        ("f(Tensor x) -> (Tensor, Tensor)", "f.out(Tensor x, *, Tensor(a!) out) -> ()", ["has 2 results"]),
+    ],
+)
+@pytest.mark.parametrize("rule", [Opaque(), Rows(x=1)])
+def test_refused_variants(functional, variant, words, rule):
+    with pytest.raises(ValueError, match="f") as refusal:
         register_python(
-            next(_names),
-            {"f(Tensor x) -> Tensor": torch.sin, "f.out(Tensor x, *, Tensor(a!) out) -> ()": torch.sin},
-            [Operator("f", reference=torch.sin)],
+            next(_names), {functional: torch.sin, variant: torch.sin}, [Operator("f", reference=torch.sin, rule=rule)]
         )
+    for word in (variant, *words):
+        assert word in str(refusal.value)
 
 
 def test_a_result_whose_gradient_no_formula_uses():

@@ -7,6 +7,9 @@ import torch
 import transformer_ops
 from matplotlib.image import imread
 from opwheel.bench import from_samples
+from opwheel.bench.results import Results
+from opwheel.bench.sampling import Precision
+from opwheel.bench.suite import Form
 from opwheel.cli import make_app
 from opwheel.process_memory import peak
 from typer.testing import CliRunner
@@ -43,6 +46,20 @@ def test_sizes_that_are_measured():
         (f"measured {index}", dtype) for dtype in (torch.float32, torch.bfloat16) for index in (0, 1)
     ]
     assert [tuple(case.sample("cpu", False).args[0].shape) for case in cases[:3:2]] == [(4096, 2048), (512, 4096)]
+
+
+def test_what_is_written_into_given_memory_has_a_limit():
+    results = Results({}, {})
+    cases = list(from_samples.cases(transformer_ops.library.overloads.values(), "cpu", ["rms_norm.out"]))
+    assert [case.form for case in cases] == [Form.NEW] * 4
+    assert tuple(cases[0].sample("cpu", False).kwargs["out"].shape) == (4096, 2048)
+    from_samples.run(
+        cases[1], "cpu", Precision(error=0.5, seconds=0.01, rounds=(3, 5)), results, skip=[from_samples.COMPILED]
+    )
+    (row,) = results.rows
+    assert set(row.peers) == {from_samples.OURS, from_samples.REFERENCE, from_samples.TRIAD}
+    assert row.peers[from_samples.TRIAD].bytes == (2 * 512 * 4096 + 4096) * 4
+    assert from_samples.compared_with(row) == from_samples.REFERENCE
 
 
 def cross_entropy(loss, logits, target):

@@ -27,6 +27,7 @@ def operators(length, dtype):
     return {
         "rms_norm": lambda x, y: (transformer_ops.rms_norm(x, w),),
         "rms_norm_gemma": lambda x, y: (transformer_ops.rms_norm(x, w, offset=1.0, casting_mode="gemma"),),
+        "rms_norm_out": lambda x, y: (transformer_ops.rms_norm(x, w, out=torch.empty_like(x)),),
         "rms_norm_backward": lambda x, y: ops.rms_norm_backward(y, x, w, 1e-6, 0.0, "llama")[:1],
         "fused_add_rms_norm": lambda x, y: transformer_ops.fused_add_rms_norm(x, y, w),
         "layer_norm": lambda x, y: (transformer_ops.layer_norm(x, w, b),),
@@ -34,6 +35,7 @@ def operators(length, dtype):
         "softmax": lambda x, y: (transformer_ops.softmax(x),),
         "softmax_backward": lambda x, y: (ops.softmax_backward(y, x),),
         "swiglu": lambda x, y: (transformer_ops.swiglu(x, y),),
+        "swiglu_out": lambda x, y: (transformer_ops.swiglu(x, y, out=torch.empty_like(x)),),
         "swiglu_backward": lambda x, y: ops.swiglu_backward(y, x, y),
         "geglu": lambda x, y: (transformer_ops.geglu(x, y),),
     }

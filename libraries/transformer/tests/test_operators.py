@@ -169,6 +169,41 @@ def test_what_is_written_to_must_not_be_the_same_memory(call, names):
     assert (SHARED == 0).all()
 
 
+OUT = {"rms_norm": lambda x, w, **out: transformer_ops.rms_norm(x, w[0], **out), "swiglu": transformer_ops.swiglu}
+
+
+@pytest.mark.parametrize("name", OUT)
+@pytest.mark.parametrize(
+    "layout", [torch.clone, lambda x: x.repeat(1, 2)[:, :8], lambda x: x.t().contiguous().t()], ids=("", "rows", "t")
+)
+def test_into_a_given_tensor(name, layout):
+    x, y = torch.randn(6, 8), torch.randn(6, 8)
+    out = layout(torch.full_like(x, torch.nan))
+    assert OUT[name](x, y, out=out) is out
+    assert torch.equal(out, OUT[name](x, y))
+
+
+@pytest.mark.parametrize("name", OUT)
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        (lambda x, y: x, "'out' shares memory with '(x|a)', and it is read"),
+        (lambda x, y: torch.as_strided(x, (3, 8), (8, 1), 8), "'out' shares memory with '(x|a)'"),
+        (lambda x, y: y, "'out' shares memory with '(weight|b)'"),
+        (lambda x, y: torch.empty(3, 7), "'out' has shape"),
+        (lambda x, y: torch.empty(0), "'out' has shape"),
+        (lambda x, y: torch.empty(3, 8, dtype=torch.float64), "'out' is torch.float64"),
+    ],
+)
+def test_what_cannot_be_written_into(name, out, message):
+    memory, y = torch.zeros(4, 8), torch.ones(3, 8)
+    x = memory[:3]
+    with pytest.raises(RuntimeError, match=message):
+        OUT[name](x, y, out=out(x, y))
+    assert (memory == 0).all()
+    assert (y == 1).all()
+
+
 def test_two_halves_of_a_tensor_may_be_written_to():
     both = torch.randn(3, 8)
     expected = transformer_ops.fused_add_rms_norm(both[:, :4], both[:, 4:])

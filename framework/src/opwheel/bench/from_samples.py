@@ -19,14 +19,18 @@ from torch import Tensor
 from ..dispatch import Sample
 from ..dispatch.overload import Overload, as_tuple
 from ..process_memory import peak
+from . import triad
 from .results import Measurement, Results, Row
 from .sampling import Precision, clock_for, sample
 from .suite import Form
+from .unavailable import UnavailableError
 
 OURS = "operator"
 REFERENCE = "reference"
 COMPILED = "reference, compiled"
 FUNCTIONAL = "torch.func.vjp"
+TRIAD = "triad"
+"""The limit of out variants on a CPU: a hand-written loop, a * b + c of float32, that moves as many bytes."""
 MEASURED = "measured"
 
 
@@ -122,6 +126,12 @@ def run(case: Case, device: str, precision: Precision, results: Results, skip: I
         ways = {name: _with_backward(way, inputs) for name, way in ways.items()}
         if all(value is None or not isinstance(value, (list, tuple)) for value in values):
             ways[FUNCTIONAL] = _functional(kernel, values)
+    moved = sum(t.numel() * t.element_size() for t in (*overload.all_tensors(values), *found))
+    if case.is_measured and device == "cpu" and overload.name.endswith(".out") and TRIAD not in skip:
+        try:
+            ways[TRIAD] = _triad(moved)
+        except UnavailableError as error:
+            results.notes.append(f"{TRIAD} is left out of {case.name}: {error}")
     timers = {}
     for name, way in ways.items():
         if name in skip:
@@ -132,7 +142,6 @@ def run(case: Case, device: str, precision: Precision, results: Results, skip: I
             results.notes.append(f"{name} is left out of {case.name}: {str(error).strip().partition(chr(10))[0]}")
         else:
             timers[name] = timeit.Timer(way)
-    moved = sum(t.numel() * t.element_size() for t in (*overload.all_tensors(values), *found))
     elements = max((t.numel() for t in (*overload.all_tensors(values), *found)), default=0)
     peers = {}
     for name, samples in sample(timers, clock_for(device), precision).items():
@@ -154,7 +163,7 @@ def measured_rows(results: Results, form: Form) -> list[Row]:
 
 def compared_with(row: Row) -> str:
     """The peer that users would call instead: the first that the operator declares, else the reference."""
-    return next((name for name in row.peers if name not in (OURS, REFERENCE, COMPILED, FUNCTIONAL)), REFERENCE)
+    return next((name for name in row.peers if name not in (OURS, REFERENCE, COMPILED, FUNCTIONAL, TRIAD)), REFERENCE)
 
 
 def _difference(case: Case, found: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> str | None:
@@ -188,6 +197,11 @@ def _with_backward(way: Callable[[], Any], inputs: list[Tensor]) -> Callable[[],
         return torch.autograd.grad(results, inputs, [torch.ones_like(r) for r in results], allow_unused=True)
 
     return forward_and_backward
+
+
+def _triad(moved: int) -> Callable[[], Any]:
+    a, b, out = (torch.ones(max(1, moved // 12)) for _ in range(3))
+    return partial(triad.prepare(a, b, 1.5, out), out)
 
 
 def _functional(kernel: Callable[..., Any], values: tuple[Any, ...]) -> Callable[[], Any]:

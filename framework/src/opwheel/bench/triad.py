@@ -31,10 +31,10 @@ def prepare(a: Tensor, b: Tensor, c: float, out: Tensor) -> Callable[[Tensor], T
     except AttributeError as error:
         raise UnavailableError(f"the C++ compiler has no {dtype}") from error
     number, threads = ctypes.c_double(c), ctypes.c_int(torch.get_num_threads())
-    inputs = ctypes.c_void_p(a.data_ptr()), ctypes.c_void_p(b.data_ptr())
     elements = ctypes.c_int64(a.numel())
 
     def run(target: Tensor, *, streaming: bool) -> Tensor:
+        inputs = ctypes.c_void_p(a.data_ptr()), ctypes.c_void_p(b.data_ptr())  # of tensors that live as long as this
         aligned = target.data_ptr() % _LINE_BYTES == 0
         function(*inputs, number, ctypes.c_void_p(target.data_ptr()), elements, threads, streaming and aligned)
         return target

@@ -143,10 +143,11 @@ class _SampleRun:
 
         overloads = list(library.overloads.values())
         named = dict.fromkeys(name for overload in overloads for name in overload.operator.peers)
-        peers = [from_samples.REFERENCE, from_samples.COMPILED, *named, from_samples.FUNCTIONAL]
+        peers = [from_samples.REFERENCE, from_samples.COMPILED, *named, from_samples.FUNCTIONAL, from_samples.TRIAD]
         _require_known("--skip", "peer", skip or [], peers)
         _require_known("--only", "operator", only or [], [overload.operator.name for overload in overloads])
-        self.device, self.skip, self.shown = device, skip or [], Shown(from_samples.OURS)
+        self.device, self.skip = device, skip or []
+        self.shown = Shown(from_samples.OURS, limits=frozenset({from_samples.TRIAD}))
         self.cases: list[Any] = list(from_samples.cases(overloads, device, only or [], quick=quick))
 
     @contextlib.contextmanager

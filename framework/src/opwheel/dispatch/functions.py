@@ -75,7 +75,7 @@ def make_functions(module: str, overloads: Mapping[str, Overload]) -> Functions:
     Raises:
         ValueError: a schema that cannot be written as a function in Python, or a ``tensor_variant`` that does not fit.
     """
-    main = [overload for overload in overloads.values() if not overload.is_out]
+    main = [overload for overload in overloads.values() if not overload.name.endswith(".out")]
     namespace = next(iter(overloads.values())).namespace
     source = "\n\n".join(_Source(overload, overloads).text() for overload in main)
     scope: dict[str, Any] = dict(_NAMES)
@@ -108,7 +108,9 @@ class _Source:
         parts = [self._numbers()]
         if self.out is not None:
             given = ", ".join(filter(None, (self.given, "out=out")))
-            parts.append(f"if out is not None:\n    return {name_in_source(self.out)}({given})\n")
+            call = f"{name_in_source(self.out)}({given})"
+            hands_back = f"return {call}" if self.out.schema.returns else f"{call}\n    return out"
+            parts.append(f"if out is not None:\n    {hands_back}\n")
         parts.append(f"return {name_in_source(self.overload)}({self.given})\n")
         return f"def {self.name}({self._parameters()}):\n" + textwrap.indent("".join(parts), "    ")
 

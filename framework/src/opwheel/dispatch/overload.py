@@ -162,6 +162,10 @@ class Overload:
         """The operator that is called in place of this one where a gradient is recorded."""
         return self._siblings[self.operator.training] if self.operator.training else None
 
+    def sibling(self, name: str) -> Overload | None:
+        """Another overload of the library, or None."""
+        return self._siblings.get(name)
+
     def has_sibling(self, name: str) -> bool:
         """Whether the library has an operator of that name, also one that was registered before."""
         return name in self._siblings or hasattr(getattr(torch.ops, self.namespace), name)

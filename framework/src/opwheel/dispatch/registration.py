@@ -42,6 +42,10 @@ def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, O
         operator = declared.get(name) or declared.get(base) or declared.get(base.removesuffix("_"))
         if operator is None:
             raise ValueError(f"{library.namespace}: there is a schema of {name}, but no operator {base!r} is declared")
+        if name == f"{operator.name}.out" and not operator.rule.has_variants:
+            from .out_variant import out_variant  # few libraries have them
+
+            operator = out_variant(operator)
         overloads[name] = Overload(operator, library.namespace, schema, overloads)
     missing = set(declared) - set(overloads)
     if missing:

@@ -40,9 +40,11 @@ class Opaque(Rule):
         if overload.name != overload.operator.name:
             refuse(
                 overload,
-                f"only an Elementwise() operator has variants, but {overload.operator.name!r} is {self!r}",
+                f"an operator that is {self!r} has no other variant than '{overload.operator.name}.out'",
                 f"declare Operator({overload.name!r}), with a reference that does what it does",
             )
+        if overload.name.endswith(".out"):
+            _check_out(overload)
         for argument in overload.schema.arguments:
             if str(argument.real_type) not in _KNOWN:
                 refuse(overload, f"argument '{argument.name}' is a {argument.real_type}", "pass tensors and numbers")
@@ -109,6 +111,20 @@ class Opaque(Rule):
             return as_new(overload, values, overload.call(function, values))
 
         return kernel
+
+
+def _check_out(overload: Overload) -> None:
+    """Refuse an out variant that does not write one result into its last argument."""
+    form = f"write '{overload.name}(..., *, Tensor(a!) out) -> ()', with all other arguments as they are"
+    arguments = overload.schema.arguments
+    if overload.written != (len(arguments) - 1,) or not arguments[-1].kwarg_only or arguments[-1].name != "out":
+        refuse(overload, "an out variant writes into its last argument, 'out', which is keyword-only", form)
+    if overload.schema.returns:
+        refuse(overload, "an out variant that is not Elementwise() hands nothing back", form)
+    base = overload.sibling(overload.name.removesuffix(".out"))
+    if base is not None and len(base.schema.returns) != 1:
+        problem = f"'{base.name}' has {len(base.schema.returns)} results"
+        refuse(overload, problem, "declare an operator that writes them")
 
 
 def as_new(overload: Overload, values: tuple[Any, ...], results: Any) -> Any:

@@ -18,12 +18,15 @@ class Rule(ABC):
 
     Attributes:
         fuses: whether inductor does best with the reference in the place of a call.
+        has_variants: whether the rule carries out and in-place variants itself; else ``name.out`` is declared like any
+            other operator that writes (:mod:`..out_variant`).
 
     ``values`` are a call's arguments in the schema's order, defaults filled in. Each method but ``check`` is called
     with arguments that its overload's schema admits.
     """
 
     fuses = False
+    has_variants = False
 
     @abstractmethod
     def check(self, overload: Overload) -> None:

@@ -61,7 +61,7 @@ void gated_rows(const Gated& a, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; ++i) {
     const T* u = static_cast<const T*>(a.a) + i * a.a_stride;
     const T* v = static_cast<const T*>(a.b) + i * a.b_stride;
-    T* y = static_cast<T*>(a.y) + i * a.length;
+    T* y = static_cast<T*>(a.y) + i * a.y_stride;
     for_vectors<C>(a.length, [&](auto at) {
       const auto value = rounded_roughly<T>(F::template value<T>(get(u, at)));
       put(y, at, value * get(v, at), a.stream);

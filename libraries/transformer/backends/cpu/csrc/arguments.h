@@ -39,8 +39,12 @@ inline int64_t check_rows(const Tensor& x, std::string_view name) {
 inline void check_like(const Tensor& tensor, std::string_view name, const Tensor& x, std::string_view x_name) {
   check(tensor, name).on_cpu().same_shape(x, x_name).same_dtype(x, x_name);
 }
-// Refuses two tensors to be written to, of one dtype, that are surely the same memory: it can hold but one result.
-inline void check_apart(const Tensor& a, std::string_view a_name, const Tensor& b, std::string_view b_name) {
+constexpr std::string_view kBothAreWritten = "both are written to",
+                           kIsRead = "it is read while the other is written to";
+
+// Refuses two tensors of one dtype, of which one or both are written to, that are surely the same memory.
+inline void check_apart(const Tensor& a, std::string_view a_name, const Tensor& b, std::string_view b_name,
+                        std::string_view why = kBothAreWritten) {
   const opwheel::TensorInfo one(a), other(b);
   if (one.numel == 0 || other.numel == 0) return;
   const int64_t size = static_cast<int64_t>(aoti_torch_dtype_element_size(one.dtype_code));
@@ -49,8 +53,17 @@ inline void check_apart(const Tensor& a, std::string_view a_name, const Tensor& 
   const bool have_gaps = !opwheel::is_non_overlapping_and_dense(one) || !opwheel::is_non_overlapping_and_dense(other);
   const bool meet = begin < other_begin + other.numel * size && other_begin < begin + one.numel * size;
   if (have_gaps ? begin == other_begin : meet) {
-    fail("argument '", a_name, "' shares memory with '", b_name, "', and both are written to; clone one of them first");
+    fail("argument '", a_name, "' shares memory with '", b_name, "', and ", why, "; clone one of them first");
   }
+}
+// The tensor that a result goes into. It is not resized.
+inline void check_out(const Tensor& out, const Tensor& x, std::string_view x_name) {
+  check_like(out, "out", x, x_name);
+  check_apart(out, "out", x, x_name, kIsRead);
+}
+// Where Rows had to make a copy of what is overwritten.
+inline void write_back(const Tensor& copy, const Tensor& tensor) {
+  if (data<void>(copy) != data<void>(tensor)) OPWHEEL_SHIM(aoti_torch_copy_(tensor.handle(), copy.handle(), 0));
 }
 inline Tensor optional_vector(const OptionalTensor& given, std::string_view name, const Tensor& x, int64_t n,
                               std::string_view x_name = "x") {
@@ -62,10 +75,10 @@ inline const void* data_or_null(const Tensor& tensor) {
   return tensor.handle() == nullptr ? nullptr : data<void>(tensor);
 }
 
-// Whether to write a new result past the caches, if a kernel has so many tensors of x's shape.
-inline bool should_stream(const Tensor& result, const Rows& x, int operand_count) {
-  const auto size = static_cast<int64_t>(aoti_torch_dtype_element_size(opwheel::code_of(dtype_of(x.tensor))));
-  return opwheel::cpu::should_stream(data<void>(result), x.rows, x.length * size, operand_count);
+// Whether to write a result past the caches, if a kernel has so many tensors of its shape.
+inline bool should_stream(const Rows& y, int operand_count) {
+  const auto size = static_cast<int64_t>(aoti_torch_dtype_element_size(opwheel::code_of(dtype_of(y.tensor))));
+  return y.stride == y.length && opwheel::cpu::should_stream(y.data(), y.rows, y.length * size, operand_count);
 }
 
 // The dtype that is computed in.

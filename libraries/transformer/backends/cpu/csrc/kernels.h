@@ -65,7 +65,7 @@ enum class Activation { silu, gelu_tanh, gelu };
 struct Gated {  // activation(a) * b
   const void *a, *b;
   void* y;
-  int64_t length, a_stride, b_stride;
+  int64_t length, a_stride, b_stride, y_stride;
   Activation activation;
   bool stream;
 };

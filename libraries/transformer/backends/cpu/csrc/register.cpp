@@ -15,6 +15,7 @@ OPWHEEL_KERNELS(transformer_ops, CPU, m) {
   using namespace transformer_ops;
   using opwheel::implement;
   implement<op::rms_norm, cpu::rms_norm>(m);
+  implement<op::rms_norm_out, cpu::rms_norm_out>(m);
   implement<op::rms_norm_backward, cpu::rms_norm_backward>(m);
   implement<op::fused_add_rms_norm, cpu::fused_add_rms_norm>(m);
   implement<op::fused_add_rms_norm_, cpu::fused_add_rms_norm_>(m);
@@ -22,6 +23,7 @@ OPWHEEL_KERNELS(transformer_ops, CPU, m) {
   implement<op::layer_norm, cpu::layer_norm>(m);
   implement<op::layer_norm_backward, cpu::layer_norm_backward>(m);
   implement<op::swiglu, cpu::swiglu>(m);
+  implement<op::swiglu_out, cpu::swiglu_out>(m);
   implement<op::swiglu_backward, cpu::swiglu_backward>(m);
   implement<op::geglu, cpu::geglu>(m);
   implement<op::geglu_backward, cpu::geglu_backward>(m);

@@ -27,6 +27,7 @@ class Elementwise(Rule):
     """
 
     fuses = True
+    has_variants = True
 
     def __init__(self, linear: tuple[tuple[str, ...], ...] = ()) -> None:
         self.linear = linear

@@ -15,29 +15,50 @@ inline Casting casting_of(std::string_view mode) {
   fail("argument 'casting_mode' is '", mode, "', expected 'llama', 'gemma' or 'none'");
 }
 
-inline Tensor rms_norm(const Tensor& given, const OptionalTensor& given_weight, double eps, double offset,
-                       std::string_view casting_mode) {
-  const int64_t n = check_rows(given, "x");
-  const Tensor weight = optional_vector(given_weight, "weight", given, n);
-  const Casting casting = casting_of(casting_mode);
+// y = rms_norm(x), or of the sum of x and a residual, which is kept.
+inline void normalise(const Tensor& given, const Tensor* given_residual, const Tensor& weight, double eps,
+                      double offset, Casting casting, const Rows& y, const Rows* sum, bool stream) {
   const Rows x(given);
-  Tensor y = new_empty(sizes_of(given), dtype_of(given), device_of(given));
+  std::optional<Rows> residual;
+  if (given_residual != nullptr) residual.emplace(*given_residual);
   const RmsNorm arguments{.x = x.data(),
                           .weight = data_or_null(weight),
-                          .y = data<void>(y),
-                          .length = n,
+                          .y = y.data(),
+                          .length = x.length,
                           .x_stride = x.stride,
-                          .y_stride = n,
+                          .y_stride = y.stride,
                           .eps = eps,
                           .offset = offset,
                           .casting = casting,
-                          .residual = nullptr,
-                          .sum = nullptr,
-                          .residual_stride = 0,
-                          .sum_stride = 0,
-                          .stream = should_stream(y, x, 2)};
-  run(kernels().rms_norm, dtype_of(given), arguments, x.rows, n);
+                          .residual = residual ? residual->data() : nullptr,
+                          .sum = residual ? sum->data() : nullptr,
+                          .residual_stride = residual ? residual->stride : 0,
+                          .sum_stride = residual ? sum->stride : 0,
+                          .stream = stream};
+  run(kernels().rms_norm, dtype_of(given), arguments, x.rows, residual ? 2 * x.length : x.length);
+}
+
+inline Tensor rms_norm(const Tensor& x, const OptionalTensor& given_weight, double eps, double offset,
+                       std::string_view casting_mode) {
+  const int64_t n = check_rows(x, "x");
+  const Tensor weight = optional_vector(given_weight, "weight", x, n);
+  const Casting casting = casting_of(casting_mode);
+  Tensor y = new_empty(sizes_of(x), dtype_of(x), device_of(x));
+  const Rows rows(y);
+  normalise(x, nullptr, weight, eps, offset, casting, rows, nullptr, should_stream(rows, 2));
   return y;
+}
+
+inline void rms_norm_out(const Tensor& x, const OptionalTensor& given_weight, double eps, double offset,
+                         std::string_view casting_mode, Tensor& out) {
+  const int64_t n = check_rows(x, "x");
+  const Tensor weight = optional_vector(given_weight, "weight", x, n);
+  const Casting casting = casting_of(casting_mode);
+  check_out(out, x, "x");
+  if (given_weight) check_apart(out, "out", *given_weight, "weight", kIsRead);
+  const Rows y(out);
+  normalise(x, nullptr, weight, eps, offset, casting, y, nullptr, should_stream(y, 2));
+  write_back(y.tensor, out);
 }
 
 inline std::array<Tensor, 2> norm_backward(const Tensor& given_grad, const Tensor* grad_sum, const Tensor& given,
@@ -73,7 +94,7 @@ inline std::array<Tensor, 2> norm_backward(const Tensor& given_grad, const Tenso
                                   .eps = eps,
                                   .offset = offset,
                                   .casting = casting,
-                                  .stream = should_stream(dx, x, more ? 4 : 3)};
+                                  .stream = should_stream(Rows(dx), more ? 4 : 3)};
   if (parts > 0) run(kernels().rms_norm_backward, dtype, arguments, parts, 2 * n * (x.rows / parts));
   return {std::move(dx), is_weighted ? sum_parts(partial, parts, n, dtype) : new_empty({0}, dtype, device_of(given))};
 }
@@ -81,31 +102,6 @@ inline std::array<Tensor, 2> norm_backward(const Tensor& given_grad, const Tenso
 inline std::array<Tensor, 2> rms_norm_backward(const Tensor& grad, const Tensor& x, const OptionalTensor& weight,
                                                double eps, double offset, std::string_view casting_mode) {
   return norm_backward(grad, nullptr, x, weight, eps, offset, casting_of(casting_mode));
-}
-
-inline void add_norm(const Tensor& given, const Tensor& given_residual, const Tensor& weight, double eps, double offset,
-                     Casting casting, const Rows& y, const Rows& sum, bool stream) {
-  const Rows x(given), residual(given_residual);
-  const RmsNorm arguments{.x = x.data(),
-                          .weight = data_or_null(weight),
-                          .y = y.data(),
-                          .length = x.length,
-                          .x_stride = x.stride,
-                          .y_stride = y.stride,
-                          .eps = eps,
-                          .offset = offset,
-                          .casting = casting,
-                          .residual = residual.data(),
-                          .sum = sum.data(),
-                          .residual_stride = residual.stride,
-                          .sum_stride = sum.stride,
-                          .stream = stream};
-  run(kernels().rms_norm, dtype_of(given), arguments, x.rows, 2 * x.length);
-}
-
-// Where rows() had to make a copy of what is overwritten.
-inline void write_back(const Tensor& copy, const Tensor& tensor) {
-  if (data<void>(copy) != data<void>(tensor)) OPWHEEL_SHIM(aoti_torch_copy_(tensor.handle(), copy.handle(), 0));
 }
 
 inline std::array<Tensor, 2> fused_add_rms_norm(const Tensor& x, const Tensor& residual,
@@ -116,8 +112,8 @@ inline std::array<Tensor, 2> fused_add_rms_norm(const Tensor& x, const Tensor& r
   const Tensor weight = optional_vector(given_weight, "weight", x, n);
   const Casting casting = casting_of(casting_mode);
   Tensor y = new_empty(sizes_of(x), dtype_of(x), device_of(x)), sum = new_empty(sizes_of(x), dtype_of(x), device_of(x));
-  const Rows rows(y);
-  add_norm(x, residual, weight, eps, offset, casting, rows, Rows(sum), should_stream(y, rows, 4));
+  const Rows rows(y), sums(sum);
+  normalise(x, &residual, weight, eps, offset, casting, rows, &sums, should_stream(rows, 4));
   return {std::move(y), std::move(sum)};
 }
 
@@ -129,7 +125,7 @@ inline void fused_add_rms_norm_(Tensor& x, Tensor& residual, const OptionalTenso
   const Tensor weight = optional_vector(given_weight, "weight", x, n);
   const Casting casting = casting_of(casting_mode);
   const Rows y(x), sum(residual);  // copies where rows are not contiguous
-  add_norm(x, residual, weight, eps, offset, casting, y, sum, false);
+  normalise(x, &residual, weight, eps, offset, casting, y, &sum, false);
   write_back(y.tensor, x);
   write_back(sum.tensor, residual);
 }
@@ -154,7 +150,7 @@ inline Tensor layer_norm(const Tensor& given, const OptionalTensor& given_weight
                             .length = n,
                             .x_stride = x.stride,
                             .eps = eps,
-                            .stream = should_stream(y, x, 2)};
+                            .stream = should_stream(Rows(y), 2)};
   run(kernels().layer_norm, dtype_of(given), arguments, x.rows, n);
   return y;
 }
@@ -182,7 +178,7 @@ inline std::array<Tensor, 3> layer_norm_backward(const Tensor& given_grad, const
                                     .rows = x.rows,
                                     .parts = parts,
                                     .eps = eps,
-                                    .stream = should_stream(dx, x, 3)};
+                                    .stream = should_stream(Rows(dx), 3)};
   if (parts > 0) run(kernels().layer_norm_backward, dtype, arguments, parts, 2 * n * (x.rows / parts));
   return {std::move(dx), sum_parts(partial, parts, n, dtype), sum_parts(partial_bias, parts, n, dtype)};
 }

@@ -9,7 +9,7 @@ inline Tensor softmax(const Tensor& given) {
   const int64_t n = check_rows(given, "x");
   const Rows x(given);
   Tensor y = new_empty(sizes_of(given), dtype_of(given), device_of(given));
-  const Softmax arguments{x.data(), data<void>(y), n, x.stride, should_stream(y, x, 2)};
+  const Softmax arguments{x.data(), data<void>(y), n, x.stride, should_stream(Rows(y), 2)};
   run(kernels().softmax, dtype_of(given), arguments, x.rows, 4 * n);
   return y;
 }
@@ -19,8 +19,8 @@ inline Tensor softmax_backward(const Tensor& given_grad, const Tensor& given) {
   check_like(given_grad, "grad", given, "y");
   const Rows grad(given_grad), y(given);
   Tensor dx = new_empty(sizes_of(given), dtype_of(given), device_of(given));
-  const SoftmaxBackward arguments{grad.data(), y.data(), data<void>(dx),         n,
-                                  grad.stride, y.stride, should_stream(dx, y, 3)};
+  const SoftmaxBackward arguments{
+      grad.data(), y.data(), data<void>(dx), n, grad.stride, y.stride, should_stream(Rows(dx), 3)};
   run(kernels().softmax_backward, dtype_of(given), arguments, y.rows, 2 * n);
   return dx;
 }

@@ -71,6 +71,9 @@ _ARGUMENTS = """
     Args:
         a: tensor of at least one dimension; float16, bfloat16, float32 or float64.
         b: tensor of the shape and dtype of ``a``."""
+_OUT = """
+        out: None, or the tensor that the result is written into, of the shape and dtype of ``a``, which must not share
+            memory with the other arguments. Without gradients."""
 _RESULT = """
 
     Returns:
@@ -88,9 +91,9 @@ SWIGLU = Operator(
     peers={"F.silu(a) * b": lambda a, b: functional.silu(a) * b},
     errors=_errors,
     doc=f"""``silu(a) * b`` with ``silu(a) = a * sigmoid(a)`` (Shazeer 2020, https://arxiv.org/abs/2002.05202).
-{_ARGUMENTS}{_RESULT}
+{_ARGUMENTS}{_OUT}{_RESULT}
     Raises:
-        RuntimeError: shapes or dtypes differ.
+        RuntimeError: shapes or dtypes differ, or a tensor requires grad and ``out`` is given.
     """,
 )
 SWIGLU_BACKWARD = Operator(

@@ -184,12 +184,15 @@ RMS_NORM = Operator(
 
     Args:
         x: tensor of at least one dimension; float16, bfloat16, float32 or float64.{_SHARED}
+        out: None, or the tensor that the result is written into, of the shape and dtype of ``x``, which must not share
+            memory with the other arguments. Without gradients.
 
     Returns:
-        A tensor of the shape and dtype of ``x``.
+        A tensor of the shape and dtype of ``x``; ``out`` where it is given.
 
     Raises:
-        RuntimeError: a shape or dtype does not fit, or ``casting_mode`` is none of these.
+        RuntimeError: a shape or dtype does not fit, ``casting_mode`` is none of these, or a tensor requires grad and
+            ``out`` is given.
     """,
 )
 RMS_NORM_BACKWARD = Operator("rms_norm_backward", reference=_rms_norm_backward, samples=_backward_samples)

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from opwheel.dispatch import implement_functions, overloads_of
 
-from .activations import geglu, geglu_backward, swiglu, swiglu_backward
+from .activations import geglu, geglu_backward, swiglu, swiglu_backward, swiglu_out
 from .cache import reshape_and_cache
 from .cross_entropy import cross_entropy_backward, cross_entropy_rows
 from .layer_norm import layer_norm, layer_norm_backward
@@ -18,6 +18,7 @@ from .rms_norm import (
     fused_add_rms_norm_backward,
     rms_norm,
     rms_norm_backward,
+    rms_norm_out,
 )
 from .rope import rope
 from .softmax import softmax, softmax_backward
@@ -49,6 +50,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         reshape_and_cache,
     )
 }
+FUNCTIONS |= {"rms_norm.out": rms_norm_out, "swiglu.out": swiglu_out}
 
 
 def register(target: torch.library.Library, device_type: str) -> None:

@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .arguments import check_like, check_rows, refuse, rows_of
+from .arguments import check_like, check_out, check_rows, refuse, rows_of, write_back
 from .language import elements, load, rounded, store
 from .launch import block_of, compute_dtype, launch
 
@@ -34,12 +34,14 @@ def _activation(x, NAME: tl.constexpr):
 
 
 @triton.jit
-def _gated(a, b, y, columns, a_stride, b_stride, NAME: tl.constexpr, COMPUTE: tl.constexpr, BLOCK: tl.constexpr):
+def _gated(
+    a, b, y, columns, a_stride, b_stride, y_stride, NAME: tl.constexpr, COMPUTE: tl.constexpr, BLOCK: tl.constexpr
+):
     row, at = elements(columns, BLOCK)
     mask = at < columns
     value, _ = _activation(load(a + row * a_stride, at, mask, COMPUTE), NAME)
     value = rounded(value, a.dtype.element_ty).to(COMPUTE)
-    store(y + row * columns, at, mask, value * load(b + row * b_stride, at, mask, COMPUTE))
+    store(y + row * y_stride, at, mask, value * load(b + row * b_stride, at, mask, COMPUTE))
 
 
 @triton.jit
@@ -65,11 +67,20 @@ def _gated_backward(
     store(db + row * columns, at, mask, gradient * value)
 
 
+def _check(a: Tensor, b: Tensor) -> None:
+    check_rows(a, "a")
+    check_like(b, "b", a, "a")
+
+
 def _forward(given_a: Tensor, given_b: Tensor, name: str) -> Tensor:
-    check_rows(given_a, "a")
-    check_like(given_b, "b", given_a, "a")
-    a, b = rows_of(given_a), rows_of(given_b)
+    _check(given_a, given_b)
     y = given_a.new_empty(given_a.shape)
+    _launch(rows_of(given_a), rows_of(given_b), rows_of(y), name)
+    return y
+
+
+def _launch(a: Tensor, b: Tensor, y: Tensor, name: str) -> None:
+    """All of ``(rows, length)``."""
     columns = a.shape[1]
     launch(
         _gated,
@@ -81,11 +92,11 @@ def _forward(given_a: Tensor, given_b: Tensor, name: str) -> Tensor:
         columns,
         a.stride(0),
         b.stride(0),
+        y.stride(0),
         NAME=name,
         COMPUTE=compute_dtype(a.dtype),
         **block_of(BLOCK),
     )
-    return y
 
 
 def _backward(given_grad: Tensor, given_a: Tensor, given_b: Tensor, name: str) -> tuple[Tensor, Tensor]:
@@ -124,6 +135,15 @@ def _gelu(approximate: str) -> str:
 def swiglu(a: Tensor, b: Tensor) -> Tensor:
     """See ``transformer_ops.swiglu``."""
     return _forward(a, b, "silu")
+
+
+def swiglu_out(a: Tensor, b: Tensor, *, out: Tensor) -> None:
+    """See ``transformer_ops.swiglu``."""
+    _check(a, b)
+    check_out(out, a, "a", b=b)
+    y = rows_of(out)
+    _launch(rows_of(a), rows_of(b), y, "silu")
+    write_back(y, out)
 
 
 def swiglu_backward(grad: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:

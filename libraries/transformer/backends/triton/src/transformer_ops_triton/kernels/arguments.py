@@ -74,10 +74,24 @@ def vector(x: Tensor | None, name: str, other: Tensor, other_name: str) -> Tenso
     return x.contiguous()
 
 
-def check_apart(a: Tensor, name: str, b: Tensor, other_name: str) -> None:
-    """Refuse two tensors to be written to that are surely the same memory: it can hold but one result."""
+def check_apart(a: Tensor, name: str, b: Tensor, other_name: str, why: str = "both are written to") -> None:
+    """Refuse two tensors, of which one or both are written to, that are surely the same memory."""
     if overlap(a, b) in (Overlap.SAME_ELEMENTS, Overlap.PARTIAL):
-        refuse(name, f"shares memory with '{other_name}', and both are written to; clone one of them first")
+        refuse(name, f"shares memory with '{other_name}', and {why}; clone one of them first")
+
+
+def check_out(out: Tensor, x: Tensor, x_name: str, **others: Tensor | None) -> None:
+    """Check the tensor that a result of the shape of ``x`` goes into; it must not be the memory of another argument."""
+    check_like(out, "out", x, x_name)
+    for name, tensor in {x_name: x, **others}.items():
+        if tensor is not None:
+            check_apart(out, "out", tensor, name, "it is read while the other is written to")
+
+
+def write_back(rows: Tensor, tensor: Tensor) -> None:
+    """Copy what was written, where :func:`rows_of` had to make a copy of the tensor."""
+    if rows.data_ptr() != tensor.data_ptr():
+        tensor.copy_(rows.view(tensor.shape))
 
 
 def check_indices(index: Tensor, name: str, limit: int, what: str, *, except_for: int | None = None) -> None:

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .arguments import check_apart, check_like, check_rows, refuse, rows_of, vector, wide
+from .arguments import check_apart, check_like, check_out, check_rows, refuse, rows_of, vector, wide, write_back
 from .language import load, rounded, store, weighted
 from .launch import block_of, compute_dtype, launch
 from .weight_gradients import weight_gradients
@@ -167,6 +167,17 @@ def rms_norm(x: Tensor, weight: Tensor | None, eps: float, offset: float, castin
     return y
 
 
+def rms_norm_out(
+    x: Tensor, weight: Tensor | None, eps: float, offset: float, casting_mode: str, *, out: Tensor
+) -> None:
+    """See ``transformer_ops.rms_norm``."""
+    settings = _Settings.of(x, "x", weight, eps, offset, casting_mode)
+    check_out(out, x, "x", weight=weight)
+    y = rows_of(out)
+    _launch(rows_of(x), None, y, None, settings)
+    write_back(y, out)
+
+
 def fused_add_rms_norm(
     x: Tensor, residual: Tensor, weight: Tensor | None, eps: float, offset: float, casting_mode: str
 ) -> tuple[Tensor, Tensor]:
@@ -187,9 +198,8 @@ def fused_add_rms_norm_(
     check_apart(residual, "residual", x, "x")
     y, total = rows_of(x), rows_of(residual)  # copies where rows are not views
     _launch(y, total, y, total, settings)
-    for tensor, written in ((x, y), (residual, total)):
-        if written.data_ptr() != tensor.data_ptr():
-            tensor.copy_(written.view(tensor.shape))
+    write_back(y, x)
+    write_back(total, residual)
 
 
 def rms_norm_backward(

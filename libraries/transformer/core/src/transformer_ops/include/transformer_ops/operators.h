@@ -8,6 +8,9 @@
   KERNEL(rms_norm,                                                                                                    \
          "rms_norm(Tensor x, Tensor? weight=None, float eps=1e-06, float offset=0., str casting_mode='llama') -> "    \
          "Tensor")                                                                                                    \
+  KERNEL(rms_norm_out,                                                                                                \
+         "rms_norm.out(Tensor x, Tensor? weight=None, float eps=1e-06, float offset=0., "                             \
+         "str casting_mode='llama', *, Tensor(a!) out) -> ()")                                                        \
   KERNEL(rms_norm_backward,                                                                                           \
          "rms_norm_backward(Tensor grad, Tensor x, Tensor? weight, float eps, float offset, str casting_mode) -> "    \
          "(Tensor, Tensor)")                                                                                          \
@@ -24,6 +27,7 @@
   KERNEL(layer_norm_backward,                                                                                         \
          "layer_norm_backward(Tensor grad, Tensor x, Tensor? weight, float eps) -> (Tensor, Tensor, Tensor)")         \
   KERNEL(swiglu, "swiglu(Tensor a, Tensor b) -> Tensor")                                                              \
+  KERNEL(swiglu_out, "swiglu.out(Tensor a, Tensor b, *, Tensor(a!) out) -> ()")                                       \
   KERNEL(swiglu_backward, "swiglu_backward(Tensor grad, Tensor a, Tensor b) -> (Tensor, Tensor)")                     \
   KERNEL(geglu, "geglu(Tensor a, Tensor b, str approximate='tanh') -> Tensor")                                        \
   KERNEL(geglu_backward, "geglu_backward(Tensor grad, Tensor a, Tensor b, str approximate) -> (Tensor, Tensor)")      \

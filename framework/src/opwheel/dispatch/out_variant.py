@@ -1,0 +1,82 @@
+"""The declaration of ``name.out``, made from that of ``name``: the same results, written into a tensor of the caller's.
+
+For rules other than Elementwise(), whose variants come from their loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .declaration import Operator
+from .rules import Opaque
+from .samples import ErrorSample, Sample
+
+
+def out_variant(operator: Operator) -> Operator:
+    """The out variant of an operator with one result: without gradients, its other arguments as they are.
+
+    What computes it gets a tensor ``out`` of the result's shape, dtype and device, and raises RuntimeError for another:
+    nothing is resized.
+    """
+    return Operator(
+        name=f"{operator.name}.out",
+        reference=_writing(operator.reference),
+        rule=Opaque(),
+        derivatives=None,
+        autocast=operator.autocast,
+        flops=operator.flops,
+        samples=_with_out(operator, operator.samples),
+        measured=_with_out(operator, operator.measured),
+        errors=_errors(operator),
+        dtypes=operator.dtypes,
+        tolerance=operator.tolerance,
+        fake=_writing(operator.fake) if operator.fake else None,
+    )
+
+
+def _writing(compute: Callable[..., Any]) -> Callable[..., None]:
+    def write(*args: Any, out: Tensor, **kwargs: Any) -> None:
+        result = compute(*args, **kwargs)
+        for what in ("shape", "dtype", "device"):
+            given, expected = getattr(out, what), getattr(result, what)
+            if given != expected:
+                shown = (tuple(one) if what == "shape" else one for one in (given, expected))
+                raise RuntimeError("argument 'out' has {} {}, but the result has {}".format(what, *shown))
+        out.copy_(result)
+
+    return write
+
+
+def _with_out(operator: Operator, samples: Callable[..., Iterable[Sample]] | None) -> Any:
+    if samples is None:
+        return None
+
+    def make(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
+        del requires_grad  # out= records no gradients
+        for sample in samples(device, dtype, False):
+            result = operator.reference(*sample.args, **sample.kwargs)
+            yield _given(sample, torch.zeros_like(result, memory_format=torch.contiguous_format))
+
+    return make
+
+
+def _errors(operator: Operator) -> Any:
+    def make(device: str) -> Iterator[ErrorSample]:
+        for error in operator.errors(device) if operator.errors else ():
+            yield error._replace(sample=_given(error.sample, torch.empty(0, device=device)), match="")
+        dtype = (operator.dtypes or (torch.float32,))[0]
+        for sample in operator.samples(device, dtype, False) if operator.samples else ():
+            result = operator.reference(*sample.args, **sample.kwargs)
+            yield ErrorSample(_given(sample, result.new_empty((2, *result.shape))), RuntimeError, "'out'")
+            yield ErrorSample(_given(sample, result.to(torch.int16)), RuntimeError, "'out'")
+            return
+
+    return make
+
+
+def _given(sample: Sample, out: Tensor) -> Sample:
+    return Sample(*sample.args, name=sample.name, **sample.kwargs, out=out)
