@@ -82,10 +82,11 @@ test: environments
 	@$(MAKE) --no-print-directory -k -j$(JOBS) --output-sync=target $(PARTS)
 
 # Two lanes: pip must not install into one environment twice at a time. All of them come first: make would go on with
-# the next part where one has to wait for its environment, and the longest part would be the last.
+# the next part where one has to wait for its environment, and the longest part would be the last. The third environment is
+# for the lane that ends first.
 environments: $(VENV)/.demo
-	@$(MAKE) --no-print-directory -j$(JOBS) environment environment-sycl
-environment-sycl: $(SYCL)/.installed $(VENV)/other-torch
+	@$(MAKE) --no-print-directory -j$(JOBS) environment environment-sycl $(VENV)/other-torch
+environment-sycl: $(SYCL)/.installed
 environment:
 	@$(MAKE) --no-print-directory -j1 lint $(VENV)/.exported $(VENV)/.runtime-executorch $(VENV)/.docs $(VENV)/.release
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 from opwheel.dispatch import Operator, Rows, Sample, overloads_of, register_python
 from opwheel.testing import checks
+from torch.utils.flop_counter import FlopCounterMode
 
 NAMESPACE = "waves_out"
 CPU = torch.device("cpu")
@@ -20,6 +21,10 @@ def write_reversed_sum(x, scale=1.0, *, dtype=None, out):
     out.copy_(result)
 
 
+def count_sum(x, scale=1.0, *, dtype=None):
+    return 2 * x.numel()
+
+
 def samples(device, dtype, requires_grad):
     for shape in ((3, 4), (7,), (0, 2)):
         yield Sample(torch.randn(shape, device=device, dtype=dtype, requires_grad=requires_grad), 0.5)
@@ -28,10 +33,15 @@ def samples(device, dtype, requires_grad):
 FUNCTIONS = register_python(
     NAMESPACE,
     {
+        "counted.out(Tensor x, *, Tensor(a!) out) -> ()": lambda x, *, out: out.copy_(x.sin()),
+        "counted(Tensor x) -> Tensor": torch.sin,
         "f(Tensor x, float scale=1.0, *, ScalarType? dtype=None) -> Tensor": reversed_sum,
         "f.out(Tensor x, float scale=1.0, *, ScalarType? dtype=None, Tensor(a!) out) -> ()": write_reversed_sum,
     },
-    [Operator("f", reference=reversed_sum, rule=Rows(x=1), samples=samples, doc="Reversed sum.")],
+    [
+        Operator("f", reference=reversed_sum, rule=Rows(x=1), samples=samples, flops=count_sum, doc="Reversed sum."),
+        Operator("counted", reference=torch.sin, flops=3, doc="Sine."),
+    ],
 )
 OVERLOADS = overloads_of(torch.library.Library(NAMESPACE, "FRAGMENT"))
 f = FUNCTIONS["f"]
@@ -98,6 +108,15 @@ def test_nothing_is_resized(refused):
         f(torch.randn(3), out=refused)
     with pytest.raises(RuntimeError, match="'out'"):  # the reference, where no kernel is
         OVERLOADS["f.out"].operator.reference(torch.randn(3), out=refused)
+
+
+@pytest.mark.parametrize(("name", "for_one"), [("f", 2), ("counted", 3)])
+def test_flops_are_those_of_the_operator(name, for_one):
+    x = torch.randn(4, 5)
+    for out in ({}, {"out": torch.empty(4, 5)}):
+        with FlopCounterMode(display=False) as counter:
+            FUNCTIONS[name](x, **out)
+        assert counter.get_total_flops() == for_one * 20
 
 
 def test_transformations():

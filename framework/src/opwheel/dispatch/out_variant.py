@@ -27,8 +27,6 @@ def out_variant(operator: Operator) -> Operator:
         reference=_writing(operator.reference),
         rule=Opaque(),
         derivatives=None,
-        autocast=operator.autocast,
-        flops=operator.flops,
         samples=_with_out(operator, operator.samples),
         measured=_with_out(operator, operator.measured),
         errors=_errors(operator),
