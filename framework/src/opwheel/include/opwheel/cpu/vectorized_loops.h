@@ -333,12 +333,26 @@ struct Loops {
       } else {
         widen_block(block, reinterpret_cast<const From*>(from), n);
       }
+    } else if (step == 2 * static_cast<int64_t>(sizeof(From))) {
+      load_every_second(block, reinterpret_cast<const From*>(from), n);
     } else {
       for (int64_t i = 0; i < n; ++i) {
         block[i] = static_cast<C>(widen(*reinterpret_cast<const From*>(from + i * step)));
       }
     }
     return block;
+  }
+
+  // A step that the compiler knows takes loads of whole registers, and shuffles.
+  template <class From>
+  static void load_every_second(C* block, const From* from, int64_t n) {
+    if constexpr (kIs<From, C>) {
+      for (int64_t i = 0; i < n; ++i) block[i] = from[2 * i];
+    } else {
+      From some[kBlock];
+      for (int64_t i = 0; i < n; ++i) some[i] = from[2 * i];
+      widen_block(block, some, n);
+    }
   }
 
   // Rounds a block to n elements that lie `step` bytes apart; contiguous ones past the caches if `stream` says so.
@@ -376,19 +390,21 @@ struct Loops {
   static int64_t size_of(int64_t step) { return step < 0 ? -step : step; }
 
   static Loop2d choose(const LoopSpec& spec, DType type) {
-    bool one_type = true;      // every operand has the results' dtype
-    bool side_by_side = true;  // every row is contiguous, or one value
-    bool across = false;       // some operand is transposed: rows are closer to each other than elements
+    bool one_type = true;         // every operand has the results' dtype
+    bool side_by_side = true;     // every row is contiguous, or one value
+    bool in_blocks = kSize <= 4;  // the same, or every second element of one, which pays for registers of many elements
+    bool across = false;          // some operand is transposed: rows are closer to each other than elements
     unsigned repeated = 0;
     for (int k = 0; k < kOutputs + kInputs; ++k) {
       const bool is_repeated = k >= kOutputs && spec.strides[k] == 0;
       one_type &= spec.dtypes[k] == type;
       side_by_side &= spec.strides[k] == kSize || is_repeated;
+      in_blocks &= spec.strides[k] == kSize || is_repeated || (k >= kOutputs && spec.strides[k] == 2 * kSize);
       if (is_repeated) repeated |= 1u << (k - kOutputs);
       across |= is_transposed(spec, k);
     }
     if (across) return &tiled;
-    if (one_type && !side_by_side) return &each<strided>;
+    if (one_type && !side_by_side) return in_blocks ? &blocked : &each<strided>;
     if constexpr (kIs<T, C>) {
       if (one_type) return spec.stream ? &each<vectors> : choose_repeated<0>(repeated);
     } else if constexpr (kHasVectors<T>) {
