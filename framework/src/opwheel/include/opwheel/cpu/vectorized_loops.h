@@ -345,7 +345,7 @@ struct Loops {
 
   // A step that the compiler knows takes loads of whole registers, and shuffles.
   template <class From>
-  static void load_every_second(C* block, const From* from, int64_t n) {
+  __attribute__((noinline)) static void load_every_second(C* block, const From* from, int64_t n) {
     if constexpr (kIs<From, C>) {
       for (int64_t i = 0; i < n; ++i) block[i] = from[2 * i];
     } else {
