@@ -43,7 +43,8 @@ def _writing(compute: Callable[..., Any]) -> Callable[..., None]:
             given, expected = getattr(out, what), getattr(result, what)
             if given != expected:
                 shown = (tuple(one) if what == "shape" else one for one in (given, expected))
-                raise RuntimeError("argument 'out' has {} {}, but the result has {}".format(what, *shown))
+                problem = "argument 'out' has {} {}, but the result has {}".format(what, *shown)
+                raise RuntimeError(f"{problem}; pass a tensor like the result, which is not resized or converted")
         out.copy_(result)
 
     return write
