@@ -81,7 +81,7 @@ def test_not_where_the_policy_says_never(tmp_path):
 
 @MADVISE
 def test_small_results_do_not_ask():
-    assert shown("show(muladd.mul(x, x))", 19) == [(0, False)]
+    assert shown("show(muladd.mul(x, x))", 20) == [(0, False)]
 
 
 @MADVISE

@@ -44,6 +44,15 @@ for dtype in dtypes:
     muladd.muladd(a, b, 0.5, out=out)
     check(out, a, b, 0.5)
 
+# Short rows past the caches, beside one row for all of them: whole cache lines, from one on, and others.
+for dtype, length in itertools.product(dtypes, (32, 96, 100)):
+    rows = 2**24 // (length * dtype.itemsize)
+    x = random(rows * length, dtype, 0).view(rows, length)
+    scale, shift = random(length, dtype, 0), random(length, dtype, 0)
+    out = torch.empty_like(x)
+    muladd.muladd(x, scale, shift, out=out)
+    check(out, x, scale, shift.double())
+
 # Every 16-bit number, through the converting loop and back: exact, subnormal numbers and infinities included.
 for dtype in (torch.float16, torch.bfloat16):
     every = torch.arange(-(2**15), 2**15).to(torch.int16).view(dtype)

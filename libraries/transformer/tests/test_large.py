@@ -10,8 +10,8 @@ import torch
 import transformer_ops
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
-# Elements of a row beside one that is not a whole number of cache lines, in any dtype.
-LENGTHS = (1024, 1031)
+# Elements of a row: whole cache lines in any dtype, few and many of them, and not.
+LENGTHS = (32, 1024, 1031)
 FEW = 8  # rows
 
 

@@ -34,7 +34,7 @@ class Precision:
     """Wanted standard error of each median, relative to it."""
     seconds: float
     """A case ends after this long, however noisy."""
-    sample_seconds: float = 2e-4
+    sample_seconds: float = 2e-3
     """Samples repeat their statements so often that the fastest takes this long."""
     rounds: tuple[int, int] = (7, 1000)
 

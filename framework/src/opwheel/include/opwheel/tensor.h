@@ -133,7 +133,7 @@ class Tensor {
     AtenTensorHandle handle = nullptr;
     int64_t bytes = itemsize;
     for (int64_t i = 0; i < ndim; ++i) bytes *= sizes[i];
-    const bool is_large = bytes >= 2 * detail::huge_pages::kSize && device.type == aoti_torch_device_type_cpu();
+    const bool is_large = bytes >= detail::huge_pages::kLeast && device.type == aoti_torch_device_type_cpu();
     const auto cached = is_large ? detail::result_cache::allocator_for(bytes) : nullptr;
     if ((cached != nullptr
              ? cached(ndim, sizes, strides, dtype, &handle)

@@ -34,8 +34,11 @@ inline bool should_stream(const ElementwisePlan& plan) {
   for (int i = 0; i < plan.input_count(); ++i) {
     if (plan.input(i).data == plan.output(0).data) return false;
   }
-  if (plan.sizes[0] * element_size(plan.dtype) < kShortestStreamed) return false;
-  return is_streamable(plan.output(0).data, plan.numel * element_size(plan.dtype));
+  constexpr int64_t kLong = 1024;  // most of such a row is whole cache lines, wherever it begins
+  const char* const result = plan.output(0).data;
+  const int64_t row_bytes = plan.sizes[0] * element_size(plan.dtype);
+  return (row_bytes >= kLong || are_whole_lines(result, row_bytes)) &&
+         is_streamable(result, plan.numel * element_size(plan.dtype));
 }
 
 // Runs the plan with the loop that `choose` takes for the strides of its two innermost dimensions. One copy for all

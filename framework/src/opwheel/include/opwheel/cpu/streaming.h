@@ -2,8 +2,8 @@
 //
 // It pays where the operands take most of the last-level cache, or more: results written through it are read into it
 // first, and push out what is needed sooner. It does not pay in place, where the old contents are needed; for short
-// rows, of which only whole cache lines can be streamed; nor into small pages that the system has yet to give: it fills
-// them with zeros, and so has them in the cache.
+// rows that are not whole cache lines, because nothing else can be streamed; nor into small pages that the system has
+// yet to give: it fills them with zeros, and so has them in the cache.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,11 @@ namespace opwheel::cpu {
 // 24 MiB on rows and element-wise loops are faster with streamed results, at 16 MiB slower.
 inline bool fills_caches(int64_t bytes) { return bytes >= last_level_cache() / 4 * 3; }
 
-// The shortest row that is streamed, in bytes.
-inline constexpr int64_t kShortestStreamed = 1024;
+// Whether contiguous rows are whole cache lines.
+inline bool are_whole_lines(const void* rows, int64_t row_bytes) {
+  constexpr int64_t kLine = 64;
+  return row_bytes % kLine == 0 && reinterpret_cast<uintptr_t>(rows) % kLine == 0;
+}
 
 // Whether a result of this many bytes is in memory that is there, or will come in huge pages.
 inline bool is_streamable(const char* result, int64_t bytes) {
@@ -28,11 +31,9 @@ inline bool is_streamable(const char* result, int64_t bytes) {
 // Whether to stream a result of contiguous rows, for a kernel whose operands, `operand_count` of them with its results,
 // all have such rows. Not to be asked of a result that is an operand's memory.
 inline bool should_stream(const void* result, int64_t rows, int64_t row_bytes, int operand_count) {
-  constexpr int64_t kLine = 64;
   const int64_t bytes = rows * row_bytes;
-  if (!fills_caches(bytes * operand_count) || row_bytes < kShortestStreamed) return false;
-  if (row_bytes % kLine != 0 || reinterpret_cast<uintptr_t>(result) % kLine != 0) return false;
-  return is_streamable(static_cast<const char*>(result), bytes);
+  return fills_caches(bytes * operand_count) && are_whole_lines(result, row_bytes) &&
+         is_streamable(static_cast<const char*>(result), bytes);
 }
 
 }  // namespace opwheel::cpu

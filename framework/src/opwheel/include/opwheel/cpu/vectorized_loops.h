@@ -161,6 +161,7 @@ struct Loops {
 
   // Elements begin to end of a row, one after another.
   static void some(const LoopSpec& spec, char* const* data, int64_t begin, int64_t end) {
+    if (begin == end) return;
     char* at[kOutputs + kInputs];
     for (int k = 0; k < kOutputs + kInputs; ++k) at[k] = data[k] + begin * spec.strides[k];
     strided(spec, at, end - begin);
