@@ -136,7 +136,7 @@ test-docs: docs
 # takes milliseconds for each row: values alone, and no losses of hundreds of rows.
 test-transformer: $(VENV)/.installed
 	$(BIN)/python -m pytest $(TRANSFORMER)/tests $(TRITON)/tests
-	$(BIN)/python $(KIT_OF) transformer_ops --backend cpu $(if $(TEST_WHOLE_KIT),,-k "(values or layouts) and (float32 or bfloat16) or first")
+	$(BIN)/python $(KIT_OF) transformer_ops --backend cpu $(if $(TEST_WHOLE_KIT),,-k "(values or layouts) and (float32 or bfloat16) or first or growth")
 	$(INTERPRETED) -m pytest $(TRITON)/tests/test_kernels.py $(TRANSFORMER)/tests/test_operators.py -k "not test_fused_linear"
 	$(INTERPRETED) $(KIT_OF) transformer_ops --backend triton $(if $(TEST_WHOLE_KIT),,-k "values and bfloat16 or errors")
 

@@ -133,6 +133,16 @@ def test_a_kernel_that_keeps_what_it_works_with():
     assert failed("f(Tensor x) -> Tensor", keeping, reference=torch.sin) == {"growth"}
 
 
+def test_a_kernel_that_frees_no_string():
+    libc = ctypes.CDLL(None)
+
+    def keeping(x):
+        libc.malloc(24)
+        return x.sin()
+
+    assert failed("f(Tensor x) -> Tensor", keeping, reference=torch.sin) == {"growth"}
+
+
 @pytest.mark.parametrize("is_result", [True, False], ids=["result", "working memory"])
 def test_a_kernel_that_writes_beside_its_memory(is_result):
     def beside(x):

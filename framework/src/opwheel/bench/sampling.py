@@ -111,7 +111,7 @@ def _calls_of(timer: Timer, clock: Clock, precision: Precision) -> tuple[int, fl
     """How many calls take long enough, and how long one takes; finding out also warms caches and allocators up."""
     calls = 1
     clock(timer, calls)
-    while (seconds := clock(timer, calls)) < precision.sample_seconds:
+    while (seconds := min(clock(timer, calls) for _ in range(3))) < precision.sample_seconds:
         calls = max(2 * calls, min(100 * calls, math.ceil(calls * precision.sample_seconds / max(seconds, 1e-9))))
     return calls, seconds / calls
 
