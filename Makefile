@@ -105,7 +105,7 @@ test-builds: $(VENV)/.installed $(VENV)/.release $(VENV)/other-torch
 	$(BIN)/python -m pytest $(BUILDS)
 
 test-rest: $(VENV)/.installed
-	TEST_FUZZ_EXAMPLES=2000 TEST_FUZZ_COMPILED=10 TEST_EVERY_MUTANT=23 $(BIN)/python -m pytest $(addprefix --ignore ,$(BUILDS) $(addprefix tests/,faults deploy docs release))
+	TEST_FUZZ_EXAMPLES=2000 TEST_FUZZ_COMPILED=10 TEST_EVERY_MUTANT=31 $(BIN)/python -m pytest $(addprefix --ignore ,$(BUILDS) $(addprefix tests/,faults deploy docs release))
 
 fuzz: $(VENV)/.installed
 	$(BIN)/python -m pytest tests/interop -k fuzz
