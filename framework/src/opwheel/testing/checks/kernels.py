@@ -170,7 +170,7 @@ def growth(overload: Overload, samples: Samples) -> None:
     """A call leaves no memory allocated, on a CPU: neither PyTorch's, for tensors, nor any other of the C library's.
 
     PyTorch counts what its allocator hands out and takes back. A string or a shape that is never freed is small, but it
-    lies between blocks of the C library's heap that then can't be joined: processes have grown by gigabytes.
+    lies between large blocks of the C library's heap that then can't be joined, so that the process may grow by those.
     """
     given = [samples.values() for _ in range(2)]
     run_kernel(overload, given[0])  # fills what is kept on purpose, such as code for a first call
