@@ -114,6 +114,7 @@ def test_layouts_in_small_parts(built):
     assert run_tests(built("small parts"), *LAYOUTS, TEST_EXAMPLES="60") > 100
 
 
+@pytest.mark.nightly
 def test_the_sanitizers_are_at_work(built):
     """A kernel that reads one element too far is caught."""
     with pytest.raises(AssertionError, match="AddressSanitizer"):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 import torch
 
 from opwheel.dispatch.overload import Overload
-from opwheel.process_memory import allocated
+from opwheel.process_memory import allocated, kept_by
 from opwheel.testing import reference
 from opwheel.testing.samples import arguments
 
@@ -47,26 +47,17 @@ def test_no_memory_growth_over_10_000_calls(overload: Overload, device: torch.de
         if device.type != "cpu":
             torch.accelerator.synchronize(device)  # until it has run, a call holds memory of the host
 
-    a_thousand_calls()
-    growth = []
-    for _ in range(3):  # what is kept to be used again is taken once, what leaks each time
-        gc.collect()
-        before = _allocated(device)
+    def ten_thousand_calls() -> None:
         for _ in range(10):
             a_thousand_calls()
-        gc.collect()
-        growth.append(_allocated(device) - before)
-        # One leaked result a call would be 160 MB, one leaked handle a call 320 kB.
-        if growth[-1] < 200_000:
-            return
-    pytest.fail(f"10,000 calls take {growth} bytes more each time")
 
-
-def _allocated(device: torch.device) -> int:
-    if device.type == "cuda":
-        return int(torch.cuda.memory_allocated(device))
-    size = allocated()
-    return size if size is not None else pytest.skip("this system does not tell how much memory a process takes")
+    a_thousand_calls()
+    tolerated = 200_000  # one leaked result a call would be 160 MB, one leaked handle a call 320 kB
+    of_device = partial(torch.cuda.memory_allocated, device) if device.type == "cuda" else allocated
+    growth = kept_by(ten_thousand_calls, tolerated, of_device)
+    if growth is None:
+        pytest.skip("this system does not tell how much memory a process takes")
+    assert growth <= tolerated, f"10,000 calls take {growth} bytes more each time"
 
 
 @pytest.mark.subsystem("streams and devices")

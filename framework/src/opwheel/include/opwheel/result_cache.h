@@ -19,15 +19,10 @@ using EmptyStrided = AOTITorchError (*)(int64_t ndim, const int64_t* sizes, cons
                                         AtenTensorHandle* result);
 
 // Null: PyTorch's allocator. Every library has its own.
+//
+// Results of huge_pages::kLeast bytes and more come from there. Smaller ones would be taken out of the caches by
+// others': PyTorch's allocator keeps them itself most of the time, for everybody, and hands out what was used last.
 inline std::atomic<EmptyStrided> empty_strided{nullptr};
-
-// Bytes from which on results come from there. Smaller ones would be taken out of the caches by others': PyTorch's
-// allocator keeps them itself most of the time, for everybody, and hands out what was used last.
-inline constexpr int64_t kLeast = 8 << 20;
-
-inline EmptyStrided allocator_for(int64_t bytes) {
-  return bytes < kLeast ? nullptr : empty_strided.load(std::memory_order_relaxed);
-}
 
 }  // namespace result_cache
 }  // namespace detail

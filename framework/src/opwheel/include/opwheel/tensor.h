@@ -134,7 +134,7 @@ class Tensor {
     int64_t bytes = itemsize;
     for (int64_t i = 0; i < ndim; ++i) bytes *= sizes[i];
     const bool is_large = bytes >= detail::huge_pages::kLeast && device.type == aoti_torch_device_type_cpu();
-    const auto cached = is_large ? detail::result_cache::allocator_for(bytes) : nullptr;
+    const auto cached = is_large ? detail::result_cache::empty_strided.load(std::memory_order_relaxed) : nullptr;
     if ((cached != nullptr
              ? cached(ndim, sizes, strides, dtype, &handle)
              : aoti_torch_empty_strided(ndim, sizes, strides, dtype, device.type, device.index, &handle)) != 0) {

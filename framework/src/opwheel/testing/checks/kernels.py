@@ -17,12 +17,13 @@ from torch.utils import _pytree as pytree
 
 from opwheel.dispatch.overload import Overload, as_tuple, tensors_in
 from opwheel.guarded_memory import Guards, guarded_memory
-from opwheel.process_memory import allocated
+from opwheel.process_memory import kept_by, quick_garbage_collection
 
 from .agreement import agree, check_raises, has_derivatives, run_kernel, run_reference, widened
 from .cases import Samples
 
 MANY_CALLS = 100
+LEAST_BLOCK = 16  # bytes; the C library hands out no fewer
 
 
 def values(overload: Overload, samples: Samples) -> None:
@@ -180,27 +181,14 @@ def growth(overload: Overload, samples: Samples) -> None:
         gc.collect()  # what a kernel in Python leaves behind may refer to itself, as in Triton's interpreter
     left = sum(event.self_cpu_memory_usage for event in counted.key_averages())
     assert left == 0, f"{left} bytes are still allocated after a call, and its results are gone"
-    for _ in range(3):  # what is kept to be used again is taken once, what leaks each time
-        with quick_garbage_collection():
-            gc.collect()
-            before = allocated() or 0
-            for _ in range(MANY_CALLS):
-                run_kernel(overload, given[0])
-            gc.collect()
-            left = (allocated() or 0) - before
-        if left < 16 * MANY_CALLS:  # the C library hands out no less
-            return
-    raise AssertionError(f"{MANY_CALLS} calls leave {left} bytes allocated, beside tensors' memory, each time")
 
+    def many_calls() -> None:
+        for _ in range(MANY_CALLS):
+            run_kernel(overload, given[0])
 
-@contextmanager
-def quick_garbage_collection() -> Iterator[None]:
-    """``gc.collect()`` looks at objects that are made inside alone: for PyTorch's it takes tenths of a second."""
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
+    tolerated = LEAST_BLOCK * MANY_CALLS - 1
+    left = kept_by(many_calls, tolerated) or 0
+    assert left <= tolerated, f"{MANY_CALLS} calls leave {left} bytes allocated, beside tensors' memory, each time"
 
 
 def errors(overload: Overload, samples: Samples) -> None:
