@@ -19,12 +19,13 @@ EPS = 1e-6
 
 
 class Operators(NamedTuple):
-    """What the two sides compute differently; matrix products and attention are PyTorch's on both."""
+    """What the two sides compute differently; the layers' matrix products are PyTorch's on both."""
 
     add_norm: Callable[[Tensor, Tensor, Tensor], Any]
     """x, residual and weight to the normalised sum and the sum."""
     gated: Callable[[Tensor, Tensor], Tensor]
-    rope: Callable[[Tensor, Tensor, Tensor, Tensor], Any]
+    attend: Callable[[Tensor, Tensor, Tensor], Tensor]
+    """Queries, keys and values, in dimension 2 of ``(batch, positions, 3, heads, length)``, to what is attended to."""
     loss: Callable[[Tensor, Tensor], Any]
 
 
@@ -33,12 +34,13 @@ def _plain_add_norm(x: Tensor, residual: Tensor, weight: Tensor) -> tuple[Tensor
     return functional.rms_norm(total, (WIDTH,), weight, EPS), total
 
 
-def _plain_rope(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-    def half_rotated(x: Tensor) -> Tensor:
+def _plain_attend(qkv: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    def rotated(x: Tensor) -> Tensor:
         u, v = x.chunk(2, -1)
-        return torch.cat((-v, u), -1)
+        return x * cos + torch.cat((-v, u), -1) * sin
 
-    return q * cos + half_rotated(q) * sin, k * cos + half_rotated(k) * sin
+    q, k, v = qkv.permute(2, 0, 3, 1, 4)
+    return functional.scaled_dot_product_attention(rotated(q), rotated(k), v, is_causal=True).transpose(1, 2)
 
 
 def _plain_gated(a: Tensor, b: Tensor) -> Tensor:
@@ -49,8 +51,14 @@ def _add_norm(x: Tensor, residual: Tensor, weight: Tensor) -> Any:
     return transformer_ops.fused_add_rms_norm(x, residual, weight, EPS)
 
 
-PLAIN = Operators(_plain_add_norm, _plain_gated, _plain_rope, functional.cross_entropy)
-OURS = Operators(_add_norm, transformer_ops.swiglu, transformer_ops.rope, transformer_ops.cross_entropy)
+def _attend(qkv: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    q, k, v = qkv.unbind(2)
+    q, k = transformer_ops.rope(q, k, cos, sin, unsqueeze_dim=2)
+    return transformer_ops.attention(q, k, v, is_causal=True)
+
+
+PLAIN = Operators(_plain_add_norm, _plain_gated, _plain_attend, functional.cross_entropy)
+OURS = Operators(_add_norm, transformer_ops.swiglu, _attend, transformer_ops.cross_entropy)
 
 
 class Attention(nn.Module):
@@ -66,10 +74,8 @@ class Attention(nn.Module):
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         """Let each of ``(batch, positions, width)`` look at those before it."""
         batch, positions, _ = x.shape
-        q, k, v = self.qkv(x).view(batch, positions, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
-        q, k = self.ops.rope(q, k, cos, sin)
-        y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.out(y.transpose(1, 2).reshape(batch, positions, WIDTH))
+        y = self.ops.attend(self.qkv(x).view(batch, positions, 3, HEADS, -1), cos, sin)
+        return self.out(y.flatten(2))
 
 
 class Block(nn.Module):

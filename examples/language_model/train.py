@@ -2,10 +2,10 @@
 
 The text is that of Python's own help, which ships inside Python (``pydoc_data.topics``): English, 465,000 characters.
 The same model, about 2 million parameters, is trained from the same weights on the same batches: by plain torch
-(``F.rms_norm``, ``F.silu``, ``F.cross_entropy``) and by transformer_ops, each eagerly and under ``torch.compile``.
-Matrix products and attention are PyTorch's everywhere. The losses must stay the same, otherwise the exit code is 1.
-At the end it draws the loss curves, writes some text, and says how many tokens a second each has seen, and how much
-memory it took.
+(``F.rms_norm``, ``F.silu``, ``F.scaled_dot_product_attention``, ``F.cross_entropy``) and by transformer_ops, each
+eagerly and under ``torch.compile``. The layers' matrix products are PyTorch's everywhere. The losses must stay the
+same, otherwise the exit code is 1. At the end it draws the loss curves, writes some text, and says how many tokens a
+second each has seen, and how much memory it took.
 
     pip install transformer-ops-core transformer-ops-cpu rich matplotlib
     python examples/language_model/train.py

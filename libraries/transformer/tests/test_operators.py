@@ -1,9 +1,15 @@
 """The operators as users call them, beside PyTorch's own. What every backend must do is in the conformance kit."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 import transformer_ops
+from opwheel.process_memory import peak
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 ROWS, CLASSES = 6, 50
 TOLERANCES = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 2e-3}
@@ -105,6 +111,108 @@ def test_fused_linear_cross_entropy(reduction, biased):
         torch.testing.assert_close(
             transformer_ops.fused_linear_cross_entropy(*inputs[:2], target, *inputs[2:], reduction=reduction), theirs
         )
+
+
+def compare_sums(mine, theirs, inputs, dtype):
+    """Values and gradients that are sums of many: relative to the largest of them, from which the rounding comes."""
+    grad = torch.randn_like(theirs).to(dtype)
+    found = mine, *torch.autograd.grad(mine, inputs, grad, retain_graph=True)
+    wanted = theirs, *torch.autograd.grad(theirs, inputs, grad.double(), retain_graph=True)
+    for a, b in zip(found, wanted, strict=True):
+        assert (a.double() - b.double()).abs().max() <= TOLERANCES[dtype] * (1 + b.abs().max())
+
+
+def attention_inputs(queries, keys, heads, shared, length, dtype=torch.float64):
+    shapes = ((2, queries, heads, length), (2, keys, shared, length), (2, keys, shared, length))
+    return [torch.randn(shape, dtype=dtype, requires_grad=True) for shape in shapes]
+
+
+def pytorchs_attention(q, k, v, **options):
+    first = [x.transpose(1, 2).double() for x in (q, k, v)]
+    grouped = q.shape[2] != k.shape[2]
+    with sdpa_kernel(SDPBackend.MATH):  # its faster one is not a number for causal heads and a negative scale
+        return functional.scaled_dot_product_attention(*first, enable_gqa=grouped, **options).transpose(1, 2)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize(
+    ("queries", "keys", "heads", "shared", "length"),
+    [
+        (1, 1, 1, 1, 1),
+        (1, 300, 4, 2, 48),  # the next word
+        (65, 65, 2, 2, 64),
+        (33, 97, 4, 1, 5),
+        (97, 33, 2, 2, 128),
+        (70, 530, 2, 1, 33),  # more keys than a product takes at a time
+    ],
+)
+def test_attention_is_pytorchs(queries, keys, heads, shared, length, is_causal, dtype):
+    q, k, v = attention_inputs(queries, keys, heads, shared, length, dtype)
+    mine = transformer_ops.attention(q, k, v, is_causal)
+    assert mine.is_contiguous()
+    compare_sums(mine, pytorchs_attention(q, k, v, is_causal=is_causal), (q, k, v), dtype)
+    options = {"is_causal": is_causal, "scale": -0.3}
+    compare_sums(
+        transformer_ops.attention(q, k, v, **options), pytorchs_attention(q, k, v, **options), (q, k, v), dtype
+    )
+
+
+def test_attention_of_views():
+    qkv = torch.randn(2, 9, 3, 2, 8, dtype=torch.float64, requires_grad=True)
+    first = qkv.permute(3, 0, 2, 4, 1).contiguous().permute(1, 4, 2, 0, 3)  # elements of a row are apart
+    compare(
+        transformer_ops.attention(*qkv.unbind(2), is_causal=True),
+        pytorchs_attention(*qkv.unbind(2), is_causal=True),
+        (qkv,),
+    )
+    torch.testing.assert_close(transformer_ops.attention(*first.unbind(2)), transformer_ops.attention(*qkv.unbind(2)))
+
+
+@pytest.mark.parametrize("sizes", [(3, 0, 2, 1), (0, 3, 2, 1), (3, 3, 0, 0)], ids=["no keys", "no queries", "no heads"])
+def test_attention_to_nothing(sizes):
+    q, k, v = attention_inputs(*sizes, length=4)
+    y = transformer_ops.attention(q, k, v)
+    assert y.shape == q.shape
+    assert not y.any()
+    for grad, x in zip(torch.autograd.grad(y, (q, k, v), torch.ones_like(y)), (q, k, v), strict=True):
+        assert grad.shape == x.shape
+        assert not grad.any()
+
+
+def test_attention_sees_what_it_may():
+    """What is not seen does not matter, whatever number it is; a nan among what is seen comes out."""
+    q, k, v = attention_inputs(40, 40, 1, 1, 8)
+    with torch.no_grad():
+        expected = transformer_ops.attention(q, k, v, is_causal=True)[:, :20]
+        v[:, 20:], k[:, 20:] = 1e30, -1e3
+        torch.testing.assert_close(transformer_ops.attention(q, k, v, is_causal=True)[:, :20], expected, rtol=0, atol=0)
+        v[0, 3, 0, 2] = torch.nan
+        found = transformer_ops.attention(q, k, v, is_causal=True)
+    assert found[0, 3:, 0, 2].isnan().all()
+
+
+def test_attention_takes_less_memory_than_its_scores():
+    """Of 4096 queries and keys, 64 MiB of float32 for each head."""
+    q, k, v = (torch.randn(1, 4096, 1, 16, requires_grad=True) for _ in range(3))
+
+    def call():
+        transformer_ops.attention(q, k, v, is_causal=True).sum().backward()
+
+    call()
+    taken = peak(call)
+    if taken is None:
+        pytest.skip("this system does not tell how much memory a process takes")
+    assert taken < 16 << 20
+
+
+@pytest.mark.parametrize("capability", ["baseline", "avx2"])
+def test_attention_on_older_processors(capability):
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
+    environment = os.environ | {"TRANSFORMER_OPS_CPU_CAPABILITY": capability}
+    chosen = ["-k", "attention and not older and not memory"]
+    done = subprocess.run([*command, *chosen], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:]
 
 
 def test_rope_keeps_lengths_and_turns_back():

@@ -92,6 +92,31 @@ struct SoftmaxBackward {
   bool stream;
 };
 
+// Rows of (batch, heads, positions, length), with the strides of the first three.
+struct Heads {
+  void* data;
+  int64_t strides[3];
+};
+
+// y, and log(sum(exp)) of the scores, float (double for float64), if lse is not null. A call's rows are the heads of
+// all batches; each `group` of them share a head of k and v.
+struct Attention {
+  Heads q, k, v, y;
+  void* lse;
+  int64_t heads, group, queries, keys, length;
+  double scale;
+  bool is_causal;
+};
+
+// A call's rows are the heads of k and v.
+struct AttentionBackward {
+  Heads grad, q, k, v, y, dq, dk, dv;
+  const void* lse;
+  int64_t heads, group, queries, keys, length;
+  double scale;
+  bool is_causal;
+};
+
 // Rows of q or k: all positions of all heads of all batches, as they are in y, which is contiguous. Strides are those
 // of x along batches, heads and positions; cos and sin have a row of length / 2 for each position.
 struct Rope {
@@ -150,6 +175,8 @@ struct Table {
   ByDtype<GatedBackward> gated_backward;
   ByDtype<Softmax> softmax;
   ByDtype<SoftmaxBackward> softmax_backward;
+  ByDtype<Attention> attention;
+  ByDtype<AttentionBackward> attention_backward;
   ByDtype<Rope> rope;
   ByDtype<CrossEntropy> cross_entropy;
   ByDtype<CrossEntropyBackward> cross_entropy_backward;

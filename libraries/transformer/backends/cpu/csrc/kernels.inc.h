@@ -8,6 +8,7 @@ namespace {
 using namespace ::opwheel::cpu::OPWHEEL_ISA;
 
 #include "activations.inc.h"
+#include "attention.inc.h"
 #include "cross_entropy.inc.h"
 #include "norms.inc.h"
 #include "quantize.inc.h"
@@ -17,13 +18,22 @@ using namespace ::opwheel::cpu::OPWHEEL_ISA;
 }  // namespace
 
 const Table table = {
-    OPWHEEL_BY_DTYPE(rms_norm),         OPWHEEL_BY_DTYPE(rms_norm_backward),
-    OPWHEEL_BY_DTYPE(layer_norm),       OPWHEEL_BY_DTYPE(layer_norm_backward),
-    OPWHEEL_BY_DTYPE(sum_parts),        OPWHEEL_BY_DTYPE(gated),
-    OPWHEEL_BY_DTYPE(gated_backward),   OPWHEEL_BY_DTYPE(softmax),
-    OPWHEEL_BY_DTYPE(softmax_backward), OPWHEEL_BY_DTYPE(rope),
-    OPWHEEL_BY_DTYPE(cross_entropy),    OPWHEEL_BY_DTYPE(cross_entropy_backward),
-    OPWHEEL_BY_DTYPE(scaled),           OPWHEEL_BY_DTYPE(quantize),
+    OPWHEEL_BY_DTYPE(rms_norm),
+    OPWHEEL_BY_DTYPE(rms_norm_backward),
+    OPWHEEL_BY_DTYPE(layer_norm),
+    OPWHEEL_BY_DTYPE(layer_norm_backward),
+    OPWHEEL_BY_DTYPE(sum_parts),
+    OPWHEEL_BY_DTYPE(gated),
+    OPWHEEL_BY_DTYPE(gated_backward),
+    OPWHEEL_BY_DTYPE(softmax),
+    OPWHEEL_BY_DTYPE(softmax_backward),
+    OPWHEEL_BY_DTYPE(attention),
+    OPWHEEL_BY_DTYPE(attention_backward),
+    OPWHEEL_BY_DTYPE(rope),
+    OPWHEEL_BY_DTYPE(cross_entropy),
+    OPWHEEL_BY_DTYPE(cross_entropy_backward),
+    OPWHEEL_BY_DTYPE(scaled),
+    OPWHEEL_BY_DTYPE(quantize),
     OPWHEEL_BY_DTYPE(dequantize),
 };
 

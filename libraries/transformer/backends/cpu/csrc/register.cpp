@@ -1,5 +1,6 @@
 // Registers each operator's function.
 #include "operators/activations.h"
+#include "operators/attention.h"
 #include "operators/cache.h"
 #include "operators/cross_entropy.h"
 #include "operators/linear_cross_entropy.h"
@@ -29,6 +30,9 @@ OPWHEEL_KERNELS(transformer_ops, CPU, m) {
   implement<op::geglu_backward, cpu::geglu_backward>(m);
   implement<op::softmax, cpu::softmax>(m);
   implement<op::softmax_backward, cpu::softmax_backward>(m);
+  implement<op::attention, cpu::attention>(m);
+  implement<op::attention_training, cpu::attention_training>(m);
+  implement<op::attention_backward, cpu::attention_backward>(m);
   implement<op::rope, cpu::rope>(m);
   implement<op::cross_entropy_rows, cpu::cross_entropy_rows>(m);
   implement<op::cross_entropy_backward, cpu::cross_entropy_backward>(m);

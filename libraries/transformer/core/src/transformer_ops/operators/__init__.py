@@ -1,6 +1,7 @@
 """The operators, a family a file: references, derivatives, samples, docstrings."""
 
 from .activations import GEGLU, GEGLU_BACKWARD, SWIGLU, SWIGLU_BACKWARD
+from .attention import ATTENTION, ATTENTION_BACKWARD, ATTENTION_TRAINING
 from .cache import RESHAPE_AND_CACHE
 from .cross_entropy import CROSS_ENTROPY_BACKWARD, CROSS_ENTROPY_ROWS
 from .fused_linear_cross_entropy import FUSED_LINEAR_CROSS_ENTROPY, FUSED_LINEAR_CROSS_ENTROPY_TRAINING, SCALED
@@ -31,6 +32,9 @@ OPERATORS = (
     SOFTMAX,
     SOFTMAX_BACKWARD,
     ROPE,
+    ATTENTION,
+    ATTENTION_TRAINING,
+    ATTENTION_BACKWARD,
     CROSS_ENTROPY_ROWS,
     CROSS_ENTROPY_BACKWARD,
     FUSED_LINEAR_CROSS_ENTROPY,

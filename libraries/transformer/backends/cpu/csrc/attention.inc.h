@@ -1,0 +1,278 @@
+// softmax(scale * q k^T) v, a head at a time and 32 of its queries at a time. Included by kernels.inc.h.
+//
+//     keys, transposed: panels of two registers' columns          values: panels as well
+//     +------+------+--                                            +------+--
+//     |panel |panel |    d rows: a product of q's elements         |panel |    n rows: a product of the weights
+//     |  0   |  1   |    and these is a row of scores              |  0   |    and these is a row of results
+//     +------+------+--                                            +------+--
+//
+// A panel lies in memory row after row, so that a product reads it from one end to the other, out of the first cache.
+// All is computed in C; what is beyond a matrix is zero.
+
+constexpr int64_t kQueries = 32;  // at a time: their scores for 2000 keys are in the second-level cache
+template <class C>
+constexpr int64_t kPanel = 2 * kLanes<C>;
+#if defined(__AVX512F__)
+constexpr int64_t kTile = 8;  // rows of a product that are in registers at a time, which are 32 here
+#else
+constexpr int64_t kTile = 4;
+#endif
+
+constexpr int64_t padded(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+template <class C>
+inline void fill_zero(C* data, int64_t n) {
+  __builtin_memset(data, 0, static_cast<std::size_t>(n) * sizeof(C));
+}
+
+// Row k of a matrix in panels, of which the last may have one register's columns.
+template <class C>
+struct Panels {
+  C* data;
+  int64_t depth, columns;  // rows, and columns with the padding
+
+  C* at(int64_t row, int64_t column) const {
+    const int64_t first = column / kPanel<C> * kPanel<C>;
+    return data + first * depth + row * width(first) + (column - first);
+  }
+  int64_t width(int64_t first) const { return columns - first < kPanel<C> ? kLanes<C> : kPanel<C>; }
+};
+
+// The left side of a product: element (i, k) is data[i * row + k * column].
+template <class C>
+struct Left {
+  const C* data;
+  int64_t row, column;
+};
+
+// kTile rows of a product, of one panel's columns.
+template <int64_t vectors, class C>
+__attribute__((always_inline)) inline void multiply_tile(Left<C> a, const C* panel, int64_t depth, C* out,
+                                                         int64_t stride, bool adds) {
+  using V = Vector<C>;
+  V sums[kTile][vectors];
+#pragma GCC unroll 8
+  for (int64_t i = 0; i < kTile; ++i) {
+#pragma GCC unroll 2
+    for (int64_t v = 0; v < vectors; ++v) {
+      sums[i][v] = adds ? load_vector<V>(out + i * stride + v * kLanes<C>) : V{};
+    }
+  }
+  for (int64_t k = 0; k < depth; ++k) {
+    V b[vectors];
+    for (int64_t v = 0; v < vectors; ++v) b[v] = load_vector<V>(panel + (k * vectors + v) * kLanes<C>);
+#pragma GCC unroll 8
+    for (int64_t i = 0; i < kTile; ++i) {
+      const C factor = a.data[i * a.row + k * a.column];
+#pragma GCC unroll 2
+      for (int64_t v = 0; v < vectors; ++v) sums[i][v] += factor * b[v];
+    }
+  }
+#pragma GCC unroll 8
+  for (int64_t i = 0; i < kTile; ++i) {
+#pragma GCC unroll 2
+    for (int64_t v = 0; v < vectors; ++v) store_vector(out + i * stride + v * kLanes<C>, sums[i][v]);
+  }
+}
+
+// out = a b, or out += a b: `rows`, a multiple of kTile, by the first `columns`, of `depth` rows of b.
+template <class C>
+inline void multiply(Left<C> a, int64_t rows, Panels<C> b, int64_t depth, int64_t columns, C* out, int64_t stride,
+                     bool adds) {
+  constexpr int64_t kDepth = 256;  // rows of a panel that stay in the first cache
+  for (int64_t from = 0; from < depth; from += kDepth) {
+    const int64_t count = depth - from < kDepth ? depth - from : kDepth;
+    for (int64_t column = 0; column < columns; column += kPanel<C>) {
+      const C* panel = b.at(from, column);
+      const bool is_whole = b.width(column) == kPanel<C>;
+      for (int64_t i = 0; i < rows; i += kTile) {
+        const Left<C> left{a.data + i * a.row + from * a.column, a.row, a.column};
+        C* to = out + i * stride + column;
+        is_whole ? multiply_tile<2>(left, panel, count, to, stride, adds)
+                 : multiply_tile<1>(left, panel, count, to, stride, adds);
+      }
+    }
+    adds = true;
+  }
+}
+
+// Elements of a row from `column` on, zero beyond its end.
+template <class T>
+inline Vector<ComputeType<T>> get_padded(const T* row, int64_t column, int64_t length) {
+  constexpr int64_t kCount = kLanes<ComputeType<T>>;
+  if (column + kCount <= length) return get(row, Whole{column});
+  return column < length ? get(row, Some{column, length - column}) : Vector<ComputeType<T>>{};
+}
+
+// A head's rows, as they are in memory.
+template <class T>
+struct HeadRows {
+  T* data;
+  int64_t stride;
+
+  HeadRows(const Heads& heads, int64_t batch, int64_t head)
+      : data(static_cast<T*>(heads.data) + batch * heads.strides[0] + head * heads.strides[1]),
+        stride(heads.strides[2]) {}
+  T* row(int64_t i) const { return data + i * stride; }
+};
+
+// Rows, of which there are `count`, times a factor.
+template <class T, class C>
+inline void copy_rows(HeadRows<const T> x, int64_t from, int64_t count, int64_t length, C factor, C* to,
+                      int64_t stride) {
+  for (int64_t i = 0; i < kQueries; ++i) {
+    for (int64_t k = 0; k < stride; k += kLanes<C>) {
+      store_vector(to + i * stride + k, i < count ? get_padded(x.row(from + i), k, length) * factor : Vector<C>{});
+    }
+  }
+}
+template <class T, class C>
+inline void pack(HeadRows<const T> x, int64_t count, int64_t length, Panels<C> to) {
+  for (int64_t i = 0; i < count; ++i) {
+    for (int64_t k = 0; k < to.columns; k += kLanes<C>) store_vector(to.at(i, k), get_padded(x.row(i), k, length));
+  }
+}
+// Rows of C, padded as the panels are.
+template <class C>
+inline void pack_block(const C* x, Panels<C> to) {
+  for (int64_t i = 0; i < to.depth; ++i) {
+    for (int64_t k = 0; k < to.columns; k += kLanes<C>) {
+      store_vector(to.at(i, k), load_vector<Vector<C>>(x + i * to.columns + k));
+    }
+  }
+}
+template <class T, class C>
+inline void pack_transposed(HeadRows<const T> x, int64_t count, int64_t length, Panels<C> to) {
+  for (int64_t first = 0; first < to.columns; first += kPanel<C>) {
+    const int64_t width = count - first < kPanel<C> ? count - first : kPanel<C>;
+    C* panel = to.at(0, first);
+    if (width < kPanel<C>) fill_zero(panel, length * kPanel<C>);
+    for (int64_t j = 0; j < width; ++j) {
+      const T* row = x.row(first + j);
+      for (int64_t k = 0; k < length; ++k) panel[k * kPanel<C> + j] = widen(row[k]);
+    }
+  }
+}
+
+// How many keys query i sees, as PyTorch counts them: of a causal head as many as there are queries up to it.
+inline int64_t visible(bool is_causal, int64_t i, int64_t keys) { return is_causal && i + 1 < keys ? i + 1 : keys; }
+
+template <class T>
+void attention(const Attention& a, int64_t begin, int64_t end) {
+  using C = ComputeType<T>;
+  const int64_t n = a.keys, d = a.length, columns = padded(d, kLanes<C>), width = padded(n, kPanel<C>);
+  const Buffer<C> keys_memory(d * width), values_memory(n * columns), block(kQueries * columns);
+  const Buffer<C> scores(kQueries * width), sums(kQueries * columns);
+  const Panels<C> keys{keys_memory.data, d, width}, values{values_memory.data, n, columns};
+  int64_t packed = -1;  // the head whose keys and values are there
+  for (int64_t i = begin; i < end; ++i) {
+    const int64_t batch = i / a.heads, head = i % a.heads, shared = head / a.group;
+    const HeadRows<const T> q(a.q, batch, head);
+    const HeadRows<T> y(a.y, batch, head);
+    C* const lse = a.lse == nullptr ? nullptr : static_cast<C*>(a.lse) + i * a.queries;
+    if (packed != i / a.group) {
+      pack_transposed(HeadRows<const T>(a.k, batch, shared), n, d, keys);
+      pack(HeadRows<const T>(a.v, batch, shared), n, d, values);
+      packed = i / a.group;
+    }
+    for (int64_t from = 0; from < a.queries; from += kQueries) {
+      const int64_t count = a.queries - from < kQueries ? a.queries - from : kQueries;
+      const int64_t seen = visible(a.is_causal, from + count - 1, n);
+      copy_rows(q, from, count, d, static_cast<C>(a.scale), block.data, columns);
+      multiply({block.data, columns, 1}, kQueries, keys, d, padded(seen, kPanel<C>), scores.data, width, false);
+      C factors[kQueries];
+      for (int64_t r = 0; r < count; ++r) {
+        C* const row = scores.data + r * width;
+        const int64_t own = visible(a.is_causal, from + r, n);
+        const C top = maximum<C>(own, -static_cast<C>(__builtin_inf()), [&](auto at) { return get(row, at); });
+        const C total = sum<C>(own, [&](auto at) {
+          const auto value = exp_of_negative_for<T>(get(row, at) - top);
+          put(row, at, value);
+          return value;
+        });
+        fill_zero(row + own, seen - own);
+        factors[r] = C(1) / total;
+        if (lse != nullptr) lse[from + r] = top + static_cast<C>(__builtin_log(static_cast<double>(total)));
+      }
+      multiply({scores.data, width, 1}, kQueries, values, seen, columns, sums.data, columns, false);
+      for (int64_t r = 0; r < count; ++r) {
+        T* const to = y.row(from + r);
+        for_vectors<C>(d, [&](auto at) { put(to, at, get(sums.data + r * columns, at) * factors[r]); });
+      }
+    }
+  }
+}
+
+// With p = exp(scores - lse) and ds = p * (grad v^T - sum(grad * y)):
+// dv = p^T grad, dq = scale * ds k, dk = scale * ds^T q. Keys and values that several heads share have their sums.
+template <class T>
+void attention_backward(const AttentionBackward& a, int64_t begin, int64_t end) {
+  using C = ComputeType<T>;
+  const int64_t n = a.keys, d = a.length, columns = padded(d, kLanes<C>), width = padded(n, kPanel<C>);
+  const Buffer<C> keys_memory(n * columns), transposed_keys(d * width), transposed_values(d * width);
+  const Buffer<C> block(kQueries * columns), grads(kQueries * columns), sums(kQueries * columns);
+  const Buffer<C> block_memory(kQueries * columns), grads_memory(kQueries * columns);
+  const Buffer<C> weights(kQueries * width), slopes(kQueries * width), dk(width * columns), dv(width * columns);
+  const Panels<C> keys{keys_memory.data, n, columns}, keys_t{transposed_keys.data, d, width};
+  const Panels<C> values_t{transposed_values.data, d, width};
+  const Panels<C> block_panels{block_memory.data, kQueries, columns}, grad_panels{grads_memory.data, kQueries, columns};
+  const C scale = static_cast<C>(a.scale);
+  for (int64_t i = begin; i < end; ++i) {  // a head of keys and values
+    const int64_t heads = a.heads / a.group, batch = i / heads, shared = i % heads;
+    const HeadRows<const T> k(a.k, batch, shared), v(a.v, batch, shared);
+    pack(k, n, d, keys);
+    pack_transposed(k, n, d, keys_t);
+    pack_transposed(v, n, d, values_t);
+    fill_zero(dk.data, width * columns);
+    fill_zero(dv.data, width * columns);
+    for (int64_t head = shared * a.group; head < (shared + 1) * a.group; ++head) {
+      const HeadRows<const T> q(a.q, batch, head), y(a.y, batch, head), grad(a.grad, batch, head);
+      const HeadRows<T> dq(a.dq, batch, head);
+      const C* const lse = static_cast<const C*>(a.lse) + (batch * a.heads + head) * a.queries;
+      for (int64_t from = 0; from < a.queries; from += kQueries) {
+        const int64_t count = a.queries - from < kQueries ? a.queries - from : kQueries;
+        const int64_t seen = visible(a.is_causal, from + count - 1, n), seen_width = padded(seen, kPanel<C>);
+        copy_rows(q, from, count, d, scale, block.data, columns);
+        copy_rows(grad, from, count, d, C(1), grads.data, columns);
+        pack_block(block.data, block_panels);
+        pack_block(grads.data, grad_panels);
+        multiply({block.data, columns, 1}, kQueries, keys_t, d, seen_width, weights.data, width, false);
+        multiply({grads.data, columns, 1}, kQueries, values_t, d, seen_width, slopes.data, width, false);
+        for (int64_t r = 0; r < kQueries; ++r) {
+          C* const p = weights.data + r * width;
+          C* const ds = slopes.data + r * width;
+          const int64_t own = r < count ? visible(a.is_causal, from + r, n) : 0;
+          if (own > 0) {
+            const T* const result = y.row(from + r);
+            const C* const g = grads.data + r * columns;
+            const C inner = sum<C>(d, [&](auto at) { return get(g, at) * get(result, at); });
+            const C log_sum = lse[from + r];
+            for_vectors<C>(own, [&](auto at) {
+              const auto weight = exp_of_negative_for<T>(get(p, at) - log_sum);
+              put(p, at, weight);
+              put(ds, at, weight * (get(ds, at) - inner));
+            });
+          }
+          fill_zero(p + own, seen_width - own);
+          fill_zero(ds + own, seen_width - own);
+        }
+        multiply({weights.data, 1, width}, padded(seen, kTile), grad_panels, kQueries, columns, dv.data, columns, true);
+        multiply({slopes.data, 1, width}, padded(seen, kTile), block_panels, kQueries, columns, dk.data, columns, true);
+        multiply({slopes.data, width, 1}, kQueries, keys, seen, columns, sums.data, columns, false);
+        for (int64_t r = 0; r < count; ++r) {
+          T* const to = dq.row(from + r);
+          for_vectors<C>(d, [&](auto at) { put(to, at, get(sums.data + r * columns, at) * scale); });
+        }
+      }
+    }
+    const HeadRows<T> dk_rows(a.dk, batch, shared), dv_rows(a.dv, batch, shared);
+    for (int64_t j = 0; j < n; ++j) {
+      T* const to_k = dk_rows.row(j);
+      T* const to_v = dv_rows.row(j);
+      for_vectors<C>(d, [&](auto at) {
+        put(to_k, at, get(dk.data + j * columns, at));
+        put(to_v, at, get(dv.data + j * columns, at));
+      });
+    }
+  }
+}

@@ -1,0 +1,130 @@
+// attention: arguments are checked, results allocated, kernels run.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "../arguments.h"
+
+namespace transformer_ops::cpu {
+
+// The sizes of a call, checked.
+struct AttentionSizes {
+  int64_t batches, heads, shared, queries, keys, length;  // `shared`: heads of k and v
+
+  AttentionSizes(const Tensor& q, const Tensor& k, const Tensor& v) {
+    const Check of_q = check(q, "q").on_cpu().dtype(opwheel::floating).ndim(4);
+    batches = of_q.info().sizes[0], queries = of_q.info().sizes[1];
+    heads = of_q.info().sizes[2], length = of_q.info().sizes[3];
+    if (length == 0) fail("argument 'q' has rows of 0 elements, expected at least 1");
+    const Check of_k = check(k, "k").on_cpu().same_dtype(q, "q").ndim(4).size(0, batches).size(3, length);
+    keys = of_k.info().sizes[1], shared = of_k.info().sizes[2];
+    check_like(v, "v", k, "k");
+    if (shared == 0 ? heads != 0 : heads % shared != 0) {
+      fail("argument 'q' has ", heads, " heads, expected a multiple of those of 'k', ", shared);
+    }
+  }
+  int64_t group() const { return shared == 0 ? 1 : heads / shared; }
+  double scale(std::optional<double> given) const {
+    return given ? *given : 1 / std::sqrt(static_cast<double>(length));
+  }
+  // What a head costs, in elements that are read and written.
+  int64_t cost(int64_t passes) const { return 1 + passes * queries * (keys / 16 + 1) * (length / 16 + 1); }
+};
+
+inline Tensor new_heads(const Tensor& like, int64_t batches, int64_t positions, int64_t heads, int64_t length) {
+  return new_empty({batches, positions, heads, length}, dtype_of(like), device_of(like));
+}
+inline Tensor with_rows(const Tensor& given) {
+  const opwheel::TensorInfo info(given);
+  return info.sizes[3] <= 1 || info.strides[3] == 1 ? opwheel::share(given) : contiguous(given);
+}
+inline Heads heads_of(const Tensor& tensor) {
+  const opwheel::TensorInfo info(tensor);
+  return {data<void>(tensor), {info.strides[0], info.strides[2], info.strides[1]}};
+}
+inline void fill_zero(const Tensor& tensor) { OPWHEEL_SHIM(aoti_torch_zero_(tensor.handle())); }
+
+// y, and into `lse` what the backward pass needs, if it is a tensor.
+inline Tensor attention_into(const Tensor& given_q, const Tensor& given_k, const Tensor& given_v, bool is_causal,
+                             std::optional<double> scale, const AttentionSizes& sizes, const Tensor& lse) {
+  Tensor y = new_heads(given_q, sizes.batches, sizes.queries, sizes.heads, sizes.length);
+  const Tensor q = with_rows(given_q), k = with_rows(given_k), v = with_rows(given_v);
+  if (sizes.keys == 0) {
+    fill_zero(y);
+    return y;
+  }
+  const Attention arguments{.q = heads_of(q),
+                            .k = heads_of(k),
+                            .v = heads_of(v),
+                            .y = heads_of(y),
+                            .lse = lse.handle() == nullptr ? nullptr : data<void>(lse),
+                            .heads = sizes.heads,
+                            .group = sizes.group(),
+                            .queries = sizes.queries,
+                            .keys = sizes.keys,
+                            .length = sizes.length,
+                            .scale = sizes.scale(scale),
+                            .is_causal = is_causal};
+  run(kernels().attention, dtype_of(q), arguments, sizes.batches * sizes.heads, sizes.cost(2));
+  return y;
+}
+
+inline Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal,
+                        std::optional<double> scale) {
+  return attention_into(q, k, v, is_causal, scale, AttentionSizes(q, k, v), Tensor());
+}
+
+inline std::array<Tensor, 2> attention_training(const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal,
+                                                std::optional<double> scale) {
+  const AttentionSizes sizes(q, k, v);
+  Tensor lse = new_empty({sizes.batches, sizes.heads, sizes.queries}, wide(dtype_of(q)), device_of(q));
+  if (sizes.keys == 0) {
+    opwheel::dispatch(wide(dtype_of(q)), [&]<class T>() {
+      std::fill_n(data<T>(lse), opwheel::TensorInfo(lse).numel, -std::numeric_limits<T>::infinity());
+    });
+  }
+  Tensor y = attention_into(q, k, v, is_causal, scale, sizes, lse);
+  return {std::move(y), std::move(lse)};
+}
+
+inline std::array<Tensor, 3> attention_backward(const Tensor& given_grad, const Tensor& given_q, const Tensor& given_k,
+                                                const Tensor& given_v, const Tensor& given_y, const Tensor& given_lse,
+                                                bool is_causal, std::optional<double> scale) {
+  const AttentionSizes sizes(given_q, given_k, given_v);
+  check_like(given_grad, "grad", given_q, "q");
+  check_like(given_y, "y", given_q, "q");
+  check(given_lse, "lse").on_cpu().dtype(wide(dtype_of(given_q))).shape({sizes.batches, sizes.heads, sizes.queries});
+  const Tensor grad = with_rows(given_grad), q = with_rows(given_q), k = with_rows(given_k), v = with_rows(given_v);
+  const Tensor y = with_rows(given_y), lse = contiguous(given_lse);
+  Tensor dq = new_heads(q, sizes.batches, sizes.queries, sizes.heads, sizes.length);
+  Tensor dk = new_heads(k, sizes.batches, sizes.keys, sizes.shared, sizes.length);
+  Tensor dv = new_heads(v, sizes.batches, sizes.keys, sizes.shared, sizes.length);
+  if (sizes.keys == 0) {
+    fill_zero(dq);
+  } else {
+    const AttentionBackward arguments{.grad = heads_of(grad),
+                                      .q = heads_of(q),
+                                      .k = heads_of(k),
+                                      .v = heads_of(v),
+                                      .y = heads_of(y),
+                                      .dq = heads_of(dq),
+                                      .dk = heads_of(dk),
+                                      .dv = heads_of(dv),
+                                      .lse = data<void>(lse),
+                                      .heads = sizes.heads,
+                                      .group = sizes.group(),
+                                      .queries = sizes.queries,
+                                      .keys = sizes.keys,
+                                      .length = sizes.length,
+                                      .scale = sizes.scale(scale),
+                                      .is_causal = is_causal};
+    run(kernels().attention_backward, dtype_of(q), arguments, sizes.batches * sizes.shared,
+        sizes.cost(5) * sizes.group());
+  }
+  return {std::move(dq), std::move(dk), std::move(dv)};
+}
+
+}  // namespace transformer_ops::cpu

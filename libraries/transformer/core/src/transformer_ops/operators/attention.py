@@ -1,0 +1,165 @@
+"""Attention of queries to keys and values, without all scores in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import torch
+from opwheel import Operator
+from opwheel.dispatch import ErrorSample, Sample
+from torch import Tensor
+
+from .checks import check_like, check_shape
+from .samples import randn, wide
+
+
+def _check(q: Tensor, k: Tensor, v: Tensor) -> None:
+    if q.dim() != 4 or q.shape[3] == 0:
+        raise RuntimeError(f"argument 'q' has shape {tuple(q.shape)}, expected (batch, positions, heads, length)")
+    check_shape(k, "k", (q.shape[0], *k.shape[1:3], q.shape[3]))
+    check_shape(v, "v", k.shape)
+    if not q.dtype == k.dtype == v.dtype:
+        raise RuntimeError(f"arguments 'q', 'k' and 'v' are {q.dtype}, {k.dtype} and {v.dtype}, expected one dtype")
+    if q.shape[2] % k.shape[2] if k.shape[2] else q.shape[2]:
+        raise RuntimeError(f"argument 'q' has {q.shape[2]} heads, expected a multiple of those of 'k', {k.shape[2]}")
+
+
+def _heads_first(x: Tensor, heads: int) -> Tensor:
+    """``(batch, heads, positions, length)``, wide; a head that several queries share once for each of them."""
+    repeats = heads // x.shape[2] if x.shape[2] else 1
+    return wide(x).transpose(1, 2).repeat_interleave(repeats, 1)
+
+
+def _scaled(q: Tensor, scale: float | None) -> float:
+    return q.shape[-1] ** -0.5 if scale is None else scale
+
+
+def _scores(q: Tensor, k: Tensor, is_causal: bool, scale: float | None) -> Tensor:
+    heads = q.shape[2]
+    scores = _heads_first(q, heads) @ _heads_first(k, heads).transpose(-1, -2) * _scaled(q, scale)
+    if is_causal:
+        seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()
+        scores = torch.where(seen, scores, -torch.inf)
+    return scores
+
+
+def _attention(q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False, scale: float | None = None) -> Tensor:
+    return _attention_training(q, k, v, is_causal, scale)[0]
+
+
+def _attention_training(
+    q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False, scale: float | None = None
+) -> tuple[Tensor, Tensor]:
+    _check(q, k, v)
+    scores = _scores(q, k, is_causal, scale)
+    y = torch.softmax(scores, -1) @ _heads_first(v, q.shape[2])
+    return y.transpose(1, 2).to(q.dtype), torch.logsumexp(scores, -1)
+
+
+def _attention_backward(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, y: Tensor, lse: Tensor, is_causal: bool, scale: float | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    _check(q, k, v)
+    check_like(grad, "grad", q, "q")
+    check_like(y, "y", q, "q")
+    heads, shared = q.shape[2], k.shape[2]
+    p = torch.exp(_scores(q, k, is_causal, scale) - lse.unsqueeze(-1))
+    gradients = _heads_first(grad, heads)
+    inner = (gradients * _heads_first(y, heads)).sum(-1, keepdim=True)
+    ds = p * (gradients @ _heads_first(v, heads).transpose(-1, -2) - inner) * _scaled(q, scale)
+
+    def of_shared(x: Tensor) -> Tensor:
+        return x.unflatten(1, (shared, heads // shared)).sum(2) if shared not in (0, heads) else x
+
+    dq = ds @ _heads_first(k, heads)
+    dk = of_shared(ds.transpose(-1, -2) @ _heads_first(q, heads))
+    dv = of_shared(p.transpose(-1, -2) @ gradients)
+    dq, dk, dv = (x.transpose(1, 2).to(q.dtype) for x in (dq, dk, dv))
+    return dq, dk, dv
+
+
+_Call = tuple[Tensor, Tensor, Tensor, bool, float | None]
+
+
+def _arguments(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[_Call]:
+    make = partial(randn, device=device, dtype=dtype, requires_grad=requires_grad)
+    yield make(2, 3, 2, 5), make(2, 3, 2, 5), make(2, 3, 2, 5), True, None
+    yield make(1, 2, 4, 20), make(1, 3, 2, 20), make(1, 3, 2, 20), False, 0.5
+    yield make(1, 34, 2, 2), make(1, 33, 1, 2), make(1, 33, 1, 2), True, None
+
+
+def _samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
+    for arguments in _arguments(device, dtype, requires_grad):
+        yield Sample(*arguments)
+
+
+def _backward_samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
+    for q, k, v, is_causal, scale in _arguments(device, dtype, requires_grad):
+        with torch.no_grad():
+            y, lse = _attention_training(q, k, v, is_causal, scale)
+        kept = (y.contiguous().requires_grad_(requires_grad), lse.requires_grad_(requires_grad))
+        yield Sample(
+            randn(*q.shape, device=device, dtype=dtype, requires_grad=requires_grad), q, k, v, *kept, is_causal, scale
+        )
+
+
+def _pytorchs(q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False, scale: float | None = None) -> Tensor:
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    y = torch.nn.functional.scaled_dot_product_attention(
+        q, k, v, is_causal=is_causal, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
+    )
+    return y.transpose(1, 2)
+
+
+def _measured(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
+    for shape in ((1, 1024, 16, 128), (16, 256, 4, 64)):
+        yield Sample(*(randn(*shape, device=device, dtype=dtype, requires_grad=requires_grad) for _ in range(3)), True)
+
+
+def _errors(device: str) -> Iterator[ErrorSample]:
+    q = torch.ones(2, 4, 3, 8, device=device)
+    yield ErrorSample(Sample(q, q[:, :, :2], q[:, :, :2]), RuntimeError)
+    yield ErrorSample(Sample(q, q, q[:, :2]), RuntimeError)
+    yield ErrorSample(Sample(q, q[..., :4], q[..., :4]), RuntimeError)
+    yield ErrorSample(Sample(q[0], q[0], q[0]), RuntimeError)
+    yield ErrorSample(Sample(q, q.double(), q.double()), RuntimeError)
+
+
+ATTENTION = Operator(
+    "attention",
+    reference=_attention,
+    training="attention_training",
+    samples=_samples,
+    measured=_measured,
+    peers={"F.scaled_dot_product_attention": _pytorchs},
+    errors=_errors,
+    doc="""``softmax(scale * q @ k.T) @ v`` for each head, without all of these scores in memory.
+
+    As FlashAttention (Dao et al. 2022, https://arxiv.org/abs/2205.14135), and with its order of dimensions; names and
+    defaults are those of :func:`torch.nn.functional.scaled_dot_product_attention`.
+
+    Args:
+        q: queries, ``(batch, positions, heads, length)``; float16, bfloat16, float32 or float64.
+        k: keys, of the same dtype, batch and length. The number of positions may differ, and ``q`` may have a multiple
+            of its heads: consecutive heads of ``q`` then share one (grouped-query attention).
+        v: values, of the shape and dtype of ``k``.
+        is_causal: whether query ``i`` sees keys 0 to ``i`` alone.
+        scale: factor of the scores; None for ``1 / sqrt(length)``.
+
+    Returns:
+        A contiguous tensor of the shape and dtype of ``q``. Computed in float32, float64 for float64, and rounded once.
+        Without keys it is zero.
+
+    Raises:
+        RuntimeError: a shape or dtype does not fit.
+    """,
+)
+ATTENTION_TRAINING = Operator(
+    "attention_training",
+    reference=_attention_training,
+    derivatives={"q, k, v": "attention_backward(grad_y, q, k, v, y, lse, is_causal, scale)"},
+    not_differentiable=("lse",),
+    samples=_samples,
+)
+ATTENTION_BACKWARD = Operator("attention_backward", reference=_attention_backward, samples=_backward_samples)
