@@ -116,6 +116,13 @@ struct HeadRows {
   T* row(int64_t i) const { return data + i * stride; }
 };
 
+// Asks for a row that is read soon. The processor does not do so by itself: a head's rows are apart.
+template <class T>
+inline void fetch(HeadRows<const T> x, int64_t i, int64_t rows, int64_t length) {
+  if (i >= rows) return;
+  for (int64_t k = 0; k < length; k += kLine / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(x.row(i) + k);
+}
+
 // Rows, of which there are `count`, times a factor.
 template <class T, class C>
 inline void copy_rows(HeadRows<const T> x, int64_t from, int64_t count, int64_t length, C factor, C* to,
@@ -141,15 +148,17 @@ inline void pack_block(const C* x, Panels<C> to) {
     }
   }
 }
+// A register at a time: a column of as many rows, which are zero beyond the last.
 template <class T, class C>
 inline void pack_transposed(HeadRows<const T> x, int64_t count, int64_t length, Panels<C> to) {
-  for (int64_t first = 0; first < to.columns; first += kPanel<C>) {
-    const int64_t width = count - first < kPanel<C> ? count - first : kPanel<C>;
-    C* panel = to.at(0, first);
-    if (width < kPanel<C>) fill_zero(panel, length * kPanel<C>);
-    for (int64_t j = 0; j < width; ++j) {
-      const T* row = x.row(first + j);
-      for (int64_t k = 0; k < length; ++k) panel[k * kPanel<C> + j] = widen(row[k]);
+  for (int64_t first = 0; first < to.columns; first += kLanes<C>) {
+    const T* rows[kLanes<C>];
+    for (int64_t j = 0; j < kLanes<C>; ++j) rows[j] = x.row(first + j < count ? first + j : 0);
+    C* column = to.at(0, first);
+    for (int64_t k = 0; k < length; ++k, column += kPanel<C>) {
+      Vector<C> values;
+      for (int64_t j = 0; j < kLanes<C>; ++j) values[j] = widen(rows[j][k]);
+      store_vector(column, first + kLanes<C> <= count ? values : first_lanes(values, count - first, Vector<C>{}));
     }
   }
 }
@@ -162,7 +171,8 @@ void attention(const Attention& a, int64_t begin, int64_t end) {
   using C = ComputeType<T>;
   const int64_t n = a.keys, d = a.length, columns = padded(d, kLanes<C>), width = padded(n, kPanel<C>);
   const Buffer<C> keys_memory(d * width), values_memory(n * columns), block(kQueries * columns);
-  const Buffer<C> scores(kQueries * width), sums(kQueries * columns);
+  const int64_t stride = width + kLanes<C>;  // rows that were a power of two apart would share a few lines of the cache
+  const Buffer<C> scores(kQueries * stride), sums(kQueries * columns);
   const Panels<C> keys{keys_memory.data, d, width}, values{values_memory.data, n, columns};
   int64_t packed = -1;  // the head whose keys and values are there
   for (int64_t i = begin; i < end; ++i) {
@@ -175,14 +185,20 @@ void attention(const Attention& a, int64_t begin, int64_t end) {
       pack(HeadRows<const T>(a.v, batch, shared), n, d, values);
       packed = i / a.group;
     }
+    const int64_t next = i + 1 < end ? i + 1 : i;
+    const HeadRows<const T> next_k(a.k, next / a.heads, next % a.heads / a.group);
+    const HeadRows<const T> next_v(a.v, next / a.heads, next % a.heads / a.group);
     for (int64_t from = 0; from < a.queries; from += kQueries) {
       const int64_t count = a.queries - from < kQueries ? a.queries - from : kQueries;
       const int64_t seen = visible(a.is_causal, from + count - 1, n);
       copy_rows(q, from, count, d, static_cast<C>(a.scale), block.data, columns);
-      multiply({block.data, columns, 1}, kQueries, keys, d, padded(seen, kPanel<C>), scores.data, width, false);
+      multiply({block.data, columns, 1}, kQueries, keys, d, padded(seen, kPanel<C>), scores.data, stride, false);
       C factors[kQueries];
       for (int64_t r = 0; r < count; ++r) {
-        C* const row = scores.data + r * width;
+        C* const row = scores.data + r * stride;
+        fetch(q, from + kQueries + r, a.queries, d);
+        fetch(next_k, from + r, n, d);
+        fetch(next_v, from + r, n, d);
         const int64_t own = visible(a.is_causal, from + r, n);
         const C top = maximum<C>(own, -static_cast<C>(__builtin_inf()), [&](auto at) { return get(row, at); });
         const C total = sum<C>(own, [&](auto at) {
@@ -194,7 +210,7 @@ void attention(const Attention& a, int64_t begin, int64_t end) {
         factors[r] = C(1) / total;
         if (lse != nullptr) lse[from + r] = top + static_cast<C>(__builtin_log(static_cast<double>(total)));
       }
-      multiply({scores.data, width, 1}, kQueries, values, seen, columns, sums.data, columns, false);
+      multiply({scores.data, stride, 1}, kQueries, values, seen, columns, sums.data, columns, false);
       for (int64_t r = 0; r < count; ++r) {
         T* const to = y.row(from + r);
         for_vectors<C>(d, [&](auto at) { put(to, at, get(sums.data + r * columns, at) * factors[r]); });
@@ -212,7 +228,8 @@ void attention_backward(const AttentionBackward& a, int64_t begin, int64_t end) 
   const Buffer<C> keys_memory(n * columns), transposed_keys(d * width), transposed_values(d * width);
   const Buffer<C> block(kQueries * columns), grads(kQueries * columns), sums(kQueries * columns);
   const Buffer<C> block_memory(kQueries * columns), grads_memory(kQueries * columns);
-  const Buffer<C> weights(kQueries * width), slopes(kQueries * width), dk(width * columns), dv(width * columns);
+  const int64_t stride = width + kLanes<C>;  // rows that were a power of two apart would share a few lines of the cache
+  const Buffer<C> weights(kQueries * stride), slopes(kQueries * stride), dk(width * columns), dv(width * columns);
   const Panels<C> keys{keys_memory.data, n, columns}, keys_t{transposed_keys.data, d, width};
   const Panels<C> values_t{transposed_values.data, d, width};
   const Panels<C> block_panels{block_memory.data, kQueries, columns}, grad_panels{grads_memory.data, kQueries, columns};
@@ -229,6 +246,8 @@ void attention_backward(const AttentionBackward& a, int64_t begin, int64_t end) 
       const HeadRows<const T> q(a.q, batch, head), y(a.y, batch, head), grad(a.grad, batch, head);
       const HeadRows<T> dq(a.dq, batch, head);
       const C* const lse = static_cast<const C*>(a.lse) + (batch * a.heads + head) * a.queries;
+      const int64_t next = i + 1 < end ? i + 1 : i;
+      const HeadRows<const T> next_k(a.k, next / heads, next % heads), next_v(a.v, next / heads, next % heads);
       for (int64_t from = 0; from < a.queries; from += kQueries) {
         const int64_t count = a.queries - from < kQueries ? a.queries - from : kQueries;
         const int64_t seen = visible(a.is_causal, from + count - 1, n), seen_width = padded(seen, kPanel<C>);
@@ -236,11 +255,16 @@ void attention_backward(const AttentionBackward& a, int64_t begin, int64_t end) 
         copy_rows(grad, from, count, d, C(1), grads.data, columns);
         pack_block(block.data, block_panels);
         pack_block(grads.data, grad_panels);
-        multiply({block.data, columns, 1}, kQueries, keys_t, d, seen_width, weights.data, width, false);
-        multiply({grads.data, columns, 1}, kQueries, values_t, d, seen_width, slopes.data, width, false);
+        multiply({block.data, columns, 1}, kQueries, keys_t, d, seen_width, weights.data, stride, false);
+        multiply({grads.data, columns, 1}, kQueries, values_t, d, seen_width, slopes.data, stride, false);
         for (int64_t r = 0; r < kQueries; ++r) {
-          C* const p = weights.data + r * width;
-          C* const ds = slopes.data + r * width;
+          C* const p = weights.data + r * stride;
+          C* const ds = slopes.data + r * stride;
+          fetch(q, from + kQueries + r, a.queries, d);
+          fetch(grad, from + kQueries + r, a.queries, d);
+          fetch(y, from + kQueries + r, a.queries, d);
+          fetch(next_k, from + r, n, d);
+          fetch(next_v, from + r, n, d);
           const int64_t own = r < count ? visible(a.is_causal, from + r, n) : 0;
           if (own > 0) {
             const T* const result = y.row(from + r);
@@ -256,9 +280,11 @@ void attention_backward(const AttentionBackward& a, int64_t begin, int64_t end) 
           fill_zero(p + own, seen_width - own);
           fill_zero(ds + own, seen_width - own);
         }
-        multiply({weights.data, 1, width}, padded(seen, kTile), grad_panels, kQueries, columns, dv.data, columns, true);
-        multiply({slopes.data, 1, width}, padded(seen, kTile), block_panels, kQueries, columns, dk.data, columns, true);
-        multiply({slopes.data, width, 1}, kQueries, keys, seen, columns, sums.data, columns, false);
+        multiply({weights.data, 1, stride}, padded(seen, kTile), grad_panels, kQueries, columns, dv.data, columns,
+                 true);
+        multiply({slopes.data, 1, stride}, padded(seen, kTile), block_panels, kQueries, columns, dk.data, columns,
+                 true);
+        multiply({slopes.data, stride, 1}, kQueries, keys, seen, columns, sums.data, columns, false);
         for (int64_t r = 0; r < count; ++r) {
           T* const to = dq.row(from + r);
           for_vectors<C>(d, [&](auto at) { put(to, at, get(sums.data + r * columns, at) * scale); });

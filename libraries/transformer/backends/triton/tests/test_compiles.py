@@ -70,7 +70,8 @@ def launches(monkeypatch):
 @pytest.mark.parametrize("code", TARGETS)
 def test_every_variant_compiles(launches, code, dtype, tmp_path, monkeypatch):
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    for overload in transformer_ops.library.overloads.values():
+    with_kernels = [one for one in transformer_ops.library.overloads.values() if one.operator.name in FUNCTIONS]
+    for overload in with_kernels:
         for sample in overload.operator.samples("cpu", dtype, False):
             overload.call(FUNCTIONS[overload.operator.name], overload.bind(sample.args, sample.kwargs))
     variants = {launch.variant: launch for launch in launches}
