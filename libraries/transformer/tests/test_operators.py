@@ -194,6 +194,8 @@ def test_attention_sees_what_it_may():
 
 def test_attention_takes_less_memory_than_its_scores():
     """Of 4096 queries and keys, 64 MiB of float32 for each head."""
+    if any("attention" in status.by_reference for status in transformer_ops.backends().values()):
+        pytest.skip("the reference has all scores in memory")
     q, k, v = (torch.randn(1, 4096, 1, 16, requires_grad=True) for _ in range(3))
 
     def call():
