@@ -1,6 +1,7 @@
 // What several operators check and prepare alike.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string_view>
 
@@ -73,6 +74,13 @@ inline Tensor optional_vector(const OptionalTensor& given, std::string_view name
 }
 inline const void* data_or_null(const Tensor& tensor) {
   return tensor.handle() == nullptr ? nullptr : data<void>(tensor);
+}
+
+// Writes one value into all of a contiguous tensor.
+inline void fill(const Tensor& tensor, double value) {
+  opwheel::dispatch(dtype_of(tensor), [&]<class T>() {
+    std::fill_n(data<T>(tensor), opwheel::TensorInfo(tensor).numel, static_cast<T>(value));
+  });
 }
 
 // Whether to write a result past the caches, if a kernel has so many tensors of its shape.

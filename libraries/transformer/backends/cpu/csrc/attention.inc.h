@@ -25,7 +25,7 @@ inline void fill_zero(C* data, int64_t n) {
   __builtin_memset(data, 0, static_cast<std::size_t>(n) * sizeof(C));
 }
 
-// Row k of a matrix in panels, of which the last may have one register's columns.
+// A matrix in panels, of which the last may have one register's columns.
 template <class C>
 struct Panels {
   C* data;
@@ -169,37 +169,38 @@ inline int64_t visible(bool is_causal, int64_t i, int64_t keys) { return is_caus
 template <class T>
 void attention(const Attention& a, int64_t begin, int64_t end) {
   using C = ComputeType<T>;
-  const int64_t n = a.keys, d = a.length, columns = padded(d, kLanes<C>), width = padded(n, kPanel<C>);
+  const AttentionForm& form = a.form;
+  const int64_t n = form.keys, d = form.length, columns = padded(d, kLanes<C>), width = padded(n, kPanel<C>);
   const Buffer<C> keys_memory(d * width), values_memory(n * columns), block(kQueries * columns);
   const int64_t stride = width + kLanes<C>;  // rows that were a power of two apart would share a few lines of the cache
   const Buffer<C> scores(kQueries * stride), sums(kQueries * columns);
   const Panels<C> keys{keys_memory.data, d, width}, values{values_memory.data, n, columns};
   int64_t packed = -1;  // the head whose keys and values are there
   for (int64_t i = begin; i < end; ++i) {
-    const int64_t batch = i / a.heads, head = i % a.heads, shared = head / a.group;
+    const int64_t batch = i / form.heads, head = i % form.heads, shared = head / form.group;
     const HeadRows<const T> q(a.q, batch, head);
     const HeadRows<T> y(a.y, batch, head);
-    C* const lse = a.lse == nullptr ? nullptr : static_cast<C*>(a.lse) + i * a.queries;
-    if (packed != i / a.group) {
+    C* const lse = a.lse == nullptr ? nullptr : static_cast<C*>(a.lse) + i * form.queries;
+    if (packed != i / form.group) {
       pack_transposed(HeadRows<const T>(a.k, batch, shared), n, d, keys);
       pack(HeadRows<const T>(a.v, batch, shared), n, d, values);
-      packed = i / a.group;
+      packed = i / form.group;
     }
     const int64_t next = i + 1 < end ? i + 1 : i;
-    const HeadRows<const T> next_k(a.k, next / a.heads, next % a.heads / a.group);
-    const HeadRows<const T> next_v(a.v, next / a.heads, next % a.heads / a.group);
-    for (int64_t from = 0; from < a.queries; from += kQueries) {
-      const int64_t count = a.queries - from < kQueries ? a.queries - from : kQueries;
-      const int64_t seen = visible(a.is_causal, from + count - 1, n);
-      copy_rows(q, from, count, d, static_cast<C>(a.scale), block.data, columns);
+    const HeadRows<const T> next_k(a.k, next / form.heads, next % form.heads / form.group);
+    const HeadRows<const T> next_v(a.v, next / form.heads, next % form.heads / form.group);
+    for (int64_t from = 0; from < form.queries; from += kQueries) {
+      const int64_t count = form.queries - from < kQueries ? form.queries - from : kQueries;
+      const int64_t seen = visible(form.is_causal, from + count - 1, n);
+      copy_rows(q, from, count, d, static_cast<C>(form.scale), block.data, columns);
       multiply({block.data, columns, 1}, kQueries, keys, d, padded(seen, kPanel<C>), scores.data, stride, false);
       C factors[kQueries];
       for (int64_t r = 0; r < count; ++r) {
         C* const row = scores.data + r * stride;
-        fetch(q, from + kQueries + r, a.queries, d);
+        fetch(q, from + kQueries + r, form.queries, d);
         fetch(next_k, from + r, n, d);
         fetch(next_v, from + r, n, d);
-        const int64_t own = visible(a.is_causal, from + r, n);
+        const int64_t own = visible(form.is_causal, from + r, n);
         const C top = maximum<C>(own, -static_cast<C>(__builtin_inf()), [&](auto at) { return get(row, at); });
         const C total = sum<C>(own, [&](auto at) {
           const auto value = exp_of_negative_for<T>(get(row, at) - top);
@@ -224,7 +225,8 @@ void attention(const Attention& a, int64_t begin, int64_t end) {
 template <class T>
 void attention_backward(const AttentionBackward& a, int64_t begin, int64_t end) {
   using C = ComputeType<T>;
-  const int64_t n = a.keys, d = a.length, columns = padded(d, kLanes<C>), width = padded(n, kPanel<C>);
+  const AttentionForm& form = a.form;
+  const int64_t n = form.keys, d = form.length, columns = padded(d, kLanes<C>), width = padded(n, kPanel<C>);
   const Buffer<C> keys_memory(n * columns), transposed_keys(d * width), transposed_values(d * width);
   const Buffer<C> block(kQueries * columns), grads(kQueries * columns), sums(kQueries * columns);
   const Buffer<C> block_memory(kQueries * columns), grads_memory(kQueries * columns);
@@ -233,24 +235,24 @@ void attention_backward(const AttentionBackward& a, int64_t begin, int64_t end) 
   const Panels<C> keys{keys_memory.data, n, columns}, keys_t{transposed_keys.data, d, width};
   const Panels<C> values_t{transposed_values.data, d, width};
   const Panels<C> block_panels{block_memory.data, kQueries, columns}, grad_panels{grads_memory.data, kQueries, columns};
-  const C scale = static_cast<C>(a.scale);
+  const C scale = static_cast<C>(form.scale);
   for (int64_t i = begin; i < end; ++i) {  // a head of keys and values
-    const int64_t heads = a.heads / a.group, batch = i / heads, shared = i % heads;
+    const int64_t heads = form.heads / form.group, batch = i / heads, shared = i % heads;
     const HeadRows<const T> k(a.k, batch, shared), v(a.v, batch, shared);
+    const int64_t next = i + 1 < end ? i + 1 : i;
+    const HeadRows<const T> next_k(a.k, next / heads, next % heads), next_v(a.v, next / heads, next % heads);
     pack(k, n, d, keys);
     pack_transposed(k, n, d, keys_t);
     pack_transposed(v, n, d, values_t);
     fill_zero(dk.data, width * columns);
     fill_zero(dv.data, width * columns);
-    for (int64_t head = shared * a.group; head < (shared + 1) * a.group; ++head) {
+    for (int64_t head = shared * form.group; head < (shared + 1) * form.group; ++head) {
       const HeadRows<const T> q(a.q, batch, head), y(a.y, batch, head), grad(a.grad, batch, head);
       const HeadRows<T> dq(a.dq, batch, head);
-      const C* const lse = static_cast<const C*>(a.lse) + (batch * a.heads + head) * a.queries;
-      const int64_t next = i + 1 < end ? i + 1 : i;
-      const HeadRows<const T> next_k(a.k, next / heads, next % heads), next_v(a.v, next / heads, next % heads);
-      for (int64_t from = 0; from < a.queries; from += kQueries) {
-        const int64_t count = a.queries - from < kQueries ? a.queries - from : kQueries;
-        const int64_t seen = visible(a.is_causal, from + count - 1, n), seen_width = padded(seen, kPanel<C>);
+      const C* const lse = static_cast<const C*>(a.lse) + (batch * form.heads + head) * form.queries;
+      for (int64_t from = 0; from < form.queries; from += kQueries) {
+        const int64_t count = form.queries - from < kQueries ? form.queries - from : kQueries;
+        const int64_t seen = visible(form.is_causal, from + count - 1, n), seen_width = padded(seen, kPanel<C>);
         copy_rows(q, from, count, d, scale, block.data, columns);
         copy_rows(grad, from, count, d, C(1), grads.data, columns);
         pack_block(block.data, block_panels);
@@ -260,12 +262,12 @@ void attention_backward(const AttentionBackward& a, int64_t begin, int64_t end) 
         for (int64_t r = 0; r < kQueries; ++r) {
           C* const p = weights.data + r * stride;
           C* const ds = slopes.data + r * stride;
-          fetch(q, from + kQueries + r, a.queries, d);
-          fetch(grad, from + kQueries + r, a.queries, d);
-          fetch(y, from + kQueries + r, a.queries, d);
+          fetch(q, from + kQueries + r, form.queries, d);
+          fetch(grad, from + kQueries + r, form.queries, d);
+          fetch(y, from + kQueries + r, form.queries, d);
           fetch(next_k, from + r, n, d);
           fetch(next_v, from + r, n, d);
-          const int64_t own = r < count ? visible(a.is_causal, from + r, n) : 0;
+          const int64_t own = r < count ? visible(form.is_causal, from + r, n) : 0;
           if (own > 0) {
             const T* const result = y.row(from + r);
             const C* const g = grads.data + r * columns;

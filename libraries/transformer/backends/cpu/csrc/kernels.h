@@ -98,23 +98,26 @@ struct Heads {
   int64_t strides[3];
 };
 
-// y, and log(sum(exp)) of the scores, float (double for float64), if lse is not null. A call's rows are the heads of
-// all batches; each `group` of them share a head of k and v.
-struct Attention {
-  Heads q, k, v, y;
-  void* lse;
+// What both passes go by. Each `group` of the heads share a head of k and v.
+struct AttentionForm {
   int64_t heads, group, queries, keys, length;
   double scale;
   bool is_causal;
+};
+
+// y, and log(sum(exp)) of the scores, float (double for float64), if lse is not null. A call's rows are the heads of
+// all batches.
+struct Attention {
+  Heads q, k, v, y;
+  void* lse;
+  AttentionForm form;
 };
 
 // A call's rows are the heads of k and v.
 struct AttentionBackward {
   Heads grad, q, k, v, y, dq, dk, dv;
   const void* lse;
-  int64_t heads, group, queries, keys, length;
-  double scale;
-  bool is_causal;
+  AttentionForm form;
 };
 
 // Rows of q or k: all positions of all heads of all batches, as they are in y, which is contiguous. Strides are those

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -27,16 +28,14 @@ struct AttentionSizes {
     }
   }
   int64_t group() const { return shared == 0 ? 1 : heads / shared; }
-  double scale(std::optional<double> given) const {
-    return given ? *given : 1 / std::sqrt(static_cast<double>(length));
+  AttentionForm form(bool is_causal, std::optional<double> scale) const {
+    return {heads,    group(), queries, keys, length, scale.value_or(1 / std::sqrt(static_cast<double>(length))),
+            is_causal};
   }
   // What a head costs, in elements that are read and written.
   int64_t cost(int64_t passes) const { return 1 + passes * queries * (keys / 16 + 1) * (length / 16 + 1); }
 };
 
-inline Tensor new_heads(const Tensor& like, int64_t batches, int64_t positions, int64_t heads, int64_t length) {
-  return new_empty({batches, positions, heads, length}, dtype_of(like), device_of(like));
-}
 inline Tensor with_rows(const Tensor& given) {
   const opwheel::TensorInfo info(given);
   return info.sizes[3] <= 1 || info.strides[3] == 1 ? opwheel::share(given) : contiguous(given);
@@ -45,15 +44,14 @@ inline Heads heads_of(const Tensor& tensor) {
   const opwheel::TensorInfo info(tensor);
   return {data<void>(tensor), {info.strides[0], info.strides[2], info.strides[1]}};
 }
-inline void fill_zero(const Tensor& tensor) { OPWHEEL_SHIM(aoti_torch_zero_(tensor.handle())); }
 
 // y, and into `lse` what the backward pass needs, if it is a tensor.
 inline Tensor attention_into(const Tensor& given_q, const Tensor& given_k, const Tensor& given_v, bool is_causal,
                              std::optional<double> scale, const AttentionSizes& sizes, const Tensor& lse) {
-  Tensor y = new_heads(given_q, sizes.batches, sizes.queries, sizes.heads, sizes.length);
+  Tensor y = new_empty_like(given_q);
   const Tensor q = with_rows(given_q), k = with_rows(given_k), v = with_rows(given_v);
   if (sizes.keys == 0) {
-    fill_zero(y);
+    fill(y, 0);
     return y;
   }
   const Attention arguments{.q = heads_of(q),
@@ -61,13 +59,7 @@ inline Tensor attention_into(const Tensor& given_q, const Tensor& given_k, const
                             .v = heads_of(v),
                             .y = heads_of(y),
                             .lse = lse.handle() == nullptr ? nullptr : data<void>(lse),
-                            .heads = sizes.heads,
-                            .group = sizes.group(),
-                            .queries = sizes.queries,
-                            .keys = sizes.keys,
-                            .length = sizes.length,
-                            .scale = sizes.scale(scale),
-                            .is_causal = is_causal};
+                            .form = sizes.form(is_causal, scale)};
   run(kernels().attention, dtype_of(q), arguments, sizes.batches * sizes.heads, sizes.cost(2));
   return y;
 }
@@ -81,11 +73,7 @@ inline std::array<Tensor, 2> attention_training(const Tensor& q, const Tensor& k
                                                 std::optional<double> scale) {
   const AttentionSizes sizes(q, k, v);
   Tensor lse = new_empty({sizes.batches, sizes.heads, sizes.queries}, wide(dtype_of(q)), device_of(q));
-  if (sizes.keys == 0) {
-    opwheel::dispatch(wide(dtype_of(q)), [&]<class T>() {
-      std::fill_n(data<T>(lse), opwheel::TensorInfo(lse).numel, -std::numeric_limits<T>::infinity());
-    });
-  }
+  if (sizes.keys == 0) fill(lse, -std::numeric_limits<double>::infinity());
   Tensor y = attention_into(q, k, v, is_causal, scale, sizes, lse);
   return {std::move(y), std::move(lse)};
 }
@@ -99,11 +87,11 @@ inline std::array<Tensor, 3> attention_backward(const Tensor& given_grad, const 
   check(given_lse, "lse").on_cpu().dtype(wide(dtype_of(given_q))).shape({sizes.batches, sizes.heads, sizes.queries});
   const Tensor grad = with_rows(given_grad), q = with_rows(given_q), k = with_rows(given_k), v = with_rows(given_v);
   const Tensor y = with_rows(given_y), lse = contiguous(given_lse);
-  Tensor dq = new_heads(q, sizes.batches, sizes.queries, sizes.heads, sizes.length);
-  Tensor dk = new_heads(k, sizes.batches, sizes.keys, sizes.shared, sizes.length);
-  Tensor dv = new_heads(v, sizes.batches, sizes.keys, sizes.shared, sizes.length);
+  Tensor dq = new_empty_like(q);
+  Tensor dk = new_empty_like(k);
+  Tensor dv = new_empty_like(v);
   if (sizes.keys == 0) {
-    fill_zero(dq);
+    fill(dq, 0);
   } else {
     const AttentionBackward arguments{.grad = heads_of(grad),
                                       .q = heads_of(q),
@@ -114,13 +102,7 @@ inline std::array<Tensor, 3> attention_backward(const Tensor& given_grad, const 
                                       .dk = heads_of(dk),
                                       .dv = heads_of(dv),
                                       .lse = data<void>(lse),
-                                      .heads = sizes.heads,
-                                      .group = sizes.group(),
-                                      .queries = sizes.queries,
-                                      .keys = sizes.keys,
-                                      .length = sizes.length,
-                                      .scale = sizes.scale(scale),
-                                      .is_causal = is_causal};
+                                      .form = sizes.form(is_causal, scale)};
     run(kernels().attention_backward, dtype_of(q), arguments, sizes.batches * sizes.shared,
         sizes.cost(5) * sizes.group());
   }

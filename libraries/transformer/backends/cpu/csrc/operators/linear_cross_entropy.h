@@ -11,12 +11,6 @@
 
 namespace transformer_ops::cpu {
 
-inline void fill(const Tensor& tensor, double value) {
-  opwheel::dispatch(dtype_of(tensor), [&]<class T>() {
-    std::fill_n(data<T>(tensor), opwheel::TensorInfo(tensor).numel, static_cast<T>(value));
-  });
-}
-
 // The loss of input @ weight^T + bias, whose rows are made a few at a time: never are all logits in memory. With
 // `trains`, their gradients take their place, and those of the inputs follow at once.
 inline std::array<Tensor, 4> linear_cross_entropy(const Tensor& given_input, const Tensor& given_weight,
