@@ -1,7 +1,7 @@
 // When results are written past the caches, with non-temporal stores.
 //
-// It pays where the operands take most of the last-level cache, or more: results written through it are read into it
-// first, and push out what is needed sooner. It does not pay in place, where the old contents are needed; for short
+// It pays where the operands do not fit into the last-level cache: results written through it are read into it first,
+// and push out what is needed sooner. It does not pay in place, where the old contents are needed; for short
 // rows that are not whole cache lines, because nothing else can be streamed; nor into small pages that the system has
 // yet to give: it fills them with zeros, and so has them in the cache.
 #pragma once
@@ -13,9 +13,10 @@
 
 namespace opwheel::cpu {
 
-// Whether operands of so many bytes together take most of the last-level cache. Measured on a Zen 4 with 32 MiB: from
-// 24 MiB on rows and element-wise loops are faster with streamed results, at 16 MiB slower.
-inline bool fills_caches(int64_t bytes) { return bytes >= last_level_cache() / 4 * 3; }
+// Whether operands of so many bytes together fill the last-level cache. Measured on a Zen 4 with 32 MiB: from there on
+// rows and element-wise loops are faster with streamed results; at 24 MiB they take between 0.8 and 1.15 times as long,
+// depending on how much of the cache others use.
+inline bool fills_caches(int64_t bytes) { return bytes >= last_level_cache(); }
 
 // Whether contiguous rows are whole cache lines.
 inline bool are_whole_lines(const void* rows, int64_t row_bytes) {
