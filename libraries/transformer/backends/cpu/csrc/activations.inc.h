@@ -57,32 +57,31 @@ struct Gelu {
 
 template <class F, class T>
 void gated_rows(const Gated& a, int64_t begin, int64_t end) {
-  using C = ComputeType<T>;
   for (int64_t i = begin; i < end; ++i) {
     const T* u = static_cast<const T*>(a.a) + i * a.a_stride;
     const T* v = static_cast<const T*>(a.b) + i * a.b_stride;
-    T* y = static_cast<T*>(a.y) + i * a.y_stride;
-    for_vectors<C>(a.length, [&](auto at) {
-      const auto value = rounded_roughly<T>(F::template value<T>(get(u, at)));
-      put(y, at, value * get(v, at), a.stream);
-    });
+    T* const y[] = {static_cast<T*>(a.y) + i * a.y_stride};
+    const auto product = [](auto& result, auto from_u, auto from_v) {
+      result[0] = rounded_roughly<T>(F::template value<T>(from_u)) * from_v;
+    };
+    map(a.length, y, a.stream, product, u, v);
   }
 }
 
 template <class F, class T>
 void gated_rows_backward(const GatedBackward& a, int64_t begin, int64_t end) {
-  using C = ComputeType<T>;
   for (int64_t i = begin; i < end; ++i) {
     const T* u = static_cast<const T*>(a.a) + i * a.a_stride;
     const T* v = static_cast<const T*>(a.b) + i * a.b_stride;
     const T* g = static_cast<const T*>(a.grad) + i * a.grad_stride;
-    T *da = static_cast<T*>(a.da) + i * a.length, *db = static_cast<T*>(a.db) + i * a.length;
-    for_vectors<C>(a.length, [&](auto at) {
-      Vector<C> value, derivative;
-      F::template value_and_derivative<T>(get(u, at), value, derivative);
-      put(da, at, get(g, at) * get(v, at) * derivative, a.stream);
-      put(db, at, get(g, at) * value, a.stream);
-    });
+    T* const gradients[] = {static_cast<T*>(a.da) + i * a.length, static_cast<T*>(a.db) + i * a.length};
+    const auto both = [](auto& result, auto from_u, auto from_v, auto grad) {
+      Vector<ComputeType<T>> value, derivative;
+      F::template value_and_derivative<T>(from_u, value, derivative);
+      result[0] = grad * from_v * derivative;
+      result[1] = grad * value;
+    };
+    map(a.length, gradients, a.stream, both, u, v, g);
   }
 }
 

@@ -45,10 +45,16 @@ struct Left {
   int64_t row, column;
 };
 
-// kTile rows of a product, of one panel's columns.
+// What is needed of kTile rows of a product: columns up to `columns`, and of its depth what lies between `first` and
+// `last`. In a causal head all else is zero, or not read.
+struct Part {
+  int64_t first, last, columns;
+};
+
+// kTile rows of a product, of one panel's first columns, `vectors` registers of them. Panels have rows of `width`.
 template <int64_t vectors, class C>
-__attribute__((always_inline)) inline void multiply_tile(Left<C> a, const C* panel, int64_t depth, C* out,
-                                                         int64_t stride, bool adds) {
+__attribute__((always_inline)) inline void multiply_tile(Left<C> a, const C* panel, int64_t width, int64_t depth,
+                                                         C* out, int64_t stride, bool adds) {
   using V = Vector<C>;
   V sums[kTile][vectors];
 #pragma GCC unroll 8
@@ -60,7 +66,7 @@ __attribute__((always_inline)) inline void multiply_tile(Left<C> a, const C* pan
   }
   for (int64_t k = 0; k < depth; ++k) {
     V b[vectors];
-    for (int64_t v = 0; v < vectors; ++v) b[v] = load_vector<V>(panel + (k * vectors + v) * kLanes<C>);
+    for (int64_t v = 0; v < vectors; ++v) b[v] = load_vector<V>(panel + k * width + v * kLanes<C>);
 #pragma GCC unroll 8
     for (int64_t i = 0; i < kTile; ++i) {
       const C factor = a.data[i * a.row + k * a.column];
@@ -75,21 +81,26 @@ __attribute__((always_inline)) inline void multiply_tile(Left<C> a, const C* pan
   }
 }
 
-// out = a b, or out += a b: `rows`, a multiple of kTile, by the first `columns`, of `depth` rows of b.
-template <class C>
-inline void multiply(Left<C> a, int64_t rows, Panels<C> b, int64_t depth, int64_t columns, C* out, int64_t stride,
-                     bool adds) {
+// out = a b, or out += a b: of `rows`, a multiple of kTile, part(i) for those from i on, which for the last rows has
+// the most columns and the largest `last`.
+template <class C, class PartOf>
+inline void multiply(Left<C> a, int64_t rows, Panels<C> b, C* out, int64_t stride, bool adds, const PartOf& part) {
   constexpr int64_t kDepth = 256;  // rows of a panel that stay in the first cache
-  for (int64_t from = 0; from < depth; from += kDepth) {
-    const int64_t count = depth - from < kDepth ? depth - from : kDepth;
-    for (int64_t column = 0; column < columns; column += kPanel<C>) {
-      const C* panel = b.at(from, column);
-      const bool is_whole = b.width(column) == kPanel<C>;
+  const Part most = part(rows - kTile);
+  for (int64_t from = 0; from < most.last; from += kDepth) {
+    for (int64_t column = 0; column < most.columns; column += kPanel<C>) {
+      const int64_t width = b.width(column);
       for (int64_t i = 0; i < rows; i += kTile) {
-        const Left<C> left{a.data + i * a.row + from * a.column, a.row, a.column};
+        const Part needed = part(i);
+        const int64_t first = needed.first > from ? needed.first : from;
+        const int64_t last = needed.last < from + kDepth ? needed.last : from + kDepth;
+        if (first >= last || column >= needed.columns) continue;
+        const Left<C> left{a.data + i * a.row + first * a.column, a.row, a.column};
+        const C* panel = b.at(first, column);
         C* to = out + i * stride + column;
-        is_whole ? multiply_tile<2>(left, panel, count, to, stride, adds)
-                 : multiply_tile<1>(left, panel, count, to, stride, adds);
+        width == kPanel<C>&& column + kLanes<C> < needed.columns
+            ? multiply_tile<2>(left, panel, kPanel<C>, last - first, to, stride, adds)
+            : multiply_tile<1>(left, panel, width, last - first, to, stride, adds);
       }
     }
     adds = true;
@@ -116,11 +127,10 @@ struct HeadRows {
   T* row(int64_t i) const { return data + i * stride; }
 };
 
-// Asks for a row that is read soon. The processor does not do so by itself: a head's rows are apart.
+// Asks for a row that is read or written soon, where there is one.
 template <class T>
-inline void fetch(HeadRows<const T> x, int64_t i, int64_t rows, int64_t length) {
-  if (i >= rows) return;
-  for (int64_t k = 0; k < length; k += kLine / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(x.row(i) + k);
+inline void fetch(HeadRows<T> x, int64_t i, int64_t rows, int64_t length) {
+  if (i < rows) prefetch_row(x.row(i), length);
 }
 
 // Rows, of which there are `count`, times a factor.
@@ -148,23 +158,30 @@ inline void pack_block(const C* x, Panels<C> to) {
     }
   }
 }
-// A register at a time: a column of as many rows, which are zero beyond the last.
+// A square of elements at a time, as many as a register has lanes in each direction.
 template <class T, class C>
 inline void pack_transposed(HeadRows<const T> x, int64_t count, int64_t length, Panels<C> to) {
-  for (int64_t first = 0; first < to.columns; first += kLanes<C>) {
-    const T* rows[kLanes<C>];
-    for (int64_t j = 0; j < kLanes<C>; ++j) rows[j] = x.row(first + j < count ? first + j : 0);
-    C* column = to.at(0, first);
-    for (int64_t k = 0; k < length; ++k, column += kPanel<C>) {
-      Vector<C> values;
-      for (int64_t j = 0; j < kLanes<C>; ++j) values[j] = widen(rows[j][k]);
-      store_vector(column, first + kLanes<C> <= count ? values : first_lanes(values, count - first, Vector<C>{}));
+  constexpr int64_t kCount = kLanes<C>;
+  for (int64_t first = 0; first < to.columns; first += kCount) {
+    for (int64_t k = 0; k < length; k += kCount) {
+      Vector<C> square[kCount];
+      for (int64_t j = 0; j < kCount; ++j) {
+        square[j] = first + j < count ? get_padded(x.row(first + j), k, length) : Vector<C>{};
+      }
+      transpose(square);
+      C* const column = to.at(k, first);
+      for (int64_t j = 0; j < kCount && k + j < length; ++j) store_vector(column + j * kPanel<C>, square[j]);
     }
   }
 }
 
 // How many keys query i sees, as PyTorch counts them: of a causal head as many as there are queries up to it.
 inline int64_t visible(bool is_causal, int64_t i, int64_t keys) { return is_causal && i + 1 < keys ? i + 1 : keys; }
+
+// The most keys that one of kTile queries from i on sees, in a block that sees `seen`.
+inline int64_t visible_in_tile(const AttentionForm& form, int64_t i, int64_t seen) {
+  return form.is_causal && i + kTile < seen ? i + kTile : seen;
+}
 
 template <class T>
 void attention(const Attention& a, int64_t begin, int64_t end) {
@@ -193,11 +210,13 @@ void attention(const Attention& a, int64_t begin, int64_t end) {
       const int64_t count = form.queries - from < kQueries ? form.queries - from : kQueries;
       const int64_t seen = visible(form.is_causal, from + count - 1, n);
       copy_rows(q, from, count, d, static_cast<C>(form.scale), block.data, columns);
-      multiply({block.data, columns, 1}, kQueries, keys, d, padded(seen, kPanel<C>), scores.data, stride, false);
+      const auto of_scores = [&](int64_t r) { return Part{0, d, visible_in_tile(form, from + r, seen)}; };
+      multiply({block.data, columns, 1}, kQueries, keys, scores.data, stride, false, of_scores);
       C factors[kQueries];
       for (int64_t r = 0; r < count; ++r) {
         C* const row = scores.data + r * stride;
         fetch(q, from + kQueries + r, form.queries, d);
+        fetch(y, from + r, form.queries, d);
         fetch(next_k, from + r, n, d);
         fetch(next_v, from + r, n, d);
         const int64_t own = visible(form.is_causal, from + r, n);
@@ -211,7 +230,8 @@ void attention(const Attention& a, int64_t begin, int64_t end) {
         factors[r] = C(1) / total;
         if (lse != nullptr) lse[from + r] = top + static_cast<C>(__builtin_log(static_cast<double>(total)));
       }
-      multiply({scores.data, stride, 1}, kQueries, values, seen, columns, sums.data, columns, false);
+      const auto of_sums = [&](int64_t r) { return Part{0, visible_in_tile(form, from + r, seen), columns}; };
+      multiply({scores.data, stride, 1}, kQueries, values, sums.data, columns, false, of_sums);
       for (int64_t r = 0; r < count; ++r) {
         T* const to = y.row(from + r);
         for_vectors<C>(d, [&](auto at) { put(to, at, get(sums.data + r * columns, at) * factors[r]); });
@@ -239,6 +259,7 @@ void attention_backward(const AttentionBackward& a, int64_t begin, int64_t end) 
   for (int64_t i = begin; i < end; ++i) {  // a head of keys and values
     const int64_t heads = form.heads / form.group, batch = i / heads, shared = i % heads;
     const HeadRows<const T> k(a.k, batch, shared), v(a.v, batch, shared);
+    const HeadRows<T> dk_rows(a.dk, batch, shared), dv_rows(a.dv, batch, shared);
     const int64_t next = i + 1 < end ? i + 1 : i;
     const HeadRows<const T> next_k(a.k, next / heads, next % heads), next_v(a.v, next / heads, next % heads);
     pack(k, n, d, keys);
@@ -257,14 +278,18 @@ void attention_backward(const AttentionBackward& a, int64_t begin, int64_t end) 
         copy_rows(grad, from, count, d, C(1), grads.data, columns);
         pack_block(block.data, block_panels);
         pack_block(grads.data, grad_panels);
-        multiply({block.data, columns, 1}, kQueries, keys_t, d, seen_width, weights.data, stride, false);
-        multiply({grads.data, columns, 1}, kQueries, values_t, d, seen_width, slopes.data, stride, false);
+        const auto of_scores = [&](int64_t r) { return Part{0, d, visible_in_tile(form, from + r, seen)}; };
+        multiply({block.data, columns, 1}, kQueries, keys_t, weights.data, stride, false, of_scores);
+        multiply({grads.data, columns, 1}, kQueries, values_t, slopes.data, stride, false, of_scores);
         for (int64_t r = 0; r < kQueries; ++r) {
           C* const p = weights.data + r * stride;
           C* const ds = slopes.data + r * stride;
           fetch(q, from + kQueries + r, form.queries, d);
           fetch(grad, from + kQueries + r, form.queries, d);
           fetch(y, from + kQueries + r, form.queries, d);
+          fetch(dq, from + r, form.queries, d);
+          fetch(dk_rows, from + r, n, d);
+          fetch(dv_rows, from + r, n, d);
           fetch(next_k, from + r, n, d);
           fetch(next_v, from + r, n, d);
           const int64_t own = r < count ? visible(form.is_causal, from + r, n) : 0;
@@ -282,18 +307,19 @@ void attention_backward(const AttentionBackward& a, int64_t begin, int64_t end) 
           fill_zero(p + own, seen_width - own);
           fill_zero(ds + own, seen_width - own);
         }
-        multiply({weights.data, 1, stride}, padded(seen, kTile), grad_panels, kQueries, columns, dv.data, columns,
-                 true);
-        multiply({slopes.data, 1, stride}, padded(seen, kTile), block_panels, kQueries, columns, dk.data, columns,
-                 true);
-        multiply({slopes.data, stride, 1}, kQueries, keys, seen, columns, sums.data, columns, false);
+        const auto of_keys = [&](int64_t j) {  // key j is seen from query j on
+          return Part{form.is_causal && j > from ? j - from : 0, kQueries, columns};
+        };
+        multiply({weights.data, 1, stride}, padded(seen, kTile), grad_panels, dv.data, columns, true, of_keys);
+        multiply({slopes.data, 1, stride}, padded(seen, kTile), block_panels, dk.data, columns, true, of_keys);
+        const auto of_sums = [&](int64_t r) { return Part{0, visible_in_tile(form, from + r, seen), columns}; };
+        multiply({slopes.data, stride, 1}, kQueries, keys, sums.data, columns, false, of_sums);
         for (int64_t r = 0; r < count; ++r) {
           T* const to = dq.row(from + r);
           for_vectors<C>(d, [&](auto at) { put(to, at, get(sums.data + r * columns, at) * scale); });
         }
       }
     }
-    const HeadRows<T> dk_rows(a.dk, batch, shared), dv_rows(a.dv, batch, shared);
     for (int64_t j = 0; j < n; ++j) {
       T* const to_k = dk_rows.row(j);
       T* const to_v = dv_rows.row(j);

@@ -9,6 +9,8 @@ struct RopeRow {
     outer = i / inner_count % outer_count;
     batch = i / inner_count / outer_count;
   }
+  int64_t head(const Rope& a) const { return a.heads_first ? outer : inner; }
+  int64_t position(const Rope& a) const { return a.heads_first ? inner : outer; }
   void next() {
     if (++inner < inner_count) return;
     inner = 0;
@@ -26,12 +28,17 @@ void rope(const Rope& a, int64_t begin, int64_t end) {
   const int64_t half = a.length / 2;
   const bool has_ids = a.position_ids != nullptr;
   const int64_t batch_step = (has_ids ? a.position_batches : a.angle_batches) > 1 ? a.positions : 0;
-  RopeRow row(a, begin);
-  for (int64_t i = begin; i < end; ++i, row.next()) {
-    const int64_t head = a.heads_first ? row.outer : row.inner, position = a.heads_first ? row.inner : row.outer;
-    int64_t angle = row.batch * batch_step + position;
+  const auto at_row = [&](const RopeRow& row) {
+    return static_cast<const T*>(a.x) + row.batch * a.strides[0] + row.head(a) * a.strides[1] +
+           row.position(a) * a.strides[2];
+  };
+  constexpr int64_t kAhead = 16;  // rows
+  RopeRow row(a, begin), ahead(a, begin + kAhead);
+  for (int64_t i = begin; i < end; ++i, row.next(), ahead.next()) {
+    if (i + kAhead < end) prefetch_row(at_row(ahead), a.length);
+    int64_t angle = row.batch * batch_step + row.position(a);
     if (has_ids) angle = a.position_ids[angle];
-    const T* x = static_cast<const T*>(a.x) + row.batch * a.strides[0] + head * a.strides[1] + position * a.strides[2];
+    const T* x = at_row(row);
     const T *cos = static_cast<const T*>(a.cos) + angle * a.angle_stride,
             *sin = static_cast<const T*>(a.sin) + angle * a.angle_stride;
     T* y = static_cast<T*>(a.y) + i * a.length;

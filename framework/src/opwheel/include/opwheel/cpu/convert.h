@@ -213,11 +213,21 @@ inline Shorts upper_halves_of(VectorOf<float>::type value) {
   const __m512i words = _mm512_permutexvar_epi16(from_upper_halves(), _mm512_castps_si512(value));
   return reinterpret_cast<Shorts>(_mm512_castsi512_si256(words));
 }
-inline Shorts to_bfloat16(VectorOf<float>::type value) {
+inline VectorOf<float>::type rounded_or_nan(VectorOf<float>::type value) {
   const __m512i bits = _mm512_castps_si512(value), nan = _mm512_set1_epi32(0x7fc00000);
   const __mmask16 is_number = _mm512_cmp_ps_mask(value, value, _CMP_ORD_Q);
   const __m512i sum = _mm512_mask_add_epi32(nan, is_number, bits, _mm512_set1_epi32(0x7fff));
-  return upper_halves_of(_mm512_castsi512_ps(rounded_sum(bits, sum)));
+  return _mm512_castsi512_ps(rounded_sum(bits, sum));
+}
+inline Shorts to_bfloat16(VectorOf<float>::type value) { return upper_halves_of(rounded_or_nan(value)); }
+// Twice as many elements as a register has lanes, without moving them: those at even places, and those at odd ones.
+inline VectorOf<float>::type widen_even(__m512i words) { return _mm512_castsi512_ps(_mm512_slli_epi32(words, 16)); }
+inline VectorOf<float>::type widen_odd(__m512i words) {
+  return _mm512_castsi512_ps(_mm512_and_si512(words, _mm512_set1_epi32(-65536)));
+}
+inline __m512i narrow_even_odd(VectorOf<float>::type even, VectorOf<float>::type odd) {
+  const __m512i words = _mm512_srli_epi32(_mm512_castps_si512(rounded_or_nan(even)), 16);
+  return _mm512_mask_blend_epi16(0xaaaaaaaau, words, _mm512_castps_si512(rounded_or_nan(odd)));
 }
 // As to_bfloat16() and back. A nan must have zeros in its lower half, as those have that come of bfloat16 values, and
 // of operations on numbers.

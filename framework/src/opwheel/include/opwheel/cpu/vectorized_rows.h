@@ -14,6 +14,7 @@
 // `at` is a position, of whole registers and then of single elements: get() and put() convert.
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -159,6 +160,12 @@ template <class T, class At>
 inline void prefetch(const T* row, At at) {
   __builtin_prefetch(row + at.index);
 }
+// A whole row. The processor does not foresee rows that are apart from each other, as those of a view.
+template <class T>
+inline void prefetch_row(T* row, int64_t length) {
+  constexpr bool is_written = !std::is_const_v<T>;
+  for (int64_t k = 0; k < length; k += kLine / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(row + k, is_written);
+}
 
 // Calls body(at) for all of n elements that are computed in C.
 template <class C, class Body>
@@ -166,6 +173,37 @@ __attribute__((always_inline)) inline void for_vectors(int64_t n, const Body& bo
   int64_t k = 0;
   for (; k + kLanes<C> <= n; k += kLanes<C>) body(Whole{k});
   if (k < n) body(Some{k, n - k});
+}
+
+// Computes n elements of each of the results `y` from those of the x at the same places, in vectors of C:
+//
+//     T* const results[] = {y};
+//     map(n, results, stream, [&](auto& y, auto a, auto b) { y[0] = a * b; }, a, b);
+//
+// Which elements are in a vector is left open. 16-bit elements so take fewer instructions than with for_vectors().
+template <class T, std::size_t count, class F, class... X>
+__attribute__((always_inline)) inline void map(int64_t n, T* const (&y)[count], bool stream, const F& f,
+                                               const X*... x) {
+  using V = Vector<ComputeType<T>>;
+  int64_t k = 0;
+#if defined(__AVX512F__)
+  if constexpr (kIs<T, BFloat16>) {
+    for (; k + 2 * kLanes<float> <= n; k += 2 * kLanes<float>) {
+      V even[count], odd[count];
+      f(even, widen_even(_mm512_loadu_si512(x + k))...);
+      f(odd, widen_odd(_mm512_loadu_si512(x + k))...);
+      for (std::size_t i = 0; i < count; ++i) {
+        const __m512i words = narrow_even_odd(even[i], odd[i]);
+        stream ? opwheel::cpu::OPWHEEL_ISA::stream(y[i] + k, words) : _mm512_storeu_si512(y[i] + k, words);
+      }
+    }
+  }
+#endif
+  for_vectors<ComputeType<T>>(n - k, [&](auto at) {
+    V values[count];
+    f(values, get(x + k, at)...);
+    for (std::size_t i = 0; i < count; ++i) put(y[i] + k, at, values[i], stream);
+  });
 }
 
 // Lane i + count in lane i, around.
@@ -182,6 +220,28 @@ inline V first_lanes(V values, int64_t count, V rest) {
   decltype(values == values) lanes;
   for (int64_t i = 0; i < static_cast<int64_t>(sizeof(V) / sizeof(values[0])); ++i) lanes[i] = i;
   return lanes < static_cast<decltype(lanes[0] + 0)>(count) ? values : rest;
+}
+
+// Rows of a square to its columns. Elements whose row and column differ in a bit change places, a bit after the other.
+template <class V, std::size_t count>
+inline void transpose(V (&square)[count]) {
+  static_assert(count == sizeof(V) / sizeof(square[0][0]));
+#pragma GCC unroll 4
+  for (std::size_t bit = 1; bit < count; bit *= 2) {
+    decltype(square[0] == square[0]) upper, lower;
+#pragma GCC unroll 16
+    for (std::size_t i = 0; i < count; ++i) {
+      upper[i] = i & bit ? count + i - bit : i;
+      lower[i] = i & bit ? count + i : i + bit;
+    }
+#pragma GCC unroll 16
+    for (std::size_t i = 0; i < count; ++i) {
+      if (i & bit) continue;
+      const V first = square[i], second = square[i + bit];
+      square[i] = __builtin_shuffle(first, second, upper);
+      square[i + bit] = __builtin_shuffle(first, second, lower);
+    }
+  }
 }
 
 // Combines value(at) over all of n elements; lanes beyond the last element count as `start`.
