@@ -71,7 +71,7 @@ class Trainer:
     def __init__(self, model: LanguageModel, *, compiled: bool = False) -> None:
         self.model = model
         self.loss = torch.compile(model.loss) if compiled else model.loss
-        self.optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, betas=(0.9, 0.95))
+        self.optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, betas=(0.9, 0.95), fused=True)
         self.losses: list[float] = []
         self.seconds: list[float] = []
 
