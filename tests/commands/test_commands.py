@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import jsonschema
@@ -14,6 +12,8 @@ from opwheel._native import library_file
 from opwheel.cli import make_app, suggest
 from opwheel.dispatch import native
 from typer.testing import CliRunner
+
+from tests.forked_python import server
 
 
 def muladd(*arguments, library="muladd"):
@@ -108,9 +108,8 @@ def doctor_schema():
     ids=["well", "finding", "none", "deep"],
 )
 def test_doctor_s_report_is_as_its_schema_says(doctor_schema, options, variables, code):
-    command = [sys.executable, "-m", "muladd", "doctor", "--json", *options]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("MULADD_")} | variables
-    result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    result = server().run("-m", "muladd", "doctor", "--json", *options, environment=environment)
     report = json.loads(result.stdout)
     assert (result.returncode, report["format"]) == (code, 1)
     jsonschema.validate(report, doctor_schema)

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from tests.forked_python import server
+
 from .libraries import install, write_script
 
 NAMES = ("waves", "tides", "dunes")
@@ -26,6 +28,9 @@ def run(site, tmp_path):
 
     def run(*command, **environment):
         variables = os.environ | {"PYTHONPATH": str(site), "COLUMNS": "80"} | environment
+        program, *arguments = command
+        if program == sys.executable:
+            return server().run(*arguments, environment=variables, cwd=tmp_path)
         return subprocess.run(command, capture_output=True, text=True, check=False, env=variables, cwd=tmp_path)
 
     return run

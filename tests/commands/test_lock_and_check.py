@@ -1,24 +1,17 @@
 """What commands say of a lock that does not hold and of backends that are not loaded, each in a process of its own."""
 
 import os
-import subprocess
-import sys
 
 import pytest
+
+from tests.forked_python import server
 
 SCRIPT = ("-c", "from opwheel.scripts import muladd; muladd()")
 MODULE = ("-m", "muladd")
 
 
 def python(*arguments, cwd=None, **environment):
-    return subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=cwd,
-        env=os.environ | environment,
-    )
+    return server().run(*arguments, cwd=cwd, environment=os.environ | environment)
 
 
 def muladd(*arguments, **environment):

@@ -1,4 +1,4 @@
-"""Fixtures of the fault tests: a site for plugins, compiled libraries, and children that import muladd with them."""
+"""Fixtures of the fault tests: a site for plugins, compiled libraries, and processes that import muladd with them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.forked_python import server
 
 from .builder import Compiler, Site
 
@@ -33,34 +35,10 @@ def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**inherited, **(extra or {})}
 
 
-class Zygote:
-    """Starts children that have PyTorch already; see zygote.py."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, str(HERE / "zygote.py")],
-            env=clean_environment(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def run(self, request: Mapping[str, Any]) -> int:
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        return int(self._process.stdout.readline())
-
-    def close(self) -> None:
-        self._process.stdin.close()
-        self._process.wait()
-        self._process.stdout.close()
-
-
-@pytest.fixture(scope="session")
-def zygote() -> Iterator[Zygote]:
-    server = Zygote()
-    yield server
-    server.close()
+def search_path(folders: Iterable[Path]) -> str:
+    """PYTHONPATH with more folders in front."""
+    inherited = os.environ.get("PYTHONPATH", "")
+    return os.pathsep.join([*map(str, folders), *([inherited] if inherited else [])])
 
 
 Run = Callable[..., dict[str, Any]]
@@ -68,7 +46,7 @@ Python = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def run(zygote: Zygote, tmp_path: Path) -> Run:
+def run(tmp_path: Path) -> Run:
     """Import muladd in a child and get the driver's report: ``run(site.root, MULADD_STRICT="1", then="...")``."""
 
     def start(
@@ -81,24 +59,18 @@ def run(zygote: Zygote, tmp_path: Path) -> Run:
         timeout: int = 60,
         **environment: str,
     ) -> dict[str, Any]:
-        report, log = tmp_path / "report.json", tmp_path / "log.txt"
+        report = tmp_path / "report.json"
         report.unlink(missing_ok=True)
-        code = zygote.run(
-            {
-                "path": [str(folder) for folder in path],
-                "environment": environment,
-                "before": before,
-                "then": then,
-                "device": device,
-                "doctor": doctor,
-                "finalize": finalize,
-                "timeout": timeout,
-                "report": str(report),
-                "log": str(log),
-            }
+        request = {"before": before, "then": then, "device": device, "doctor": doctor, "report": str(report)}
+        done = server().run(
+            HERE / "driver.py",
+            json.dumps(request),
+            environment=clean_environment({"PYTHONPATH": search_path(path), **environment}),
+            finalize=finalize,
+            timeout=timeout,
         )
-        text = log.read_text(errors="replace")
-        assert code == 0, f"the child ended with {code}\n{text}"
+        text = done.stderr + done.stdout
+        assert done.returncode == 0, f"the child ended with {done.returncode}\n{text}"
         return {**(json.loads(report.read_text()) if report.exists() else {}), "log": text}
 
     return start
@@ -109,11 +81,9 @@ def python(tmp_path: Path) -> Python:
     """Run an interpreter of its own with folders on PYTHONPATH."""
 
     def start(*arguments: str, path: tuple[Path, ...] = (), **environment: str) -> subprocess.CompletedProcess[str]:
-        inherited = os.environ.get("PYTHONPATH", "")
-        search = os.pathsep.join([*map(str, path), *([inherited] if inherited else [])])
         return subprocess.run(
             [sys.executable, *arguments],
-            env=clean_environment({"PYTHONPATH": search, **environment}),
+            env=clean_environment({"PYTHONPATH": search_path(path), **environment}),
             cwd=tmp_path,
             capture_output=True,
             text=True,

@@ -94,4 +94,5 @@ def _error(error: BaseException | None) -> dict[str, Any] | None:
 
 
 if __name__ == "__main__":
+    del sys.path[0]  # this file's folder
     main(json.loads(sys.argv[1]))

@@ -2,12 +2,11 @@
 
 import os
 import re
-import subprocess
-import sys
 
 import pytest
 
 from tests.faults.builder import Site
+from tests.forked_python import server
 
 pytestmark = pytest.mark.slow  # the kit is collected each time
 
@@ -21,10 +20,10 @@ def collect(tmp_path_factory):
     site.install("acme", probe=PROBE)
 
     def run(backend, *options, **variables):
-        command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-W", "ignore"]
+        command = ["-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-W", "ignore"]
         command += ["--pyargs", "opwheel.testing", "--library", "muladd", "--backend", backend, *options]
         environment = {**os.environ, "PYTHONPATH": str(site.root), **variables}
-        result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        result = server().run(*command, environment=environment)
         assert result.returncode == 0, result.stdout + result.stderr
         return {match[1] for match in re.finditer(r"::(test_\w+)", result.stdout)}, result.stdout.splitlines()[-3:]
 

@@ -1,11 +1,11 @@
 """The result cache in a process of its own: forks, scarce memory, and what the environment and a file say."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 from opwheel import result_cache
+
+from tests.forked_python import server
 
 pytestmark = pytest.mark.skipif(bool(result_cache.why_not()), reason=result_cache.why_not())
 
@@ -20,8 +20,7 @@ def kept():
 
 
 def run(code, **environment):
-    command = [sys.executable, "-c", BEGIN + code]
-    found = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
+    found = server().run("-c", BEGIN + code, environment={**os.environ, **environment})
     assert found.returncode == 0, found.stderr
     return found.stdout.split()
 
