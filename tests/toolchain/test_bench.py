@@ -153,6 +153,11 @@ def test_compare(run, tmp_path, factor, code, slower):
     result = bench("--quick", "--only", "overhead", *NOT_COMPILED, "--compare", old)
     assert result.exit_code == code, result.stdout + result.stderr
     assert f"{slower} of 6 cases are slower by more than 10%" in result.stdout
+
+
+@pytest.mark.slow
+def test_compare_with_another_machine(run, tmp_path):
+    old = changed(run, 1e-4, tmp_path / "old.json")
     old.write_text(old.read_text().replace('"threads": 1', '"threads": 64'))
     # A tolerance that nothing can exceed.
     result = bench("--quick", "--only", "overhead", *NOT_COMPILED, "--compare", old, "--tolerance", "1e9")

@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,8 +35,13 @@ print("\\nSTATUS " + json.dumps(library.backends()[name].as_json()))
 
 
 def statuses(library: Library) -> dict[str, BackendStatus]:
-    """The status that each backend reaches when it is loaded alone, policy and conflicts aside."""
-    return {name: _try(library, status) for name, status in library.backends().items()}
+    """The status that each backend reaches when it is loaded alone, policy and conflicts aside.
+
+    Several are tried at a time: each imports PyTorch, and one that hangs must not hold up the others.
+    """
+    before = library.backends()
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return dict(zip(before, pool.map(partial(_try, library), before.values()), strict=True))
 
 
 def _try(library: Library, status: BackendStatus) -> BackendStatus:
