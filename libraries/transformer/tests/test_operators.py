@@ -194,8 +194,8 @@ def test_attention_sees_what_it_may():
 
 def test_attention_takes_less_memory_than_its_scores():
     """Of 4096 queries and keys, 64 MiB of float32 for each head."""
-    if any("attention" in status.by_reference for status in transformer_ops.backends().values()):
-        pytest.skip("the reference has all scores in memory")
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        pytest.skip("Triton's interpreter takes minutes")
     q, k, v = (torch.randn(1, 4096, 1, 16, requires_grad=True) for _ in range(3))
 
     def call():
@@ -210,6 +210,8 @@ def test_attention_takes_less_memory_than_its_scores():
 
 @pytest.mark.parametrize("capability", ["baseline", "avx2"])
 def test_attention_on_older_processors(capability):
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        pytest.skip("the kernels are Triton's")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
     environment = os.environ | {"TRANSFORMER_OPS_CPU_CAPABILITY": capability}
     chosen = ["-k", "attention and (pytorchs and (float32 or bfloat16) or views)"]

@@ -47,4 +47,4 @@ def test_the_interpreter_takes_the_cpu_where_it_is_chosen():
     status = states(TRITON_INTERPRET="1", TRANSFORMER_OPS_BACKENDS="triton")["triton"]
     assert (status["state"], status["dispatch_key"]) == ("loaded", "CPU")
     assert status["missing"] == []
-    assert status["by_reference"] == ["attention", "attention_backward", "attention_training"]
+    assert status["by_reference"] == []

@@ -20,20 +20,20 @@ TARGETS = {
     "ptx": GPUTarget("cuda", 80, 32),
     "amdgcn": GPUTarget("hip", "gfx942", 64),
 }
-OF_SHAPES = {"N", "BLOCK", "HALF", "HEADS", "LENGTH"}
+OF_SHAPES = {"N", "BLOCK", "HALF", "HEADS", "LENGTH", "ROWS"}
 
 
 class Launch(NamedTuple):
-    """A kernel, the types of its arguments, the values it is compiled for by their places, and its warps."""
+    """A kernel, the types of its arguments, the values it is compiled for by their places, and options."""
 
     kernel: Any
     types: dict[str, Any]
     constants: dict[tuple[int, ...], Any]
-    warps: int
+    options: dict[str, int]
 
     @classmethod
     def of(cls, kernel, args, options):
-        warps = options.pop("num_warps", 4)
+        compiled_with = {name: options.pop(name) for name in ("num_warps", "num_stages") if name in options}
         given = dict(zip(kernel.arg_names, args, strict=False)) | options
         types, constants = {}, {}
         for i, parameter in enumerate(kernel.params):
@@ -45,13 +45,17 @@ class Launch(NamedTuple):
             elif isinstance(value, tuple):
                 kinds = types[parameter.name]
                 constants |= {(i, j): one for j, one in enumerate(value) if kinds[j] == "constexpr"}
-        return cls(kernel, types, constants, warps)
+        return cls(kernel, types, constants, compiled_with)
 
     @property
     def variant(self):
         names = self.kernel.arg_names
         constants = {place: value for place, value in self.constants.items() if names[place[0]] not in OF_SHAPES}
         return self.kernel.__name__, str(self.types), str(constants)
+
+    def compiled(self, code):
+        source = ASTSource(self.kernel, self.types, self.constants)
+        return triton.compile(source, target=TARGETS[code], options=self.options)
 
 
 @pytest.fixture
@@ -75,8 +79,25 @@ def test_every_variant_compiles(launches, code, dtype, tmp_path, monkeypatch):
         for sample in overload.operator.samples("cpu", dtype, False):
             overload.call(FUNCTIONS[overload.operator.name], overload.bind(sample.args, sample.kwargs))
     variants = {launch.variant: launch for launch in launches}
-    assert len({name for name, _, _ in variants}) == 16
-    for kernel, types, constants, warps in variants.values():
-        source = ASTSource(kernel, types, constants)
-        compiled = triton.compile(source, target=TARGETS[code], options={"num_warps": warps})
-        assert kernel.__name__ in compiled.asm[code]
+    assert len({name for name, _, _ in variants}) == 19
+    for launch in variants.values():
+        assert launch.kernel.__name__ in launch.compiled(code).asm[code]
+
+
+@pytest.mark.parametrize(
+    ("code", "kibibytes", "dtype", "length"),
+    [
+        ("ptx", 99, torch.bfloat16, 128),
+        ("ptx", 99, torch.float64, 128),
+        ("ptx", 99, torch.float32, 256),
+        ("amdgcn", 64, torch.float32, 256),
+    ],
+)
+def test_attention_fits_into_shared_memory(launches, code, kibibytes, dtype, length, tmp_path, monkeypatch):
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    q = torch.randn(1, 100, 2, length, dtype=dtype)
+    y, lse = FUNCTIONS["attention_training"](q, q, q, True, None)
+    FUNCTIONS["attention_backward"](q, q, q, q, y, lse, True, None)
+    assert len(launches) == 3
+    for launch in launches:
+        assert launch.compiled(code).metadata.shared <= kibibytes << 10, launch.kernel.__name__

@@ -72,6 +72,12 @@ def test_cross_entropy_where_logits_are_infinite():
     torch.testing.assert_close(losses, theirs, equal_nan=True, **EXACT)
 
 
+def test_attention_of_heads_longer_than_a_block():
+    """Computed by PyTorch's operators: what would not fit into a GPU's shared memory."""
+    q, k, v = make(1, 3, 2, 300), make(1, 4, 1, 300), make(1, 4, 1, 300)
+    compare("attention_training", q, k, v, True, None, tensors=(q, k, v))
+
+
 def test_quantize_rows_longer_than_a_block():
     x = make(2, LONG, dtype=torch.float32, requires_grad=False)
     q, scale = transformer_ops.quantize_rowwise(x)

@@ -7,6 +7,7 @@ import torch
 from opwheel.dispatch import implement_functions, overloads_of
 
 from .activations import geglu, geglu_backward, swiglu, swiglu_backward, swiglu_out
+from .attention import attention, attention_backward, attention_training
 from .cache import reshape_and_cache
 from .cross_entropy import cross_entropy_backward, cross_entropy_rows
 from .layer_norm import layer_norm, layer_norm_backward
@@ -39,6 +40,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         geglu_backward,
         softmax,
         softmax_backward,
+        attention,
+        attention_training,
+        attention_backward,
         rope,
         cross_entropy_rows,
         cross_entropy_backward,

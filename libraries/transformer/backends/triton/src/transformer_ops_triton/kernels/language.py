@@ -32,6 +32,15 @@ def store(data, at, mask, value):
 
 
 @triton.jit
+def dot(a, b, COMPUTE: tl.constexpr):
+    """The product of two matrices, summed up in the dtype that is computed in; float32 factors are not cut to TF32."""
+    if _IS_INTERPRETED:  # which would multiply bfloat16's bits
+        a = a.to(COMPUTE)
+        b = b.to(COMPUTE)
+    return tl.dot(a, b, input_precision="ieee", out_dtype=COMPUTE)
+
+
+@triton.jit
 def weighted(grad, weight, at, mask, OFFSET: tl.constexpr, COMPUTE: tl.constexpr):
     """A norm's gradient, times what its normalised row was multiplied by."""
     value = load(grad, at, mask, COMPUTE)

@@ -1,0 +1,334 @@
+"""Attention of queries to keys and values, as FlashAttention 2 computes it (https://arxiv.org/abs/2307.08691).
+
+A program has a block of one head's queries in registers and goes through the keys, a block after the other; of the
+gradients, those of keys and values come from programs that have a block of keys and go through the queries. Scores are
+computed anew in both passes. For 16-bit dtypes the factors of products are 16-bit numbers, weights and their gradients
+too, and sums are in float32.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from transformer_ops.operators.attention import ATTENTION_BACKWARD, ATTENTION_TRAINING
+
+from .arguments import FLOATING, check_dtype, check_like, check_same, check_shape, refuse, wide
+from .language import dot, load, rounded, store
+from .launch import compute_dtype, launch
+
+
+@triton.jit
+def _head(x, strides, batch, head):
+    # Strides are of batches, positions, heads and elements.
+    return x + batch * strides[0] + head * strides[2]
+
+
+@triton.jit
+def _tile(x, strides, i, positions, c, LENGTH: tl.constexpr):
+    # Rows i of a head, in the dtype that they have; 0 where nothing is.
+    mask = (i < positions)[:, None] & (c < LENGTH)[None, :]
+    return tl.load(x + i[:, None] * strides[1] + c[None, :] * strides[3], mask=mask, other=0)
+
+
+@triton.jit
+def _store_tile(x, strides, i, positions, c, values, LENGTH: tl.constexpr):
+    mask = (i < positions)[:, None] & (c < LENGTH)[None, :]
+    store(x, i[:, None] * strides[1] + c[None, :] * strides[3], mask, values)
+
+
+@triton.jit
+def _scores(q, k, i, j, keys, CAUSAL: tl.constexpr, SCALE: tl.constexpr, COMPUTE: tl.constexpr):
+    # Of queries i and keys j, -inf where a query does not see a key.
+    seen = (j < keys)[None, :]
+    if CAUSAL:
+        seen = seen & (j[None, :] <= i[:, None])
+    return tl.where(seen, dot(q, tl.trans(k), COMPUTE) * SCALE, -float("inf"))
+
+
+@triton.jit
+def _attention(
+    q,
+    q_strides,
+    k,
+    k_strides,
+    v,
+    v_strides,
+    y,
+    y_strides,
+    lse,
+    heads,
+    group,
+    queries,
+    keys,
+    CAUSAL: tl.constexpr,
+    SCALE: tl.constexpr,
+    COMPUTE: tl.constexpr,
+    LENGTH: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    blocks = tl.cdiv(queries, ROWS)
+    program = tl.program_id(0).to(tl.int64)
+    first = program % blocks * ROWS
+    head, batch = program // blocks % heads, program // blocks // heads
+    k, v = _head(k, k_strides, batch, head // group), _head(v, v_strides, batch, head // group)
+    i, c = first + tl.arange(0, ROWS), tl.arange(0, BLOCK)
+    q_tile = _tile(_head(q, q_strides, batch, head), q_strides, i, queries, c, LENGTH)
+    top = tl.full([ROWS], -float("inf"), COMPUTE)
+    total = tl.zeros([ROWS], COMPUTE)
+    sums = tl.zeros([ROWS, BLOCK], COMPUTE)
+    seen = keys
+    if CAUSAL:
+        seen = tl.minimum(keys, first + ROWS)
+    for start in range(0, seen, ROWS):
+        j = (start + tl.arange(0, ROWS)).to(tl.int64)
+        scores = _scores(q_tile, _tile(k, k_strides, j, keys, c, LENGTH), i, j, keys, CAUSAL, SCALE, COMPUTE)
+        larger = tl.maximum(top, tl.max(scores, 1))
+        shift = tl.where(larger == -float("inf"), 0, larger)  # -inf minus itself would be nan
+        weights = tl.exp(scores - shift[:, None])
+        factor = tl.exp(top - shift)
+        v_tile = _tile(v, v_strides, j, keys, c, LENGTH)
+        total = total * factor + tl.sum(weights, 1)
+        sums = sums * factor[:, None] + dot(rounded(weights, v_tile.dtype), v_tile, COMPUTE)
+        top = larger
+    _store_tile(_head(y, y_strides, batch, head), y_strides, i, queries, c, sums / total[:, None], LENGTH)
+    tl.store(lse + (batch * heads + head) * queries + i, top + tl.log(total), mask=i < queries)
+
+
+@triton.jit
+def _slopes(scores, log_sums, inner, grad, v, COMPUTE: tl.constexpr):
+    # The weights, and the gradients of the scores: p * (grad v^T - sum(grad * y)).
+    weights = tl.exp(scores - log_sums[:, None])
+    return weights, weights * (dot(grad, tl.trans(v), COMPUTE) - inner[:, None])
+
+
+@triton.jit
+def _attention_backward_of_queries(
+    grad,
+    grad_strides,
+    q,
+    q_strides,
+    k,
+    k_strides,
+    v,
+    v_strides,
+    y,
+    y_strides,
+    dq,
+    dq_strides,
+    lse,
+    inner,
+    heads,
+    group,
+    queries,
+    keys,
+    CAUSAL: tl.constexpr,
+    SCALE: tl.constexpr,
+    COMPUTE: tl.constexpr,
+    LENGTH: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    # dq, and sum(grad * y) of each query for the kernel of keys and values.
+    blocks = tl.cdiv(queries, ROWS)
+    program = tl.program_id(0).to(tl.int64)
+    first = program % blocks * ROWS
+    head, batch = program // blocks % heads, program // blocks // heads
+    k, v = _head(k, k_strides, batch, head // group), _head(v, v_strides, batch, head // group)
+    i, c = first + tl.arange(0, ROWS), tl.arange(0, BLOCK)
+    q_tile = _tile(_head(q, q_strides, batch, head), q_strides, i, queries, c, LENGTH)
+    grad_tile = _tile(_head(grad, grad_strides, batch, head), grad_strides, i, queries, c, LENGTH)
+    y_tile = _tile(_head(y, y_strides, batch, head), y_strides, i, queries, c, LENGTH)
+    of_rows = (batch * heads + head) * queries + i
+    sums = tl.sum(grad_tile.to(COMPUTE) * y_tile.to(COMPUTE), 1)
+    tl.store(inner + of_rows, sums, mask=i < queries)
+    log_sums = load(lse, of_rows, i < queries, COMPUTE)
+    result = tl.zeros([ROWS, BLOCK], COMPUTE)
+    seen = keys
+    if CAUSAL:
+        seen = tl.minimum(keys, first + ROWS)
+    for start in range(0, seen, ROWS):
+        j = (start + tl.arange(0, ROWS)).to(tl.int64)
+        k_tile = _tile(k, k_strides, j, keys, c, LENGTH)
+        scores = _scores(q_tile, k_tile, i, j, keys, CAUSAL, SCALE, COMPUTE)
+        v_tile = _tile(v, v_strides, j, keys, c, LENGTH)
+        _, slopes = _slopes(scores, log_sums, sums, grad_tile, v_tile, COMPUTE)
+        result += dot(rounded(slopes, k_tile.dtype), k_tile, COMPUTE)
+    _store_tile(_head(dq, dq_strides, batch, head), dq_strides, i, queries, c, result * SCALE, LENGTH)
+
+
+@triton.jit
+def _attention_backward_of_keys(
+    grad,
+    grad_strides,
+    q,
+    q_strides,
+    k,
+    k_strides,
+    v,
+    v_strides,
+    dk,
+    dk_strides,
+    dv,
+    dv_strides,
+    lse,
+    inner,
+    shared,
+    group,
+    queries,
+    keys,
+    CAUSAL: tl.constexpr,
+    SCALE: tl.constexpr,
+    COMPUTE: tl.constexpr,
+    LENGTH: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    # dk and dv, sums over the `group` heads of queries that share a head.
+    blocks = tl.cdiv(keys, ROWS)
+    program = tl.program_id(0).to(tl.int64)
+    first = program % blocks * ROWS
+    head, batch = program // blocks % shared, program // blocks // shared
+    j, c = first + tl.arange(0, ROWS), tl.arange(0, BLOCK)
+    k_tile = _tile(_head(k, k_strides, batch, head), k_strides, j, keys, c, LENGTH)
+    v_tile = _tile(_head(v, v_strides, batch, head), v_strides, j, keys, c, LENGTH)
+    of_k, of_v = tl.zeros([ROWS, BLOCK], COMPUTE), tl.zeros([ROWS, BLOCK], COMPUTE)
+    begin = 0
+    if CAUSAL:
+        begin = first  # no query before sees these keys
+    for one in range(group):
+        of_head = head * group + one
+        of_rows = (batch * shared * group + of_head) * queries
+        for start in range(begin, queries, ROWS):
+            i = (start + tl.arange(0, ROWS)).to(tl.int64)
+            q_tile = _tile(_head(q, q_strides, batch, of_head), q_strides, i, queries, c, LENGTH)
+            grad_tile = _tile(_head(grad, grad_strides, batch, of_head), grad_strides, i, queries, c, LENGTH)
+            log_sums = load(lse, of_rows + i, i < queries, COMPUTE)
+            sums = load(inner, of_rows + i, i < queries, COMPUTE)
+            scores = _scores(q_tile, k_tile, i, j, keys, CAUSAL, SCALE, COMPUTE)
+            weights, slopes = _slopes(scores, log_sums, sums, grad_tile, v_tile, COMPUTE)
+            of_v += dot(tl.trans(rounded(weights, v_tile.dtype)), grad_tile, COMPUTE)
+            of_k += dot(tl.trans(rounded(slopes, k_tile.dtype)), q_tile, COMPUTE)
+    _store_tile(_head(dk, dk_strides, batch, head), dk_strides, j, keys, c, of_k * SCALE, LENGTH)
+    _store_tile(_head(dv, dv_strides, batch, head), dv_strides, j, keys, c, of_v, LENGTH)
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor, is_causal: bool, scale: float | None) -> Tensor:
+    """See ``transformer_ops.attention``."""
+    return attention_training(q, k, v, is_causal, scale)[0]
+
+
+def attention_training(q: Tensor, k: Tensor, v: Tensor, is_causal: bool, scale: float | None) -> tuple[Tensor, Tensor]:
+    """The result, and the logarithm of each query's sum of ``exp(score)``, ``(batch, heads, positions)``."""
+    _check(q, k, v)
+    batches, queries, heads, length = q.shape
+    keys, shared = k.shape[1:3]
+    if length > _longest(q.dtype):
+        results: tuple[Tensor, Tensor] = ATTENTION_TRAINING.reference(q, k, v, is_causal, scale)
+        return results
+    y = q.new_empty(q.shape)
+    lse = q.new_empty(batches, heads, queries, dtype=wide(q.dtype))
+    if keys == 0:
+        return y.zero_(), lse.fill_(-torch.inf)
+    options = _options(q, is_causal, scale)
+    launch(
+        _attention,
+        batches * heads * triton.cdiv(queries, options["ROWS"]),
+        q,
+        *_with_strides(q, k, v, y),
+        lse,
+        heads,
+        heads // max(shared, 1),
+        queries,
+        keys,
+        **options,
+    )
+    return y, lse
+
+
+def attention_backward(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, y: Tensor, lse: Tensor, is_causal: bool, scale: float | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of ``q``, ``k`` and ``v``."""
+    _check(q, k, v)
+    check_like(grad, "grad", q, "q")
+    check_like(y, "y", q, "q")
+    batches, queries, heads, length = q.shape
+    keys, shared = k.shape[1:3]
+    check_dtype(lse, "lse", wide(q.dtype))
+    check_shape(lse, "lse", batches, heads, queries)
+    if length > _longest(q.dtype):
+        gradients: tuple[Tensor, Tensor, Tensor] = ATTENTION_BACKWARD.reference(grad, q, k, v, y, lse, is_causal, scale)
+        return gradients
+    dq, dk, dv = (x.new_empty(x.shape) for x in (q, k, v))
+    lse, inner = lse.contiguous(), lse.new_empty(lse.shape)
+    options = _options(q, is_causal, scale)
+    of_heads = (heads // max(shared, 1), queries, keys)
+    launch(
+        _attention_backward_of_queries,
+        batches * heads * triton.cdiv(queries, options["ROWS"]),
+        q,
+        *_with_strides(grad, q, k, v, y, dq),
+        lse,
+        inner,
+        heads,
+        *of_heads,
+        **options,
+    )
+    launch(
+        _attention_backward_of_keys,
+        batches * shared * triton.cdiv(keys, options["ROWS"]),
+        q,
+        *_with_strides(grad, q, k, v, dk, dv),
+        lse,
+        inner,
+        shared,
+        *of_heads,
+        **options,
+    )
+    return dq, dk, dv
+
+
+def _with_strides(*tensors: Tensor) -> list[object]:
+    return [part for x in tensors for part in (x, x.stride())]
+
+
+def _longest(dtype: torch.dtype) -> int:
+    """The longest head that the kernels take: of a longer one blocks do not fit into a GPU's shared memory."""
+    return 128 if dtype is torch.float64 else 256
+
+
+def _options(q: Tensor, is_causal: bool, scale: float | None) -> dict[str, object]:
+    """What the kernels are compiled for.
+
+    Blocks have at least 16 rows and columns, as Triton's products want, and with those that are fetched ahead less than
+    99 KiB, which is what GPUs of compute capability 8.6 and 8.9 have for a program.
+    """
+    length = q.shape[3]
+    block = max(16, triton.next_power_of_2(length))
+    is_narrow = q.element_size() == 2
+    rows = 64 if is_narrow and block <= 128 else 32 if is_narrow or block * q.element_size() <= 512 else 16
+    return {
+        "CAUSAL": is_causal,
+        "SCALE": length**-0.5 if scale is None else scale,
+        "COMPUTE": compute_dtype(q.dtype),
+        "LENGTH": length,
+        "ROWS": rows,
+        "BLOCK": block,
+        "num_warps": 4,
+        "num_stages": 3 if is_narrow else 1,
+    }
+
+
+def _check(q: Tensor, k: Tensor, v: Tensor) -> None:
+    check_dtype(q, "q", *FLOATING)
+    if q.dim() != 4 or q.shape[3] == 0:
+        refuse("q", f"has shape {tuple(q.shape)}, expected (batch, positions, heads, length)")
+    check_same(k, "k", q, "q")
+    check_shape(k, "k", q.shape[0], -1, -1, q.shape[3])
+    check_like(v, "v", k, "k")
+    heads, shared = q.shape[2], k.shape[2]
+    if heads % shared if shared else heads:
+        refuse("q", f"has {heads} heads, expected a multiple of those of 'k', {shared}")
