@@ -72,10 +72,13 @@ def test_cross_entropy_where_logits_are_infinite():
     torch.testing.assert_close(losses, theirs, equal_nan=True, **EXACT)
 
 
-def test_attention_of_heads_longer_than_a_block():
-    """Computed by PyTorch's operators: what would not fit into a GPU's shared memory."""
-    q, k, v = make(1, 3, 2, 300), make(1, 4, 1, 300), make(1, 4, 1, 300)
-    compare("attention_training", q, k, v, True, None, tensors=(q, k, v))
+@pytest.mark.parametrize(("dtype", "longest"), [(torch.float64, 128), (torch.bfloat16, 256)], ids=str)
+def test_attention_of_heads_that_do_not_fit_into_shared_memory(dtype, longest):
+    q = make(1, 2, 1, longest, dtype=dtype, requires_grad=False)
+    assert transformer_ops.attention(q, q, q).shape == q.shape
+    q = make(1, 2, 1, longest + 1, dtype=dtype, requires_grad=False)
+    with pytest.raises(RuntimeError, match=f"'q' has heads of {longest + 1} elements, supported are up to {longest}"):
+        transformer_ops.attention(q, q, q)
 
 
 def test_quantize_rows_longer_than_a_block():

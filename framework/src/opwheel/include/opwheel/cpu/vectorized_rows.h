@@ -10,6 +10,9 @@
 //
 //     for_vectors(n, [&](auto at) { put(y, at, get(x, at) * factor); });      // y[k] = x[k] * factor, k < n
 //     float s = sum<float>(n, [&](auto at) { return get(x, at) * get(x, at); });
+//     T* const results[] = {y};
+//     map(n, results, stream, [](auto& values, auto u, auto v) { values[0] = u * v; }, a, b);      // y[k] = a[k] *
+//     b[k]
 //
 // `at` is a position, of whole registers and then of single elements: get() and put() convert.
 #include <cstddef>
@@ -175,12 +178,9 @@ __attribute__((always_inline)) inline void for_vectors(int64_t n, const Body& bo
   if (k < n) body(Some{k, n - k});
 }
 
-// Computes n elements of each of the results `y` from those of the x at the same places, in vectors of C:
-//
-//     T* const results[] = {y};
-//     map(n, results, stream, [&](auto& y, auto a, auto b) { y[0] = a * b; }, a, b);
-//
-// Which elements are in a vector is left open. 16-bit elements so take fewer instructions than with for_vectors().
+// Computes n elements of each of the results `y` from those of the x at the same places: f(values, of_x...) sets
+// values[i] for y[i]. Which elements are in a vector is left open: 16-bit elements so take fewer instructions than with
+// for_vectors().
 template <class T, std::size_t count, class F, class... X>
 __attribute__((always_inline)) inline void map(int64_t n, T* const (&y)[count], bool stream, const F& f,
                                                const X*... x) {

@@ -12,7 +12,6 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from transformer_ops.operators.attention import ATTENTION_BACKWARD, ATTENTION_TRAINING
 
 from .arguments import FLOATING, check_dtype, check_like, check_same, check_shape, refuse, wide
 from .language import dot, load, rounded, store
@@ -223,11 +222,8 @@ def attention(q: Tensor, k: Tensor, v: Tensor, is_causal: bool, scale: float | N
 def attention_training(q: Tensor, k: Tensor, v: Tensor, is_causal: bool, scale: float | None) -> tuple[Tensor, Tensor]:
     """The result, and the logarithm of each query's sum of ``exp(score)``, ``(batch, heads, positions)``."""
     _check(q, k, v)
-    batches, queries, heads, length = q.shape
+    batches, queries, heads, _ = q.shape
     keys, shared = k.shape[1:3]
-    if length > _longest(q.dtype):
-        results: tuple[Tensor, Tensor] = ATTENTION_TRAINING.reference(q, k, v, is_causal, scale)
-        return results
     y = q.new_empty(q.shape)
     lse = q.new_empty(batches, heads, queries, dtype=wide(q.dtype))
     if keys == 0:
@@ -255,13 +251,10 @@ def attention_backward(
     _check(q, k, v)
     check_like(grad, "grad", q, "q")
     check_like(y, "y", q, "q")
-    batches, queries, heads, length = q.shape
+    batches, queries, heads, _ = q.shape
     keys, shared = k.shape[1:3]
     check_dtype(lse, "lse", wide(q.dtype))
     check_shape(lse, "lse", batches, heads, queries)
-    if length > _longest(q.dtype):
-        gradients: tuple[Tensor, Tensor, Tensor] = ATTENTION_BACKWARD.reference(grad, q, k, v, y, lse, is_causal, scale)
-        return gradients
     dq, dk, dv = (x.new_empty(x.shape) for x in (q, k, v))
     lse, inner = lse.contiguous(), lse.new_empty(lse.shape)
     options = _options(q, is_causal, scale)
@@ -295,11 +288,6 @@ def _with_strides(*tensors: Tensor) -> list[object]:
     return [part for x in tensors for part in (x, x.stride())]
 
 
-def _longest(dtype: torch.dtype) -> int:
-    """The longest head that the kernels take: of a longer one blocks do not fit into a GPU's shared memory."""
-    return 128 if dtype is torch.float64 else 256
-
-
 def _options(q: Tensor, is_causal: bool, scale: float | None) -> dict[str, object]:
     """What the kernels are compiled for.
 
@@ -326,6 +314,13 @@ def _check(q: Tensor, k: Tensor, v: Tensor) -> None:
     check_dtype(q, "q", *FLOATING)
     if q.dim() != 4 or q.shape[3] == 0:
         refuse("q", f"has shape {tuple(q.shape)}, expected (batch, positions, heads, length)")
+    longest = 128 if q.dtype is torch.float64 else 256  # of longer ones blocks do not fit into a GPU's shared memory
+    if q.shape[3] > longest:
+        refuse(
+            "q",
+            f"has heads of {q.shape[3]} elements, supported are up to {longest} of {q.dtype}; use "
+            "torch.nn.functional.scaled_dot_product_attention",
+        )
     check_same(k, "k", q, "q")
     check_shape(k, "k", q.shape[0], -1, -1, q.shape[3])
     check_like(v, "v", k, "k")
