@@ -220,6 +220,14 @@ def test_attention_on_older_processors(capability):
     assert "25 passed" in done.stdout
 
 
+@pytest.mark.parametrize(
+    "shape", [(0, 2, 3, 4), (2, 0, 3, 4), (2, 2, 0, 4)], ids=["no batch", "no heads", "no positions"]
+)
+def test_rope_of_nothing(shape):
+    x, angles = torch.ones(shape), torch.ones(shape[2], 4)
+    assert [turned.shape for turned in transformer_ops.rope(x, x, angles, angles)] == [shape, shape]
+
+
 def test_rope_keeps_lengths_and_turns_back():
     q, k = torch.randn(2, 4, 5, 16), torch.randn(2, 1, 5, 16)
     angles = torch.arange(5)[:, None] * 0.1 ** torch.arange(8)

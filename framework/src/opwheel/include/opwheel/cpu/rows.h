@@ -23,6 +23,7 @@ void for_row_ranges(int64_t rows, int64_t length, const Part& part) {
   constexpr int64_t kPiece = 1 << 19;   // elements: smaller pieces would move between the caches of cores
   constexpr int64_t kPiecesOfThread = 8;
   const int64_t cost = std::max<int64_t>(1, length), grain = std::max<int64_t>(1, kElements / cost);
+  if (rows == 0) return;
   if (rows <= grain) return part(0, rows);
   uint32_t threads = 1;
   OPWHEEL_SHIM(torch_get_num_threads(&threads));
