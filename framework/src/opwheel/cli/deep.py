@@ -40,7 +40,7 @@ def statuses(library: Library) -> dict[str, BackendStatus]:
     Several are tried at a time: each imports PyTorch, and one that hangs must not hold up the others.
     """
     before = library.backends()
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool:
         return dict(zip(before, pool.map(partial(_try, library), before.values()), strict=True))
 
 

@@ -213,6 +213,7 @@ inline Shorts upper_halves_of(VectorOf<float>::type value) {
   const __m512i words = _mm512_permutexvar_epi16(from_upper_halves(), _mm512_castps_si512(value));
   return reinterpret_cast<Shorts>(_mm512_castsi512_si256(words));
 }
+// To the nearest bfloat16, in the upper half of each lane, with something of its bits in the lower one; nan stays nan.
 inline VectorOf<float>::type rounded_or_nan(VectorOf<float>::type value) {
   const __m512i bits = _mm512_castps_si512(value), nan = _mm512_set1_epi32(0x7fc00000);
   const __mmask16 is_number = _mm512_cmp_ps_mask(value, value, _CMP_ORD_Q);

@@ -11,8 +11,7 @@
 //     for_vectors(n, [&](auto at) { put(y, at, get(x, at) * factor); });      // y[k] = x[k] * factor, k < n
 //     float s = sum<float>(n, [&](auto at) { return get(x, at) * get(x, at); });
 //     T* const results[] = {y};
-//     map(n, results, stream, [](auto& values, auto u, auto v) { values[0] = u * v; }, a, b);      // y[k] = a[k] *
-//     b[k]
+//     map(n, results, stream, [](auto& values, auto u, auto v) { values[0] = u * v; }, a, b);
 //
 // `at` is a position, of whole registers and then of single elements: get() and put() convert.
 #include <cstddef>
@@ -194,7 +193,7 @@ __attribute__((always_inline)) inline void map(int64_t n, T* const (&y)[count], 
       f(odd, widen_odd(_mm512_loadu_si512(x + k))...);
       for (std::size_t i = 0; i < count; ++i) {
         const __m512i words = narrow_even_odd(even[i], odd[i]);
-        stream ? opwheel::cpu::OPWHEEL_ISA::stream(y[i] + k, words) : _mm512_storeu_si512(y[i] + k, words);
+        stream ? stream_vector(y[i] + k, words) : store_vector(y[i] + k, words);
       }
     }
   }

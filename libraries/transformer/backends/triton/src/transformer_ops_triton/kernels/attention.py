@@ -19,6 +19,14 @@ from .launch import compute_dtype, launch
 
 
 @triton.jit
+def _place(positions, heads, ROWS: tl.constexpr):
+    # The first position of this program's block, and whose it is: of which batch and head.
+    blocks = tl.cdiv(positions, ROWS)
+    program = tl.program_id(0).to(tl.int64)
+    return program % blocks * ROWS, program // blocks // heads, program // blocks % heads
+
+
+@triton.jit
 def _head(x, strides, batch, head):
     # Strides are of batches, positions, heads and elements.
     return x + batch * strides[0] + head * strides[2]
@@ -68,10 +76,7 @@ def _attention(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    blocks = tl.cdiv(queries, ROWS)
-    program = tl.program_id(0).to(tl.int64)
-    first = program % blocks * ROWS
-    head, batch = program // blocks % heads, program // blocks // heads
+    first, batch, head = _place(queries, heads, ROWS)
     k, v = _head(k, k_strides, batch, head // group), _head(v, v_strides, batch, head // group)
     i, c = first + tl.arange(0, ROWS), tl.arange(0, BLOCK)
     q_tile = _tile(_head(q, q_strides, batch, head), q_strides, i, queries, c, LENGTH)
@@ -131,10 +136,7 @@ def _attention_backward_of_queries(
     BLOCK: tl.constexpr,
 ):
     # dq, and sum(grad * y) of each query for the kernel of keys and values.
-    blocks = tl.cdiv(queries, ROWS)
-    program = tl.program_id(0).to(tl.int64)
-    first = program % blocks * ROWS
-    head, batch = program // blocks % heads, program // blocks // heads
+    first, batch, head = _place(queries, heads, ROWS)
     k, v = _head(k, k_strides, batch, head // group), _head(v, v_strides, batch, head // group)
     i, c = first + tl.arange(0, ROWS), tl.arange(0, BLOCK)
     q_tile = _tile(_head(q, q_strides, batch, head), q_strides, i, queries, c, LENGTH)
@@ -186,10 +188,7 @@ def _attention_backward_of_keys(
     BLOCK: tl.constexpr,
 ):
     # dk and dv, sums over the `group` heads of queries that share a head.
-    blocks = tl.cdiv(keys, ROWS)
-    program = tl.program_id(0).to(tl.int64)
-    first = program % blocks * ROWS
-    head, batch = program // blocks % shared, program // blocks // shared
+    first, batch, head = _place(keys, shared, ROWS)
     j, c = first + tl.arange(0, ROWS), tl.arange(0, BLOCK)
     k_tile = _tile(_head(k, k_strides, batch, head), k_strides, j, keys, c, LENGTH)
     v_tile = _tile(_head(v, v_strides, batch, head), v_strides, j, keys, c, LENGTH)
