@@ -24,7 +24,7 @@
 //                  on a processor without AVX2
 //
 //     blocks()     a  --load-->  [ 512 x C ] --\                     the blocks of all operands stay in the
-//                  b  --load-->  [ 512 x C ] ---> f --> [ 512 x C ]  first-level cache
+//                  b  --load-->  [ 512 x C ] ---> f --> [ 512 x C ]  first-level cache (128 where streamed)
 //                                                           |
 //                  out  <------------- round, store --------/
 //
@@ -50,6 +50,9 @@ namespace {
 #endif
 
 constexpr int64_t kBlock = 512;  // elements computed at a time: all operands' blocks stay in the first-level cache
+// The same where results are streamed: nothing is read while they are written, so the turns are short. Every second
+// element of 2^24, float32: a sixth faster than with 512 (on a Zen 4).
+constexpr int64_t kStreamedBlock = 128;
 
 template <template <class> class Functor, class T>
 struct Loops {
@@ -193,8 +196,9 @@ struct Loops {
       }
       const bool stream = spec.stream && can_stream(spec, at);
       // If the result is streamed, the first block ends where its first whole cache line begins.
+      const int64_t block = stream ? kStreamedBlock : kBlock;
       int64_t begin = 0, length = stream ? until_aligned(at[0]) : kBlock;
-      for (; begin < n; begin += length, length = kBlock) {
+      for (; begin < n; begin += length, length = block) {
         if (length == 0) continue;
         if (length > n - begin) length = n - begin;
         const C* in[kInputs];
@@ -344,14 +348,24 @@ struct Loops {
     return block;
   }
 
-  // A step that the compiler knows takes loads of whole registers, and shuffles.
+  // A step that the compiler knows takes loads of whole registers, and shuffles. Of 16 bits the wanted element is the
+  // lower half of 32; behind the last one nothing is read.
   template <class From>
   __attribute__((noinline)) static void load_every_second(C* block, const From* from, int64_t n) {
     if constexpr (kIs<From, C>) {
       for (int64_t i = 0; i < n; ++i) block[i] = from[2 * i];
     } else {
       From some[kBlock];
-      for (int64_t i = 0; i < n; ++i) some[i] = from[2 * i];
+      if constexpr (sizeof(From) == 2) {
+        for (int64_t i = 0; i + 1 < n; ++i) {
+          uint32_t pair;
+          __builtin_memcpy(&pair, from + 2 * i, sizeof(pair));
+          some[i].bits = static_cast<uint16_t>(pair);
+        }
+        some[n - 1] = from[2 * (n - 1)];
+      } else {
+        for (int64_t i = 0; i < n; ++i) some[i] = from[2 * i];
+      }
       widen_block(block, some, n);
     }
   }
