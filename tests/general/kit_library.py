@@ -1,6 +1,7 @@
 """What the conformance kit wants of an operator library, around operators that are declared in Python.
 
-Right ones, and some that are wrong: one claims too much, one rounds, and the kernels of two end the process.
+Right ones, and some that are wrong: one claims too much, one rounds, the kernels of two end the process, and two read
+beside their argument.
 """
 
 import ctypes
@@ -23,6 +24,8 @@ KERNELS = {
     "rounded(Tensor x) -> Tensor": lambda x: x.sin() if x.itemsize > 2 else x.sin().round(),
     "crashing(Tensor x) -> Tensor": lambda x: ctypes.string_at(0) and x,
     "crash_in_half(Tensor x) -> Tensor": lambda x: ctypes.string_at(0) and x if x.dtype is torch.half else x.sin(),
+    "reads_in_front(Tensor x) -> Tensor": lambda x: ctypes.string_at(x.data_ptr() - 1, 1) and x.sin(),
+    "reads_behind(Tensor x) -> Tensor": lambda x: ctypes.string_at(x.data_ptr() + x.nbytes, 1) and x.sin(),
     "unsampled(Tensor x) -> Tensor": torch.sin,
 }
 OPERATORS = (
@@ -31,6 +34,8 @@ OPERATORS = (
     Operator("rounded", reference=torch.sin, samples=rows),
     Operator("crashing", reference=torch.sin, samples=rows),
     Operator("crash_in_half", reference=torch.sin, samples=rows),
+    Operator("reads_in_front", reference=torch.sin, samples=rows),
+    Operator("reads_behind", reference=torch.sin, samples=rows),
     Operator("unsampled", reference=torch.sin),
 )
 register_python(NAMESPACE, KERNELS, OPERATORS)

@@ -23,7 +23,7 @@ def run_kit(*options):
 
 @pytest.fixture(scope="module")
 def output():
-    done = run_kit("-k", "not compiled and not opcheck and not crash_in_half")
+    done = run_kit("-k", "not compiled and not opcheck and not crash_in_half and not reads")
     assert done.returncode == 1, done.stdout + done.stderr
     return done.stdout
 
@@ -32,6 +32,16 @@ def output():
 def test_a_crash_is_that_operators_failure(output):
     assert "crashing: values: 4 of 4 failed" in output
     assert "a call of its kernel ends the process: killed by SIGSEGV" in output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operator", ["reads_in_front", "reads_behind"])
+def test_a_kernel_that_reads_beside_its_argument_fails(operator):
+    done = run_kit("-k", f"{operator} and values")
+    assert "4 errors" in done.stdout.splitlines()[-1]
+    assert f"{operator}: values: 4 of 4 failed" in done.stdout
+    how = "killed by SIGSEGV, called with arguments beside pages that may not be read"
+    assert f"a call of its kernel ends the process: {how}" in done.stdout
 
 
 @pytest.mark.slow
@@ -69,7 +79,7 @@ def test_samples_that_cannot_be_made_are_no_crash(monkeypatch, capsys):
     overloads = overloads_of(torch.library.Library("waves_unmade", "FRAGMENT"))
     monkeypatch.setitem(sys.modules, "unmade", SimpleNamespace(library=SimpleNamespace(overloads=overloads)))
     crashes.main("unmade", "cpu", "unmade=float32,float64")
-    assert capsys.readouterr().out == "calling unmade\n"
+    assert capsys.readouterr().out == "calling unmade\ncalled with arguments beside pages that may not be read\n"
 
 
 @pytest.mark.slow

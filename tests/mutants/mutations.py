@@ -41,6 +41,8 @@ MUTATIONS = [
              "compute<0>(spec, in, out, length - (length == kBlock))"),
     Mutation("strides are ignored", "opwheel/cpu/vectorized_loops.h", "if (one_type && !side_by_side) return in_blocks ? &blocked : &each<strided>;", ""),
     Mutation("every second element is every one", "opwheel/cpu/vectorized_loops.h", "block[i] = from[2 * i]", "block[i] = from[i]"),
+    Mutation("of every second 16-bit element one is read too many", "opwheel/cpu/vectorized_loops.h",
+             "i + 1 < n; ++i) {\n          uint32_t pair", "i < n; ++i) {\n          uint32_t pair"),
     Mutation("the last of every second 16-bit element is another", "opwheel/cpu/vectorized_loops.h", "from[2 * (n - 1)]", "from[n - 1]"),
     Mutation("every tile takes the first rows", "opwheel/cpu/vectorized_loops.h", "data[k] + row * given.outer_strides[k] + i * given.strides[k]",
              "data[k] + i * given.strides[k]"),

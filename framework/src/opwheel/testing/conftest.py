@@ -171,9 +171,15 @@ def crashing(request: pytest.FixtureRequest, backend: BackendStatus, device: tor
     chosen: dict[str, set[torch.dtype]] = {}
     for item in request.session.items:
         params = _params(item)
-        if "sampled" in params and params["sampled"].name in backend.operators:
-            dtypes = checks.dtypes_called(params["sampled"], params["check"], params["sample_dtype"])
-            chosen.setdefault(params["sampled"].name, set()).update(dtypes)
+        if "sampled" in params:
+            overload = params["sampled"]
+            dtypes = checks.dtypes_called(overload, params["check"], params["sample_dtype"])
+        elif "crashing" in getattr(item, "fixturenames", ()) and device.type == "cpu":
+            overload, dtypes = params["functional"], DTYPES
+        else:
+            continue
+        if overload.name in backend.operators:
+            chosen.setdefault(overload.name, set()).update(dtypes)
     return crashes.crashing(_library(request.config).package, str(device), chosen)
 
 

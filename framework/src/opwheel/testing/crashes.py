@@ -15,9 +15,10 @@ from contextlib import suppress
 import torch
 
 from opwheel.processes import how_it_ended
-from opwheel.testing import checks
+from opwheel.testing import checks, pages
 
 _ON = "calling "
+_BESIDE = "called with arguments beside pages that may not be read"
 
 
 def crashing(library: str, device: str, operators: Mapping[str, Collection[torch.dtype]]) -> dict[str, str]:
@@ -28,10 +29,12 @@ def crashing(library: str, device: str, operators: Mapping[str, Collection[torch
         called = (f"{name}={','.join(sorted(map(_name, operators[name])))}" for name in left)
         command = [sys.executable, "-m", "opwheel.testing.crashes", library, device, *called]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        begun = [line.removeprefix(_ON) for line in done.stdout.splitlines() if line.startswith(_ON)]
+        lines = done.stdout.splitlines()
+        begun = [line.removeprefix(_ON) for line in lines if line.startswith(_ON)]
         if done.returncode == 0 or not begun:
             return found
-        found[begun[-1]] = how_it_ended(done.returncode)
+        beside = f", {_BESIDE}" if lines[-1] == _BESIDE else ""
+        found[begun[-1]] = how_it_ended(done.returncode) + beside
         left = left[left.index(begun[-1]) + 1 :]
     return found
 
@@ -41,16 +44,25 @@ def _name(dtype: torch.dtype) -> str:
 
 
 def main(library: str, device: str, *operators: str) -> None:
-    """Call the kernels of the operators with their samples, also with arguments that are laid out unusually."""
+    """Call the kernels of the operators with their samples, also with arguments that are laid out unusually.
+
+    On a CPU they are called once more with arguments beside pages that may not be read.
+    """
     overloads = importlib.import_module(library).library.overloads
     for one in operators:
         name, _, dtypes = one.partition("=")
         print(f"{_ON}{name}", flush=True)
         overload = overloads[name]
-        for dtype in (getattr(torch, dtype) for dtype in dtypes.split(",")):
+        sample_dtypes = [getattr(torch, dtype) for dtype in dtypes.split(",")]
+        for dtype in sample_dtypes:
             with suppress(Exception):  # the tests will say what is wrong
                 for index in range(len(checks.declared(overload, dtype, torch.device(device)))):
                     _call(checks.Samples(overload, index, dtype, torch.device(device)))
+        if torch.device(device).type == "cpu":
+            print(_BESIDE, flush=True)
+            for dtype in sample_dtypes:
+                with suppress(Exception):
+                    pages.call_beside_pages(overload, dtype)
 
 
 def _call(samples: checks.Samples) -> None:

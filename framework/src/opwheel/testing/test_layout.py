@@ -17,6 +17,13 @@ from opwheel.testing.samples import DTYPES, numbers
 pytestmark = pytest.mark.subsystem("layout")
 
 
+def test_nothing_is_read_beside_arguments(functional: Overload, device: torch.device, crashing: dict[str, str]) -> None:
+    if device.type != "cpu":
+        pytest.skip("it needs the memory of a CPU")
+    how = crashing.get(functional.name)
+    assert how is None, f"{functional}: a call of its kernel ends the process: {how}"
+
+
 @st.composite
 def views(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[tuple[int, ...], list[int], bool]:
     """How to make one operand: its own shape (dimensions may be 1 or missing), an order of dimensions, gaps or none."""
