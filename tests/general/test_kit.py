@@ -35,13 +35,13 @@ def test_a_crash_is_that_operators_failure(output):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("operator", ["reads_in_front", "reads_behind"])
-def test_a_kernel_that_reads_beside_its_argument_fails(operator):
-    done = run_kit("-k", f"{operator} and values")
-    assert "4 errors" in done.stdout.splitlines()[-1]
-    assert f"{operator}: values: 4 of 4 failed" in done.stdout
+def test_a_kernel_that_reads_beside_its_argument_fails():
+    done = run_kit("-k", "reads and values")
+    assert "8 errors" in done.stdout.splitlines()[-1]
+    for operator in ("reads_in_front", "reads_behind"):
+        assert f"{operator}: values: 4 of 4 failed" in done.stdout
     how = "killed by SIGSEGV, called with arguments beside pages that may not be read"
-    assert f"a call of its kernel ends the process: {how}" in done.stdout
+    assert done.stdout.count(f"a call of its kernel ends the process: {how}") == 2
 
 
 @pytest.mark.slow

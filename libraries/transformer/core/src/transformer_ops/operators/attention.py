@@ -152,7 +152,8 @@ ATTENTION = Operator(
         Without keys it is zero.
 
     Raises:
-        RuntimeError: a shape or dtype does not fit.
+        RuntimeError: a shape or dtype does not fit; with the Triton backend, heads of more than 256 elements (128 of
+            float64), of which blocks do not fit into a GPU's shared memory.
     """,
 )
 ATTENTION_TRAINING = Operator(
