@@ -75,7 +75,7 @@ MUTATIONS = [
     Mutation("infinity is clamped", "muladd/functors.h", "{ return x * factor; }",
              "{ if constexpr (sizeof(C) <= 8) return x * factor > C(3e38) ? C(3e38) : x * factor; else return x * factor; }"),
     Mutation("subnormals are flushed", "muladd/functors.h", "{ return a * b; }",
-             "{ if constexpr (sizeof(C) <= 8) return a * b < C(1.1754944e-38) && a * b > -C(1.1754944e-38) ? a * b * C(0) : a * b; else return a * b; }"),
+             "{ const C y = a * b, least = C{} + 1.1754944e-38f; return ((y < least) & (y > -least)) ? y * (C{} + 0.0f) : y; }"),
     # Shape, dtype, strides.
     Mutation("the storage offset is ignored", "opwheel/elementwise.h", "operands[i].data = static_cast<char*>(data);",
              "operands[i].data = static_cast<char*>(data) - operands[i].info.offset * element_size(operands[i].info.dtype);"),
