@@ -78,7 +78,7 @@ def test_samples_that_cannot_be_made_are_no_crash(monkeypatch, capsys):
     register_python("waves_unmade", {schema: torch.sin}, [Operator("unmade", reference=torch.sin, samples=samples)])
     overloads = overloads_of(torch.library.Library("waves_unmade", "FRAGMENT"))
     monkeypatch.setitem(sys.modules, "unmade", SimpleNamespace(library=SimpleNamespace(overloads=overloads)))
-    crashes.main("unmade", "cpu", "unmade=float32,float64")
+    crashes.main("unmade", "cpu", "values,layouts", "unmade=float32,float64")
     assert capsys.readouterr().out == "calling unmade\ncalled with arguments beside pages that may not be read\n"
 
 

@@ -169,18 +169,21 @@ def device(backend: BackendStatus, request: pytest.FixtureRequest) -> torch.devi
 def crashing(request: pytest.FixtureRequest, backend: BackendStatus, device: torch.device) -> dict[str, str]:
     """Of the operators with tests that were chosen, those whose kernels would end this process, and how."""
     chosen: dict[str, set[torch.dtype]] = {}
+    called_by = set()
     for item in request.session.items:
         params = _params(item)
         if "sampled" in params:
             overload = params["sampled"]
+            called_by.add(params["check"])
             dtypes = checks.dtypes_called(overload, params["check"], params["sample_dtype"])
         elif "crashing" in getattr(item, "fixturenames", ()) and device.type == "cpu":
             overload, dtypes = params["functional"], DTYPES
+            called_by.add("layouts")
         else:
             continue
         if overload.name in backend.operators:
             chosen.setdefault(overload.name, set()).update(dtypes)
-    return crashes.crashing(_library(request.config).package, str(device), chosen)
+    return crashes.crashing(_library(request.config).package, str(device), chosen, called_by)
 
 
 @pytest.fixture(autouse=True)
