@@ -18,6 +18,10 @@ def rows(device, dtype, requires_grad):
     yield Sample(torch.randn(3, 4, device=device, dtype=dtype, requires_grad=requires_grad))
 
 
+def repeated_row(device, dtype, requires_grad):
+    yield Sample(torch.randn(1, 4, device=device, dtype=dtype, requires_grad=requires_grad).expand(3, 4))
+
+
 KERNELS = {
     "right(Tensor x) -> Tensor": lambda x: torch.softmax(x, -1),
     "overclaimed(Tensor x) -> Tensor": lambda x: torch.softmax(x, 0),
@@ -35,7 +39,7 @@ OPERATORS = (
     Operator("crashing", reference=torch.sin, samples=rows),
     Operator("crash_in_half", reference=torch.sin, samples=rows),
     Operator("reads_in_front", reference=torch.sin, samples=rows),
-    Operator("reads_behind", reference=torch.sin, samples=rows),
+    Operator("reads_behind", reference=torch.sin, samples=repeated_row),
     Operator("unsampled", reference=torch.sin),
 )
 register_python(NAMESPACE, KERNELS, OPERATORS)
