@@ -52,9 +52,7 @@ def _add_norm(x: Tensor, residual: Tensor, weight: Tensor) -> Any:
 
 
 def _attend(qkv: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    q, k, v = qkv.unbind(2)
-    q, k = transformer_ops.rope(q, k, cos, sin, unsqueeze_dim=2)
-    return transformer_ops.attention(q, k, v, is_causal=True)
+    return transformer_ops.attention(*qkv.unbind(2), is_causal=True, cos=cos, sin=sin)
 
 
 PLAIN = Operators(_plain_add_norm, _plain_gated, _plain_attend, functional.cross_entropy)

@@ -41,6 +41,8 @@ def declare(schema, **claims):
         ("f(Tensor x) -> Tensor", {"derivatives": {"x": "grad if x else x"}}, ["not understood"]),
         ("f(Tensor x) -> Tensor", {"derivatives": {"x": "grad *"}}, ["not a formula"]),
         ("f(Tensor x) -> Tensor", {"derivatives": {"x": lambda grad, z: grad * z}}, ["['z']"]),
+        ("f(Tensor x, Tensor y) -> Tensor", {"derivatives": {"(x, y": "grad"}}, ["'(x, y'", "do not match"]),
+        ("f(Tensor x, Tensor y) -> Tensor", {"derivatives": {"x, y)": "grad"}}, ["'x, y)'", "do not match"]),
         ("f(Tensor x) -> Tensor", {"not_differentiable": ("y",)}, ["['y']", "['result']"]),
         ("f(Tensor x, Generator? g) -> Tensor", {}, ["random", "derivatives=None"]),
         ("f(Tensor x, Generator? g) -> Tensor", {"derivatives": {"x": "grad * x"}}, ["random", "mask"]),

@@ -57,11 +57,14 @@ print(os.waitpid(child, 0)[1], y.unique().item())
 
 
 def test_kept_memory_is_given_back_where_there_is_no_other():
-    """In blocks that the C library never takes from its heap, of which it may not give addresses back."""
+    """In blocks that the C library never takes from its heap, of which it may not give addresses back.
+
+    More is given back than is needed: where an allocation fails, the C library reserves up to 128 MiB for another heap.
+    """
     code = """
 torch.set_num_threads(1)
 x = torch.ones(10 << 20)
-results = [muladd.mul(x, x) for _ in range(4)]
+results = [muladd.mul(x, x) for _ in range(8)]
 del results
 print(result_cache.kept_bytes() >> 20)
 with open("/proc/self/statm") as file:
@@ -70,4 +73,4 @@ resource.setrlimit(resource.RLIMIT_AS, (used + (100 << 20), resource.RLIM_INFINI
 y = muladd.fma(x[:1].expand(200 << 18), x[:1].expand(200 << 18), x[:1])  # 200 MiB
 print(y.nbytes >> 20, result_cache.kept_bytes())
 """
-    assert run(code) == ["160", "200", "0"]
+    assert run(code) == ["320", "200", "0"]

@@ -98,12 +98,13 @@ variable_list gradients_by_formula(const Backward& call) {
   for (const Formula* formula : call.plan.formulas) {
     const auto& targets = formula->targets;
     if (std::none_of(targets.begin(), targets.end(), is_needed)) continue;
-    if (targets.size() == 1) {
-      deliver(targets[0], evaluate(formula->expression, known));
+    if (formula->values.back() == 0) {
+      const c10::IValue value = evaluate(formula->expression, known);
+      for (int target : targets) deliver(target, value);
       continue;
     }
     const std::vector<c10::IValue> values = evaluate_call(formula->expression, known);
-    for (size_t i = 0; i < targets.size(); ++i) deliver(targets[i], values[i]);
+    for (size_t i = 0; i < targets.size(); ++i) deliver(targets[i], values[formula->values[i]]);
   }
   return gradients;
 }

@@ -42,6 +42,7 @@ struct Expression {
 // The gradients of one or several arguments.
 struct Formula {
   std::vector<int> targets;
+  std::vector<int> values;  // for each target, which of the formula's values is its gradient
   Expression expression;
 };
 
@@ -93,6 +94,7 @@ struct Operator {
 //     operator waves::norm
 //     reference waves_reference::norm        an operator with the same schema that calls ATen's operators; optional
 //     derivative x, weight = norm_backward(grad_y, x, weight, rstd)
+//     derivative (x, residual), weight = ... the same value is the gradient of what is in parentheses
 //     not_differentiable rstd                names of results
 //     no_derivative                          a gradient that arrives is an error
 //     random                                 two calls with the same arguments may differ

@@ -29,6 +29,22 @@ std::vector<std::string> names_in(const std::string& text) {
   return names;
 }
 
+// Who a formula's values are for: "x, weight", or "(x, residual), weight" where the first value is for two.
+std::vector<std::vector<std::string>> targets_in(const std::string& text) {
+  std::vector<std::vector<std::string>> targets;
+  bool is_shared = false;
+  for (std::string name : names_in(text)) {
+    if (!is_shared) targets.emplace_back();
+    const bool begins = !name.empty() && name.front() == '(', ends = !name.empty() && name.back() == ')';
+    if ((begins && is_shared) || (ends && !begins && !is_shared)) throw std::invalid_argument("unmatched parentheses");
+    is_shared = (is_shared || begins) && !ends;
+    if (ends) name.pop_back();
+    targets.back().push_back(trimmed(begins ? name.substr(1) : name));
+  }
+  if (is_shared) throw std::invalid_argument("unmatched parentheses");
+  return targets;
+}
+
 int position_of_tensor(const Operator& op, const std::string& name) {
   for (int i : op.tensors) {
     const c10::Argument& argument = op.schema().arguments()[i];
@@ -48,9 +64,10 @@ void check_values(const Operator& op, const Formula& formula) {
   const Expression& value = formula.expression;
   const bool is_call = value.kind == Expression::Kind::call;
   const size_t count = is_call ? value.callee->schema().returns().size() : 1;
-  if (count != formula.targets.size()) {
-    throw std::invalid_argument(op.name + ": a derivative has " + std::to_string(count) + " values for " +
-                                std::to_string(formula.targets.size()) + " arguments");
+  const size_t needed = static_cast<size_t>(formula.values.back()) + 1;
+  if (count != needed) {
+    throw std::invalid_argument(op.name + ": a derivative has " + std::to_string(count) +
+                                " values, its arguments take " + std::to_string(needed));
   }
 }
 
@@ -89,8 +106,14 @@ void understand(Operator& op, const std::string& keyword, const std::string& res
     const size_t sign = rest.find('=');
     if (sign == std::string::npos) throw std::invalid_argument(op.name + ": a derivative without '='");
     Formula formula;
-    for (const std::string& name : names_in(rest.substr(0, sign)))
-      formula.targets.push_back(position_of_tensor(op, name));
+    int value = 0;
+    for (const std::vector<std::string>& names : targets_in(rest.substr(0, sign))) {
+      for (const std::string& name : names) {
+        formula.targets.push_back(position_of_tensor(op, name));
+        formula.values.push_back(value);
+      }
+      ++value;
+    }
     formula.expression = parse_formula(op, trimmed(rest.substr(sign + 1)));
     check_values(op, formula);
     op.formulas.push_back(std::move(formula));

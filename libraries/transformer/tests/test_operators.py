@@ -158,6 +158,46 @@ def test_attention_is_pytorchs(queries, keys, heads, shared, length, is_causal, 
     )
 
 
+def turned(x, cos, sin):
+    """By tables of as many columns as ``x``, as models write it."""
+    u, v = x.chunk(2, -1)
+    return x * cos.unsqueeze(-2) + torch.cat((-v, u), -1) * sin.unsqueeze(-2)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize(
+    ("positions", "heads", "shared", "length", "table"),
+    [(1, 1, 1, 2, ()), (65, 4, 2, 48, (2,)), (40, 2, 2, 34, (1,)), (33, 1, 1, 128, ())],
+)
+def test_attention_turns_by_its_tables(positions, heads, shared, length, table, is_causal, dtype):
+    q, k, v = attention_inputs(positions, positions, heads, shared, length, dtype)
+    angles = torch.randn(*table, positions, length // 2, dtype=torch.float64)
+    cos, sin = (torch.cat((half, half), -1).to(dtype) for half in (angles.cos(), angles.sin()))
+    wide = [turned(x.double(), cos.double(), sin.double()) for x in (q, k)]
+    theirs = pytorchs_attention(*wide, v, is_causal=is_causal)
+    compare_sums(transformer_ops.attention(q, k, v, is_causal, cos=cos, sin=sin), theirs, (q, k, v), dtype)
+    halves = {"cos": cos[..., : length // 2], "sin": sin[..., : length // 2]}  # not contiguous
+    compare_sums(transformer_ops.attention(q, k, v, is_causal, **halves), theirs, (q, k, v), dtype)
+
+
+def test_attention_refuses_tables_that_do_not_fit():
+    q, table = torch.ones(2, 4, 3, 8), torch.ones(4, 8)
+    for cos, sin, message in (
+        (table, None, "'sin' is None, but 'cos' is not; pass both or none"),
+        (table[:3], table[:3], "'cos' has"),
+        (table[:, :2], table[:, :2], r"'cos' has shape \(4, 2\)"),
+        (table, table[:, :4], "'sin' has shape"),
+        (table.double(), table.double(), "'cos' has dtype|'cos' is"),
+    ):
+        with pytest.raises(RuntimeError, match=message):
+            transformer_ops.attention(q, q, q, cos=cos, sin=sin)
+    with pytest.raises(RuntimeError, match="'k'"):
+        transformer_ops.attention(q, q[:, :3], q[:, :3], cos=table, sin=table)
+    with pytest.raises(RuntimeError, match="even"):
+        transformer_ops.attention(*[q[..., :7]] * 3, cos=table[:, :7], sin=table[:, :7])
+
+
 def test_attention_of_views():
     qkv = torch.randn(2, 9, 3, 2, 8, dtype=torch.float64, requires_grad=True)
     first = qkv.permute(3, 0, 2, 4, 1).contiguous().permute(1, 4, 2, 0, 3)  # elements of a row are apart
@@ -214,10 +254,10 @@ def test_attention_on_older_processors(capability):
         pytest.skip("the kernels are Triton's")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
     environment = os.environ | {"TRANSFORMER_OPS_CPU_CAPABILITY": capability}
-    chosen = ["-k", "attention and (pytorchs and (float32 or bfloat16) or views)"]
+    chosen = ["-k", "attention and ((pytorchs or tables) and (float32 or bfloat16) or views)"]
     done = subprocess.run([*command, *chosen], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:]
-    assert "25 passed" in done.stdout
+    assert "41 passed" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from torch import Tensor
 from ..overload import Overload
 from ..rules import Elementwise
 from ..rules.rule import refuse
-from .text import TextFormula, parse
+from .text import TextFormula, parse, targets_of
 
 
 class Formula(NamedTuple):
@@ -19,6 +19,7 @@ class Formula(NamedTuple):
     function: Callable[..., Any]
     values: tuple[int | slice, ...]  # its parameters, among the values that Plan.gradients is given
     inputs: tuple[int, ...]  # what its results are the gradients of, among the arguments
+    results: tuple[int, ...]  # for each input, which of its results
 
 
 class Plan(NamedTuple):
@@ -53,16 +54,20 @@ class Plan(NamedTuple):
         gradients: list[Tensor | None] = [None] * count
         for formula in self.formulas:
             gradient = formula.function(*[values[i] for i in formula.values])
-            if len(formula.inputs) == 1:
-                gradients[formula.inputs[0]] = gradient
-            else:
-                for i, part in zip(formula.inputs, gradient, strict=True):
-                    gradients[i] = part
+            count_of_results = formula.results[-1] + 1
+            parts = gradient if count_of_results > 1 else (gradient,)
+            if len(parts) != count_of_results:
+                raise ValueError(
+                    f"a derivative gave {len(parts)} results, its key has gradients for {count_of_results}"
+                )
+            for i, result in zip(formula.inputs, formula.results, strict=True):
+                gradients[i] = parts[result]
         return gradients
 
 
 class _Declared(NamedTuple):
     inputs: tuple[str, ...]
+    results: tuple[int, ...]
     formula: TextFormula | Callable[..., Any]
     names: tuple[str, ...]
 
@@ -107,7 +112,10 @@ class Derivatives:
 
     def _understood(self, key: str, formula: Any) -> _Declared:
         overload = self._overload
-        inputs = tuple(name.strip() for name in key.split(","))
+        try:
+            inputs, results = targets_of(key)
+        except ValueError as error:
+            refuse(overload, f"derivatives[{key!r}]: {error}", 'such as "(x, residual), weight"')
         tensors = {
             overload.names[i] for i in overload.tensor_positions if i not in overload.written or overload.is_in_place
         }
@@ -132,7 +140,7 @@ class Derivatives:
                 f"derivatives[{key!r}] uses {sorted(set(names) - known)}",
                 f"there are {sorted(known)}",
             )
-        return _Declared(inputs, formula, names)
+        return _Declared(inputs, results, formula, names)
 
     def _check_random(self) -> None:
         names = set().union(*(one.names for one in self._declared))
@@ -188,7 +196,12 @@ class Derivatives:
         positions |= {name: count + i for i, name in enumerate(kept)}
         return Plan(
             tuple(
-                Formula(one.function, tuple(positions[n] for n in one.names), tuple(map(names.index, one.inputs)))
+                Formula(
+                    one.function,
+                    tuple(positions[n] for n in one.names),
+                    tuple(map(names.index, one.inputs)),
+                    one.results,
+                )
                 for one in chosen
             ),
             tuple(sorted(set().union(*(self._gradients_in(one) for one in chosen)))),

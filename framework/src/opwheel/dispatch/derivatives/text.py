@@ -63,6 +63,29 @@ def parse(namespace: str, text: str) -> TextFormula:
     return TextFormula(namespace, text, names, own, body)
 
 
+def targets_of(key: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Whose gradients a formula's results are, and which result each of them takes.
+
+    ``"x, weight"`` take the first and the second; in ``"(x, residual), weight"`` two share the first.
+
+    Raises:
+        ValueError: parentheses do not match.
+    """
+    names: list[str] = []
+    results: list[int] = []
+    is_shared = False
+    for name in map(str.strip, key.split(",")):
+        begins, ends = name.startswith("("), name.endswith(")")
+        if (is_shared and begins) or (ends and not is_shared and not begins):
+            raise ValueError("its parentheses do not match")
+        results.append(results[-1] if is_shared else len({*results}))
+        is_shared = (is_shared or begins) and not ends
+        names.append(name.removeprefix("(").removesuffix(")").strip())
+    if is_shared:
+        raise ValueError("its parentheses do not match")
+    return tuple(names), tuple(results)
+
+
 def _as_written(name: str) -> str:
     """The name that stands for a formula's: ``grads__0`` for ``grads[0]``."""
     return f"grads[{name.removeprefix('grads__')}]" if name.startswith("grads__") else name

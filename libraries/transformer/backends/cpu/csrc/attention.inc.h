@@ -121,6 +121,7 @@ struct HeadRows {
   T* data;
   int64_t stride;
 
+  HeadRows(T* data, int64_t stride) : data(data), stride(stride) {}
   HeadRows(const Heads& heads, int64_t batch, int64_t head)
       : data(static_cast<T*>(heads.data) + batch * heads.strides[0] + head * heads.strides[1]),
         stride(heads.strides[2]) {}
@@ -133,11 +134,11 @@ inline void fetch(HeadRows<T> x, int64_t i, int64_t rows, int64_t length) {
   if (i < rows) prefetch_row(x.row(i), length);
 }
 
-// Rows, of which there are `count`, times a factor.
+// `rows` rows, of which `count` are there, times a factor.
 template <class T, class C>
-inline void copy_rows(HeadRows<const T> x, int64_t from, int64_t count, int64_t length, C factor, C* to,
+inline void copy_rows(HeadRows<const T> x, int64_t from, int64_t rows, int64_t count, int64_t length, C factor, C* to,
                       int64_t stride) {
-  for (int64_t i = 0; i < kQueries; ++i) {
+  for (int64_t i = 0; i < rows; ++i) {
     for (int64_t k = 0; k < stride; k += kLanes<C>) {
       store_vector(to + i * stride + k, i < count ? get_padded(x.row(from + i), k, length) * factor : Vector<C>{});
     }
@@ -175,6 +176,50 @@ inline void pack_transposed(HeadRows<const T> x, int64_t count, int64_t length, 
   }
 }
 
+// Turns rows of C by the angles of their positions, or back; not at all without tables.
+template <class T>
+struct Rotation {
+  using C = ComputeType<T>;
+  const T *cos, *sin;
+  int64_t stride, half;
+
+  Rotation(const AttentionForm& form, int64_t batch)
+      : cos(static_cast<const T*>(form.cos)),
+        sin(static_cast<const T*>(form.sin)),
+        stride(form.angle_stride),
+        half(form.length / 2) {
+    if (cos != nullptr) cos += batch * form.batch_stride, sin += batch * form.batch_stride;
+  }
+  explicit operator bool() const { return cos != nullptr; }
+  void turn(C* rows, int64_t row_stride, int64_t first, int64_t count, C sign) const {
+    if (cos == nullptr) return;
+    for (int64_t i = 0; i < count; ++i) {
+      C* const row = rows + i * row_stride;
+      const int64_t angle = (first + i) * stride;
+      for_vectors<C>(half, [&](auto at) {
+        const auto u = get(row, at), v = get(row + half, at);
+        const auto c = get(cos + angle, at), s = get(sin + angle, at) * sign;
+        put(row, at, u * c - v * s);
+        put(row + half, at, v * c + u * s);
+      });
+    }
+  }
+};
+
+// A head's keys for products: transposed, and, if `rows` is not null, as rows. Turned keys are in `turned` in between.
+template <class T, class C>
+inline void pack_keys(HeadRows<const T> k, const Rotation<T>& rotation, int64_t count, int64_t length, C* turned,
+                      int64_t stride, Panels<C> transposed, const std::type_identity_t<Panels<C>>* rows) {
+  const auto pack_all = [&](auto x) {
+    pack_transposed(x, count, length, transposed);
+    if (rows != nullptr) pack(x, count, length, *rows);
+  };
+  if (!rotation) return pack_all(k);
+  copy_rows(k, 0, count, count, length, C(1), turned, stride);
+  rotation.turn(turned, stride, 0, count, C(1));
+  pack_all(HeadRows<const C>(turned, stride));
+}
+
 // How many keys query i sees, as PyTorch counts them: of a causal head as many as there are queries up to it.
 inline int64_t visible(bool is_causal, int64_t i, int64_t keys) { return is_causal && i + 1 < keys ? i + 1 : keys; }
 
@@ -192,14 +237,16 @@ void attention(const Attention& a, int64_t begin, int64_t end) {
   const int64_t stride = width + kLanes<C>;  // rows that were a power of two apart would share a few lines of the cache
   const Buffer<C> scores(kQueries * stride), sums(kQueries * columns);
   const Panels<C> keys{keys_memory.data, d, width}, values{values_memory.data, n, columns};
+  const Buffer<C> turned(form.cos == nullptr ? 0 : n * columns);
   int64_t packed = -1;  // the head whose keys and values are there
   for (int64_t i = begin; i < end; ++i) {
     const int64_t batch = i / form.heads, head = i % form.heads, shared = head / form.group;
     const HeadRows<const T> q(a.q, batch, head);
     const HeadRows<T> y(a.y, batch, head);
+    const Rotation<T> rotation(form, batch);
     C* const lse = a.lse == nullptr ? nullptr : static_cast<C*>(a.lse) + i * form.queries;
     if (packed != i / form.group) {
-      pack_transposed(HeadRows<const T>(a.k, batch, shared), n, d, keys);
+      pack_keys(HeadRows<const T>(a.k, batch, shared), rotation, n, d, turned.data, columns, keys, nullptr);
       pack(HeadRows<const T>(a.v, batch, shared), n, d, values);
       packed = i / form.group;
     }
@@ -209,7 +256,8 @@ void attention(const Attention& a, int64_t begin, int64_t end) {
     for (int64_t from = 0; from < form.queries; from += kQueries) {
       const int64_t count = form.queries - from < kQueries ? form.queries - from : kQueries;
       const int64_t seen = visible(form.is_causal, from + count - 1, n);
-      copy_rows(q, from, count, d, static_cast<C>(form.scale), block.data, columns);
+      copy_rows(q, from, kQueries, count, d, static_cast<C>(form.scale), block.data, columns);
+      rotation.turn(block.data, columns, from, count, C(1));
       const auto of_scores = [&](int64_t r) { return Part{0, d, visible_in_tile(form, from + r, seen)}; };
       multiply({block.data, columns, 1}, kQueries, keys, scores.data, stride, false, of_scores);
       C factors[kQueries];
@@ -262,8 +310,8 @@ void attention_backward(const AttentionBackward& a, int64_t begin, int64_t end) 
     const HeadRows<T> dk_rows(a.dk, batch, shared), dv_rows(a.dv, batch, shared);
     const int64_t next = i + 1 < end ? i + 1 : i;
     const HeadRows<const T> next_k(a.k, next / heads, next % heads), next_v(a.v, next / heads, next % heads);
-    pack(k, n, d, keys);
-    pack_transposed(k, n, d, keys_t);
+    const Rotation<T> rotation(form, batch);
+    pack_keys(k, rotation, n, d, dk.data, columns, keys_t, &keys);
     pack_transposed(v, n, d, values_t);
     fill_zero(dk.data, width * columns);
     fill_zero(dv.data, width * columns);
@@ -274,8 +322,9 @@ void attention_backward(const AttentionBackward& a, int64_t begin, int64_t end) 
       for (int64_t from = 0; from < form.queries; from += kQueries) {
         const int64_t count = form.queries - from < kQueries ? form.queries - from : kQueries;
         const int64_t seen = visible(form.is_causal, from + count - 1, n), seen_width = padded(seen, kPanel<C>);
-        copy_rows(q, from, count, d, scale, block.data, columns);
-        copy_rows(grad, from, count, d, C(1), grads.data, columns);
+        copy_rows(q, from, kQueries, count, d, scale, block.data, columns);
+        rotation.turn(block.data, columns, from, count, C(1));
+        copy_rows(grad, from, kQueries, count, d, C(1), grads.data, columns);
         pack_block(block.data, block_panels);
         pack_block(grads.data, grad_panels);
         const auto of_scores = [&](int64_t r) { return Part{0, d, visible_in_tile(form, from + r, seen)}; };
@@ -314,12 +363,14 @@ void attention_backward(const AttentionBackward& a, int64_t begin, int64_t end) 
         multiply({slopes.data, 1, stride}, padded(seen, kTile), block_panels, dk.data, columns, true, of_keys);
         const auto of_sums = [&](int64_t r) { return Part{0, visible_in_tile(form, from + r, seen), columns}; };
         multiply({slopes.data, stride, 1}, kQueries, keys, sums.data, columns, false, of_sums);
+        rotation.turn(sums.data, columns, from, count, C(-1));
         for (int64_t r = 0; r < count; ++r) {
           T* const to = dq.row(from + r);
           for_vectors<C>(d, [&](auto at) { put(to, at, get(sums.data + r * columns, at) * scale); });
         }
       }
     }
+    rotation.turn(dk.data, columns, 0, n, C(-1));
     for (int64_t j = 0; j < n; ++j) {
       T* const to_k = dk_rows.row(j);
       T* const to_v = dv_rows.row(j);

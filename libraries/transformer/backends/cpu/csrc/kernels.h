@@ -98,11 +98,15 @@ struct Heads {
   int64_t strides[3];
 };
 
-// What both passes go by. Each `group` of the heads share a head of k and v.
+// What both passes go by. Each `group` of the heads share a head of k and v. If cos is not null, q and k are turned as
+// by Rope, with halves as pairs: cos and sin have a row for each position, `batch_stride` is 0 where batches share
+// them.
 struct AttentionForm {
   int64_t heads, group, queries, keys, length;
   double scale;
   bool is_causal;
+  const void *cos, *sin;
+  int64_t angle_stride, batch_stride;
 };
 
 // y, and log(sum(exp)) of the scores, float (double for float64), if lse is not null. A call's rows are the heads of

@@ -94,8 +94,8 @@ def test_every_variant_compiles(launches, code, dtype, tmp_path, monkeypatch):
 def test_attention_fits_into_shared_memory(launches, code, kibibytes, dtype, length, tmp_path, monkeypatch):
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     q = torch.randn(1, 100, 2, length, dtype=dtype)
-    y, lse = FUNCTIONS["attention_training"](q, q, q, True, None)
-    FUNCTIONS["attention_backward"](q, q, q, q, y, lse, True, None)
+    y, lse = FUNCTIONS["attention_training"](q, q, q, True, None, None, None)
+    FUNCTIONS["attention_backward"](q, q, q, q, y, lse, True, None, None, None)
     assert len(launches) == 3
     for launch in launches:
         assert launch.compiled(code).metadata.shared <= kibibytes << 10, launch.kernel.__name__

@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "../arguments.h"
+#include "angles.h"
 
 namespace transformer_ops::cpu {
 
@@ -28,9 +28,37 @@ struct AttentionSizes {
     }
   }
   int64_t group() const { return shared == 0 ? 1 : heads / shared; }
-  AttentionForm form(bool is_causal, std::optional<double> scale) const {
-    return {heads,    group(), queries, keys, length, scale.value_or(1 / std::sqrt(static_cast<double>(length))),
-            is_causal};
+  AttentionForm form(bool is_causal, std::optional<double> scale, const std::optional<AngleTables>& tables) const {
+    AttentionForm form{.heads = heads,
+                       .group = group(),
+                       .queries = queries,
+                       .keys = keys,
+                       .length = length,
+                       .scale = scale.value_or(1 / std::sqrt(static_cast<double>(length))),
+                       .is_causal = is_causal,
+                       .cos = nullptr,
+                       .sin = nullptr,
+                       .angle_stride = 0,
+                       .batch_stride = 0};
+    if (tables) {
+      form.cos = data<void>(tables->cos), form.sin = data<void>(tables->sin);
+      form.angle_stride = tables->stride;
+      form.batch_stride = tables->batches == 1 ? 0 : tables->positions * tables->stride;
+    }
+    return form;
+  }
+  // The tables by which queries and keys are turned, of which there must be as many.
+  std::optional<AngleTables> tables(const OptionalTensor& cos, const OptionalTensor& sin, const Tensor& q) const {
+    if (cos.has_value() != sin.has_value()) {
+      fail("argument '", cos ? "sin" : "cos", "' is None, but '", cos ? "cos" : "sin", "' is not; pass both or none");
+    }
+    if (!cos) return std::nullopt;
+    if (keys != queries) {
+      fail("argument 'k' has ", keys, " positions, expected those of 'q' with 'cos', ", queries);
+    }
+    AngleTables tables(*cos, *sin, q, length);
+    tables.check_positions(queries, batches);
+    return tables;
   }
   // What a head costs, in elements that are read and written.
   int64_t cost(int64_t passes) const { return 1 + passes * queries * (keys / 16 + 1) * (length / 16 + 1); }
@@ -47,7 +75,9 @@ inline Heads heads_of(const Tensor& tensor) {
 
 // y, and into `lse` what the backward pass needs, if it is a tensor.
 inline Tensor attention_into(const Tensor& given_q, const Tensor& given_k, const Tensor& given_v, bool is_causal,
-                             std::optional<double> scale, const AttentionSizes& sizes, const Tensor& lse) {
+                             std::optional<double> scale, const OptionalTensor& cos, const OptionalTensor& sin,
+                             const AttentionSizes& sizes, const Tensor& lse) {
+  const std::optional<AngleTables> tables = sizes.tables(cos, sin, given_q);
   Tensor y = new_empty_like(given_q);
   const Tensor q = with_rows(given_q), k = with_rows(given_k), v = with_rows(given_v);
   if (sizes.keys == 0) {
@@ -59,29 +89,32 @@ inline Tensor attention_into(const Tensor& given_q, const Tensor& given_k, const
                             .v = heads_of(v),
                             .y = heads_of(y),
                             .lse = lse.handle() == nullptr ? nullptr : data<void>(lse),
-                            .form = sizes.form(is_causal, scale)};
+                            .form = sizes.form(is_causal, scale, tables)};
   run(kernels().attention, dtype_of(q), arguments, sizes.batches * sizes.heads, sizes.cost(2));
   return y;
 }
 
-inline Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal,
-                        std::optional<double> scale) {
-  return attention_into(q, k, v, is_causal, scale, AttentionSizes(q, k, v), Tensor());
+inline Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal, std::optional<double> scale,
+                        const OptionalTensor& cos, const OptionalTensor& sin) {
+  return attention_into(q, k, v, is_causal, scale, cos, sin, AttentionSizes(q, k, v), Tensor());
 }
 
 inline std::array<Tensor, 2> attention_training(const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal,
-                                                std::optional<double> scale) {
+                                                std::optional<double> scale, const OptionalTensor& cos,
+                                                const OptionalTensor& sin) {
   const AttentionSizes sizes(q, k, v);
   Tensor lse = new_empty({sizes.batches, sizes.heads, sizes.queries}, wide(dtype_of(q)), device_of(q));
   if (sizes.keys == 0) fill(lse, -std::numeric_limits<double>::infinity());
-  Tensor y = attention_into(q, k, v, is_causal, scale, sizes, lse);
+  Tensor y = attention_into(q, k, v, is_causal, scale, cos, sin, sizes, lse);
   return {std::move(y), std::move(lse)};
 }
 
 inline std::array<Tensor, 3> attention_backward(const Tensor& given_grad, const Tensor& given_q, const Tensor& given_k,
                                                 const Tensor& given_v, const Tensor& given_y, const Tensor& given_lse,
-                                                bool is_causal, std::optional<double> scale) {
+                                                bool is_causal, std::optional<double> scale, const OptionalTensor& cos,
+                                                const OptionalTensor& sin) {
   const AttentionSizes sizes(given_q, given_k, given_v);
+  const std::optional<AngleTables> tables = sizes.tables(cos, sin, given_q);
   check_like(given_grad, "grad", given_q, "q");
   check_like(given_y, "y", given_q, "q");
   check(given_lse, "lse").on_cpu().dtype(wide(dtype_of(given_q))).shape({sizes.batches, sizes.heads, sizes.queries});
@@ -102,7 +135,7 @@ inline std::array<Tensor, 3> attention_backward(const Tensor& given_grad, const 
                                       .dk = heads_of(dk),
                                       .dv = heads_of(dv),
                                       .lse = data<void>(lse),
-                                      .form = sizes.form(is_causal, scale)};
+                                      .form = sizes.form(is_causal, scale, tables)};
     run(kernels().attention_backward, dtype_of(q), arguments, sizes.batches * sizes.shared,
         sizes.cost(5) * sizes.group());
   }

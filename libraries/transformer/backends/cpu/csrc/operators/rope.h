@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "../arguments.h"
+#include "angles.h"
 
 namespace transformer_ops::cpu {
 
@@ -38,17 +38,8 @@ inline std::array<Tensor, 2> rope(const Tensor& q, const Tensor& k, const Tensor
   const int64_t position_dim = unsqueeze_dim == 1 ? 2 : 1;
   const int64_t batches = checked.info().sizes[0], positions = checked.info().sizes[position_dim];
   const int64_t length = checked.info().sizes[3];
-  if (length % 2 != 0) fail("argument 'q' has rows of ", length, " elements, expected an even number");
   check(k, "k").on_cpu().same_dtype(q, "q").ndim(4).size(0, batches).size(position_dim, positions).size(3, length);
-  check(given_sin, "sin").on_cpu().same_shape(given_cos, "cos").same_dtype(given_cos, "cos");
-  check(given_cos, "cos").on_cpu().same_dtype(q, "q");
-  const opwheel::TensorInfo table(given_cos);
-  if (table.ndim < 2 || table.ndim > 3 ||
-      (table.sizes[table.ndim - 1] != length && table.sizes[table.ndim - 1] != length / 2)) {
-    fail("argument 'cos' has shape ", opwheel::shape_text(table.ndim, table.sizes), ", expected (positions, ", length,
-         ") or (batch, positions, ", length, "), or half as many columns");
-  }
-  const int64_t table_rows = table.sizes[table.ndim - 2], table_batches = table.ndim == 3 ? table.sizes[0] : 1;
+  const AngleTables tables(given_cos, given_sin, q, length);
   Tensor ids;
   int64_t position_batches = 1;
   if (given_ids) {
@@ -56,22 +47,18 @@ inline std::array<Tensor, 2> rope(const Tensor& q, const Tensor& k, const Tensor
     if (of_ids.info().ndim > 2) of_ids.ndim(2);
     position_batches = of_ids.info().ndim == 2 ? of_ids.info().sizes[0] : 1;
     if (position_batches != 1) of_ids.size(0, batches);
-    if (table_batches != 1)
+    if (tables.batches != 1)
       fail("arguments 'cos' and 'position_ids' both have batches; pass one table for all of them");
     ids = contiguous(*given_ids);
     const int64_t* values = data<int64_t>(ids);
     for (int64_t i = 0; i < of_ids.info().numel; ++i) {
-      if (values[i] < 0 || values[i] >= table_rows) {
-        fail("argument 'position_ids' has ", values[i], ", but 'cos' has ", table_rows, " positions");
+      if (values[i] < 0 || values[i] >= tables.positions) {
+        fail("argument 'position_ids' has ", values[i], ", but 'cos' has ", tables.positions, " positions");
       }
     }
   } else {
-    if (table_rows != positions || (table_batches != 1 && table_batches != batches)) {
-      fail("argument 'cos' has shape ", opwheel::shape_text(table.ndim, table.sizes), ", but there are ", positions,
-           " positions of ", batches, " batches");
-    }
+    tables.check_positions(positions, batches);
   }
-  const Tensor cos = contiguous(given_cos), sin = contiguous(given_sin);
   const Rope arguments{.x = nullptr,
                        .cos = nullptr,
                        .sin = nullptr,
@@ -81,14 +68,14 @@ inline std::array<Tensor, 2> rope(const Tensor& q, const Tensor& k, const Tensor
                        .heads = 0,
                        .positions = positions,
                        .strides = {},
-                       .angle_stride = table.sizes[table.ndim - 1],
-                       .angle_batches = table_batches,
+                       .angle_stride = tables.stride,
+                       .angle_batches = tables.batches,
                        .position_batches = position_batches,
                        .heads_first = unsqueeze_dim == 1,
                        .interleaved = interleaved,
                        .backwards = false};
-  Tensor first = rotate(q, cos, sin, arguments);
-  return {std::move(first), rotate(k, cos, sin, arguments)};
+  Tensor first = rotate(q, tables.cos, tables.sin, arguments);
+  return {std::move(first), rotate(k, tables.cos, tables.sin, arguments)};
 }
 
 }  // namespace transformer_ops::cpu

@@ -11,6 +11,7 @@ from opwheel.dispatch import ErrorSample, Sample, Tolerance
 from torch import Tensor
 
 from .checks import check_like, check_shape
+from .rope import rotated
 from .samples import randn, wide
 
 
@@ -23,6 +24,32 @@ def _check(q: Tensor, k: Tensor, v: Tensor) -> None:
         raise RuntimeError(f"arguments 'q', 'k' and 'v' are {q.dtype}, {k.dtype} and {v.dtype}, expected one dtype")
     if q.shape[2] % k.shape[2] if k.shape[2] else q.shape[2]:
         raise RuntimeError(f"argument 'q' has {q.shape[2]} heads, expected a multiple of those of 'k', {k.shape[2]}")
+
+
+def _rotated(q: Tensor, k: Tensor, cos: Tensor | None, sin: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Wide, and turned by the angles of their positions where there are tables."""
+    if cos is None or sin is None:
+        if cos is not sin:
+            raise RuntimeError("one of the arguments 'cos' and 'sin' is None, expected both or none")
+        return wide(q), wide(k)
+    batches, positions, _, length = q.shape
+    if k.shape[1] != positions:
+        raise RuntimeError(f"argument 'k' has {k.shape[1]} positions, expected those of 'q' with 'cos', {positions}")
+    if length % 2 != 0:
+        raise RuntimeError(f"argument 'q' has rows of {length} elements, expected an even number with 'cos'")
+    check_like(sin, "sin", cos, "cos")
+    if (
+        cos.dtype != q.dtype
+        or cos.dim() not in (2, 3)
+        or cos.shape[-2] != positions
+        or cos.shape[-1] not in (length, length // 2)
+        or cos.shape[:-2].numel() not in (1, batches)
+    ):
+        raise RuntimeError(
+            f"argument 'cos' is {cos.dtype} of shape {tuple(cos.shape)}, expected {q.dtype} of shape ({positions}, "
+            f"{length}) or ({batches} or 1, {positions}, {length}), or half as many columns"
+        )
+    return rotated(wide(q), cos, sin, 2), rotated(wide(k), cos, sin, 2)
 
 
 def _heads_first(x: Tensor, heads: int) -> Tensor:
@@ -44,26 +71,52 @@ def _scores(q: Tensor, k: Tensor, is_causal: bool, scale: float | None) -> Tenso
     return scores
 
 
-def _attention(q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False, scale: float | None = None) -> Tensor:
-    return _attention_training(q, k, v, is_causal, scale)[0]
+def _attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    is_causal: bool = False,
+    scale: float | None = None,
+    cos: Tensor | None = None,
+    sin: Tensor | None = None,
+) -> Tensor:
+    return _attention_training(q, k, v, is_causal, scale, cos, sin)[0]
 
 
 def _attention_training(
-    q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False, scale: float | None = None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    is_causal: bool = False,
+    scale: float | None = None,
+    cos: Tensor | None = None,
+    sin: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     _check(q, k, v)
+    dtype = q.dtype
+    q, k = _rotated(q, k, cos, sin)
     scores = _scores(q, k, is_causal, scale)
     y = torch.softmax(scores, -1) @ _heads_first(v, q.shape[2])
-    return y.transpose(1, 2).to(q.dtype), torch.logsumexp(scores, -1)
+    return y.transpose(1, 2).to(dtype), torch.logsumexp(scores, -1)
 
 
 def _attention_backward(
-    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, y: Tensor, lse: Tensor, is_causal: bool, scale: float | None
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    y: Tensor,
+    lse: Tensor,
+    is_causal: bool,
+    scale: float | None,
+    cos: Tensor | None,
+    sin: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     _check(q, k, v)
     check_like(grad, "grad", q, "q")
     check_like(y, "y", q, "q")
-    heads, shared = q.shape[2], k.shape[2]
+    heads, shared, dtype = q.shape[2], k.shape[2], q.dtype
+    q, k = _rotated(q, k, cos, sin)
     p = torch.exp(_scores(q, k, is_causal, scale) - lse.unsqueeze(-1))
     gradients = _heads_first(grad, heads)
     inner = (gradients * _heads_first(y, heads)).sum(-1, keepdim=True)
@@ -75,18 +128,21 @@ def _attention_backward(
     dq = ds @ _heads_first(k, heads)
     dk = of_shared(ds.transpose(-1, -2) @ _heads_first(q, heads))
     dv = of_shared(p.transpose(-1, -2) @ gradients)
-    dq, dk, dv = (x.transpose(1, 2).to(q.dtype) for x in (dq, dk, dv))
-    return dq, dk, dv
+    dq, dk, dv = (x.transpose(1, 2) for x in (dq, dk, dv))
+    if cos is not None and sin is not None:
+        dq, dk = rotated(dq, cos, -sin, 2), rotated(dk, cos, -sin, 2)
+    return dq.to(dtype), dk.to(dtype), dv.to(dtype)
 
 
-_Call = tuple[Tensor, Tensor, Tensor, bool, float | None]
+_Call = tuple[Tensor, Tensor, Tensor, bool, float | None, Tensor | None, Tensor | None]
 
 
 def _arguments(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[_Call]:
     make = partial(randn, device=device, dtype=dtype, requires_grad=requires_grad)
-    yield make(2, 3, 2, 5), make(2, 3, 2, 5), make(2, 3, 2, 5), True, None
-    yield make(1, 2, 4, 20), make(1, 3, 2, 20), make(1, 3, 2, 20), False, 0.5
-    yield make(1, 34, 2, 2), make(1, 33, 1, 2), make(1, 33, 1, 2), True, None
+    yield make(2, 3, 2, 5), make(2, 3, 2, 5), make(2, 3, 2, 5), True, None, None, None
+    yield make(1, 2, 4, 20), make(1, 3, 2, 20), make(1, 3, 2, 20), False, 0.5, None, None
+    cos, sin = (randn(34, 1, device=device, dtype=dtype) for _ in range(2))
+    yield make(1, 34, 2, 2), make(1, 34, 1, 2), make(1, 34, 1, 2), True, None, cos, sin
 
 
 def _samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
@@ -95,16 +151,26 @@ def _samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[S
 
 
 def _backward_samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
-    for q, k, v, is_causal, scale in _arguments(device, dtype, requires_grad):
+    for arguments in _arguments(device, dtype, requires_grad):
+        q, k, v = arguments[:3]
         with torch.no_grad():
-            y, lse = _attention_training(q, k, v, is_causal, scale)
+            y, lse = _attention_training(*arguments)
         kept = (y.contiguous().requires_grad_(requires_grad), lse.requires_grad_(requires_grad))
-        yield Sample(
-            randn(*q.shape, device=device, dtype=dtype, requires_grad=requires_grad), q, k, v, *kept, is_causal, scale
-        )
+        grad = randn(*q.shape, device=device, dtype=dtype, requires_grad=requires_grad)
+        yield Sample(grad, q, k, v, *kept, *arguments[3:])
 
 
-def _pytorchs(q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False, scale: float | None = None) -> Tensor:
+def _pytorchs(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    is_causal: bool = False,
+    scale: float | None = None,
+    cos: Tensor | None = None,
+    sin: Tensor | None = None,
+) -> Tensor:
+    if cos is not None and sin is not None:
+        q, k = (rotated(x, cos, sin, 2) for x in (q, k))
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
     y = torch.nn.functional.scaled_dot_product_attention(
         q, k, v, is_causal=is_causal, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
@@ -124,6 +190,10 @@ def _errors(device: str) -> Iterator[ErrorSample]:
     yield ErrorSample(Sample(q, q[..., :4], q[..., :4]), RuntimeError)
     yield ErrorSample(Sample(q[0], q[0], q[0]), RuntimeError)
     yield ErrorSample(Sample(q, q.double(), q.double()), RuntimeError)
+    table, few = torch.ones(4, 8, device=device), q[:, :3]
+    for cos, sin in ((table, None), (None, table), (table[:3], table[:3]), (table[:, :2], table[:, :2])):
+        yield ErrorSample(Sample(q, q, q, False, None, cos, sin), RuntimeError)
+    yield ErrorSample(Sample(q, few, few, False, None, table, table), RuntimeError)
 
 
 ATTENTION = Operator(
@@ -146,6 +216,12 @@ ATTENTION = Operator(
         v: values, of the shape and dtype of ``k``.
         is_causal: whether query ``i`` sees keys 0 to ``i`` alone.
         scale: factor of the scores; None for ``1 / sqrt(length)``.
+        cos: None, or the table of a rotary embedding, as :func:`rope` takes it, ``(positions, length)`` or
+            ``(batch or 1, positions, length)``, of the dtype of ``q``; of each row the first half is used, and it may
+            have just that.
+            Queries and keys, of which there are as many, are then turned by it first, as halves of a row:
+            ``attention(*rope(q, k, cos, sin, unsqueeze_dim=2), v)``, without the turned ones in memory, nor rounded.
+        sin: of the shape and dtype of ``cos``.
 
     Returns:
         A contiguous tensor of the shape and dtype of ``q``. Computed in float32, float64 for float64, and rounded once.
@@ -159,7 +235,7 @@ ATTENTION = Operator(
 ATTENTION_TRAINING = Operator(
     "attention_training",
     reference=_attention_training,
-    derivatives={"q, k, v": "attention_backward(grad_y, q, k, v, y, lse, is_causal, scale)"},
+    derivatives={"q, k, v": "attention_backward(grad_y, q, k, v, y, lse, is_causal, scale, cos, sin)"},
     not_differentiable=("lse",),
     samples=_samples,
 )

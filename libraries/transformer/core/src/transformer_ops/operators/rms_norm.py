@@ -116,22 +116,6 @@ def _fused_add_rms_norm_backward(
     return (d_x + wide(grad_sum)).to(sum.dtype), d_weight
 
 
-def _fused_add_gradients(
-    grads: tuple[Tensor, ...],
-    sum: Tensor,
-    weight: Tensor | None,
-    eps: float,
-    offset: float,
-    casting_mode: str,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Both inputs enter as their sum, so that their gradients are equal."""
-    grad_y, grad_sum = (torch.zeros_like(sum) if grad is None else grad for grad in grads)
-    d_sum, d_weight = torch.ops.transformer_ops.fused_add_rms_norm_backward(
-        grad_y, grad_sum, sum, weight, eps, offset, casting_mode
-    )
-    return d_sum, d_sum, d_weight
-
-
 def _rms_norm_samples(device: str, dtype: torch.dtype, requires_grad: bool, *, inputs: int = 1) -> Iterator[Sample]:
     make = partial(randn, device=device, dtype=dtype, requires_grad=requires_grad)
     for shape in SHAPES:
@@ -201,7 +185,9 @@ FUSED_ADD_RMS_NORM = Operator(
     "fused_add_rms_norm",
     reference=_fused_add_rms_norm,
     rule=Rows(x=1, residual=1),
-    derivatives={"x, residual, weight": _fused_add_gradients},
+    derivatives={
+        "(x, residual), weight": "fused_add_rms_norm_backward(grad_y, grad_sum, sum, weight, eps, offset, casting_mode)"
+    },
     samples=partial(_rms_norm_samples, inputs=2),
     measured=measured(2, 1),
     peers={"F.rms_norm": _pytorchs_of_sum},

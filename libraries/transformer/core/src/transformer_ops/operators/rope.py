@@ -26,19 +26,20 @@ def _rope(
         raise ValueError(f"unsqueeze_dim is {unsqueeze_dim}, expected 1 or 2")
     if position_ids is not None:
         cos, sin = (table.reshape(table.shape[-2:])[position_ids] for table in (cos, sin))
-    half = q.shape[-1] // 2
+    return rotated(q, cos, sin, unsqueeze_dim, interleaved), rotated(k, cos, sin, unsqueeze_dim, interleaved)
+
+
+def rotated(x: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int, interleaved: bool = False) -> Tensor:
+    """One of both, by tables with a row for each position: computed wide, and rounded to its own dtype."""
+    half = x.shape[-1] // 2
     cos, sin = (table if table.dim() == 3 else table.unsqueeze(0) for table in (cos, sin))
     c, s = (wide(table[..., :half]).unsqueeze(unsqueeze_dim) for table in (cos, sin))
-
-    def rotated(x: Tensor) -> Tensor:
-        values = wide(x)
-        if interleaved:
-            u, v = values[..., 0::2], values[..., 1::2]
-            return torch.stack((u * c - v * s, v * c + u * s), -1).flatten(-2).to(x.dtype)
-        u, v = values[..., :half], values[..., half:]
-        return torch.cat((u * c - v * s, v * c + u * s), -1).to(x.dtype)
-
-    return rotated(q), rotated(k)
+    values = wide(x)
+    if interleaved:
+        u, v = values[..., 0::2], values[..., 1::2]
+        return torch.stack((u * c - v * s, v * c + u * s), -1).flatten(-2).to(x.dtype)
+    u, v = values[..., :half], values[..., half:]
+    return torch.cat((u * c - v * s, v * c + u * s), -1).to(x.dtype)
 
 
 def _samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:

@@ -16,6 +16,7 @@ from torch import Tensor
 from .arguments import FLOATING, check_dtype, check_like, check_same, check_shape, refuse, wide
 from .language import dot, load, rounded, store
 from .launch import compute_dtype, launch
+from .rope import rope
 
 
 @triton.jit
@@ -213,14 +214,19 @@ def _attention_backward_of_keys(
     _store_tile(_head(dv, dv_strides, batch, head), dv_strides, j, keys, c, of_v, LENGTH)
 
 
-def attention(q: Tensor, k: Tensor, v: Tensor, is_causal: bool, scale: float | None) -> Tensor:
+def attention(
+    q: Tensor, k: Tensor, v: Tensor, is_causal: bool, scale: float | None, cos: Tensor | None, sin: Tensor | None
+) -> Tensor:
     """See ``transformer_ops.attention``."""
-    return attention_training(q, k, v, is_causal, scale)[0]
+    return attention_training(q, k, v, is_causal, scale, cos, sin)[0]
 
 
-def attention_training(q: Tensor, k: Tensor, v: Tensor, is_causal: bool, scale: float | None) -> tuple[Tensor, Tensor]:
+def attention_training(
+    q: Tensor, k: Tensor, v: Tensor, is_causal: bool, scale: float | None, cos: Tensor | None, sin: Tensor | None
+) -> tuple[Tensor, Tensor]:
     """The result, and the logarithm of each query's sum of ``exp(score)``, ``(batch, heads, positions)``."""
     _check(q, k, v)
+    q, k = _turned(q, k, cos, sin)
     batches, queries, heads, _ = q.shape
     keys, shared = k.shape[1:3]
     y = q.new_empty(q.shape)
@@ -244,10 +250,20 @@ def attention_training(q: Tensor, k: Tensor, v: Tensor, is_causal: bool, scale: 
 
 
 def attention_backward(
-    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, y: Tensor, lse: Tensor, is_causal: bool, scale: float | None
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    y: Tensor,
+    lse: Tensor,
+    is_causal: bool,
+    scale: float | None,
+    cos: Tensor | None,
+    sin: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of ``q``, ``k`` and ``v``."""
     _check(q, k, v)
+    q, k = _turned(q, k, cos, sin)
     check_like(grad, "grad", q, "q")
     check_like(y, "y", q, "q")
     batches, queries, heads, _ = q.shape
@@ -280,7 +296,19 @@ def attention_backward(
         *of_heads,
         **options,
     )
+    if sin is not None:
+        dq, dk = _turned(dq, dk, cos, -sin)
     return dq, dk, dv
+
+
+def _turned(q: Tensor, k: Tensor, cos: Tensor | None, sin: Tensor | None) -> tuple[Tensor, Tensor]:
+    """By the angles of their positions, rounded to their dtype as products' factors are; as they are without tables."""
+    if cos is None and sin is None:
+        return q, k
+    if cos is None or sin is None:
+        name, other = ("cos", "sin") if cos is None else ("sin", "cos")
+        refuse(name, f"is None, but '{other}' is not; pass both or none")
+    return rope(q, k, cos, sin, None, 2, False)
 
 
 def _with_strides(*tensors: Tensor) -> list[object]:

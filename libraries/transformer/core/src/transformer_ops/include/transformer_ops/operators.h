@@ -33,13 +33,15 @@
   KERNEL(geglu_backward, "geglu_backward(Tensor grad, Tensor a, Tensor b, str approximate) -> (Tensor, Tensor)")      \
   KERNEL(softmax, "softmax(Tensor x) -> Tensor")                                                                      \
   KERNEL(softmax_backward, "softmax_backward(Tensor grad, Tensor y) -> Tensor")                                       \
-  KERNEL(attention, "attention(Tensor q, Tensor k, Tensor v, bool is_causal=False, float? scale=None) -> Tensor")     \
+  KERNEL(attention,                                                                                                   \
+         "attention(Tensor q, Tensor k, Tensor v, bool is_causal=False, float? scale=None, Tensor? cos=None, "        \
+         "Tensor? sin=None) -> Tensor")                                                                               \
   KERNEL(attention_training,                                                                                          \
-         "attention_training(Tensor q, Tensor k, Tensor v, bool is_causal=False, float? scale=None) -> "              \
-         "(Tensor y, Tensor lse)")                                                                                    \
+         "attention_training(Tensor q, Tensor k, Tensor v, bool is_causal=False, float? scale=None, "                 \
+         "Tensor? cos=None, Tensor? sin=None) -> (Tensor y, Tensor lse)")                                             \
   KERNEL(attention_backward,                                                                                          \
          "attention_backward(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor y, Tensor lse, bool is_causal, "       \
-         "float? scale) -> (Tensor, Tensor, Tensor)")                                                                 \
+         "float? scale, Tensor? cos, Tensor? sin) -> (Tensor, Tensor, Tensor)")                                       \
   KERNEL(rope,                                                                                                        \
          "rope(Tensor q, Tensor k, Tensor cos, Tensor sin, Tensor? position_ids=None, int unsqueeze_dim=1, "          \
          "bool interleaved=False) -> (Tensor, Tensor)")                                                               \

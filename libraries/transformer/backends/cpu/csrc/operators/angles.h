@@ -1,0 +1,36 @@
+// The tables of a rotary embedding, checked: cos and sin, (positions, length) or (batch, positions, length), or half as
+// many columns.
+#pragma once
+
+#include "../arguments.h"
+
+namespace transformer_ops::cpu {
+
+struct AngleTables {
+  Tensor cos, sin;  // contiguous
+  int64_t positions, stride, batches;
+
+  AngleTables(const Tensor& given_cos, const Tensor& given_sin, const Tensor& q, int64_t length) {
+    if (length % 2 != 0) fail("argument 'q' has rows of ", length, " elements, expected an even number");
+    check(given_sin, "sin").on_cpu().same_shape(given_cos, "cos").same_dtype(given_cos, "cos");
+    check(given_cos, "cos").on_cpu().same_dtype(q, "q");
+    const opwheel::TensorInfo info(given_cos);
+    if (info.ndim < 2 || info.ndim > 3 ||
+        (info.sizes[info.ndim - 1] != length && info.sizes[info.ndim - 1] != length / 2)) {
+      fail("argument 'cos' has shape ", opwheel::shape_text(info.ndim, info.sizes), ", expected (positions, ", length,
+           ") or (batch, positions, ", length, "), or half as many columns");
+    }
+    positions = info.sizes[info.ndim - 2], stride = info.sizes[info.ndim - 1];
+    batches = info.ndim == 3 ? info.sizes[0] : 1;
+    cos = contiguous(given_cos), sin = contiguous(given_sin);
+  }
+  // Refuses tables that do not have a row for each position.
+  void check_positions(int64_t needed, int64_t of_batches) const {
+    if (positions != needed || (batches != 1 && batches != of_batches)) {
+      fail("argument 'cos' has ", positions, " positions of ", batches, " batches, but there are ", needed,
+           " positions of ", of_batches, " batches");
+    }
+  }
+};
+
+}  // namespace transformer_ops::cpu
