@@ -10,6 +10,7 @@ import transformer_ops
 from opwheel.process_memory import peak
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from transformer_ops.operators import OPERATORS
 
 ROWS, CLASSES = 6, 50
 TOLERANCES = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 2e-3}
@@ -46,6 +47,13 @@ def test_norms_are_pytorchs(dtype):
         dtype,
     )
     compare(transformer_ops.layer_norm(x, w, b), functional.layer_norm(wide[0], (40,), *wide[1:]), (x, w, b), dtype)
+
+
+def test_derivatives_are_text():
+    """They run in C++, and in programs without Python."""
+    formulas = {one.name: one.derivatives for one in OPERATORS if one.derivatives}
+    assert "fused_add_rms_norm" in formulas
+    assert {name for name, some in formulas.items() if not all(isinstance(f, str) for f in some.values())} == set()
 
 
 def every_bfloat16():
