@@ -148,7 +148,7 @@ FUNCTIONS: """
 
 @pytest.mark.nightly
 def test_a_kernel_in_triton_takes_the_reference_s_place(waves, tmp_path):
-    """By Triton's interpreter, which truncates to bfloat16 where it should round."""
+    """By Triton's interpreter, which truncates to bfloat16 where it should round, and keeps some bytes of each call."""
     pytest.importorskip("triton")
     project = written(waves, tmp_path, "triton", install=False)
     (kernels,) = project.rglob("kernels.py")
@@ -158,7 +158,7 @@ def test_a_kernel_in_triton_takes_the_reference_s_place(waves, tmp_path):
     variables = {"WAVES_CPP_BACKENDS": "tritonx", "TRITON_INTERPRET": "1"}
     status = waves.status("tritonx", LIBRARY, **variables)
     assert (status["state"], "softmax" in status["by_reference"]) == ("loaded", False)
-    left_out = ("bfloat16", "backward", "compiled", "opcheck")
+    left_out = ("bfloat16", "backward", "compiled", "opcheck", "growth")
     options = ("-k", " and not ".join(("test_samples and softmax", *left_out)))
     waves.passes_the_kit("tritonx", LIBRARY, options, **variables)
 
