@@ -29,22 +29,6 @@ std::vector<std::string> names_in(const std::string& text) {
   return names;
 }
 
-// Who a formula's values are for: "x, weight", or "(x, residual), weight" where the first value is for two.
-std::vector<std::vector<std::string>> targets_in(const std::string& text) {
-  std::vector<std::vector<std::string>> targets;
-  bool is_shared = false;
-  for (std::string name : names_in(text)) {
-    if (!is_shared) targets.emplace_back();
-    const bool begins = !name.empty() && name.front() == '(', ends = !name.empty() && name.back() == ')';
-    if ((begins && is_shared) || (ends && !begins && !is_shared)) throw std::invalid_argument("unmatched parentheses");
-    is_shared = (is_shared || begins) && !ends;
-    if (ends) name.pop_back();
-    targets.back().push_back(trimmed(begins ? name.substr(1) : name));
-  }
-  if (is_shared) throw std::invalid_argument("unmatched parentheses");
-  return targets;
-}
-
 int position_of_tensor(const Operator& op, const std::string& name) {
   for (int i : op.tensors) {
     const c10::Argument& argument = op.schema().arguments()[i];
@@ -52,6 +36,22 @@ int position_of_tensor(const Operator& op, const std::string& name) {
     if (argument.name() == name && (op.is_in_place || !is_written)) return i;
   }
   throw std::invalid_argument(op.name + ": a derivative of '" + name + "', which is no tensor among its arguments");
+}
+
+// Sets whom a formula's values are for: "x, weight", or "(x, residual), weight" where the first value is for two.
+void set_targets(Formula& formula, const Operator& op, const std::string& text) {
+  bool is_shared = false;
+  int value = -1;
+  for (std::string name : names_in(text)) {
+    if (!is_shared) ++value;
+    const bool begins = !name.empty() && name.front() == '(', ends = !name.empty() && name.back() == ')';
+    if ((begins && is_shared) || (ends && !begins && !is_shared)) throw std::invalid_argument("unmatched parentheses");
+    is_shared = (is_shared || begins) && !ends;
+    if (ends) name.pop_back();
+    formula.targets.push_back(position_of_tensor(op, trimmed(begins ? name.substr(1) : name)));
+    formula.values.push_back(value);
+  }
+  if (is_shared) throw std::invalid_argument("unmatched parentheses");
 }
 
 int position_of_result(const Operator& op, const std::string& name) {
@@ -106,14 +106,7 @@ void understand(Operator& op, const std::string& keyword, const std::string& res
     const size_t sign = rest.find('=');
     if (sign == std::string::npos) throw std::invalid_argument(op.name + ": a derivative without '='");
     Formula formula;
-    int value = 0;
-    for (const std::vector<std::string>& names : targets_in(rest.substr(0, sign))) {
-      for (const std::string& name : names) {
-        formula.targets.push_back(position_of_tensor(op, name));
-        formula.values.push_back(value);
-      }
-      ++value;
-    }
+    set_targets(formula, op, rest.substr(0, sign));
     formula.expression = parse_formula(op, trimmed(rest.substr(sign + 1)));
     check_values(op, formula);
     op.formulas.push_back(std::move(formula));

@@ -196,12 +196,7 @@ struct Rotation {
     for (int64_t i = 0; i < count; ++i) {
       C* const row = rows + i * row_stride;
       const int64_t angle = (first + i) * stride;
-      for_vectors<C>(half, [&](auto at) {
-        const auto u = get(row, at), v = get(row + half, at);
-        const auto c = get(cos + angle, at), s = get(sin + angle, at) * sign;
-        put(row, at, u * c - v * s);
-        put(row + half, at, v * c + u * s);
-      });
+      turn_halves(row, cos + angle, sin + angle, sign, half, row);
     }
   }
 };

@@ -8,6 +8,7 @@ namespace {
 using namespace ::opwheel::cpu::OPWHEEL_ISA;
 
 #include "activations.inc.h"
+#include "angles.inc.h"
 #include "attention.inc.h"
 #include "cross_entropy.inc.h"
 #include "norms.inc.h"

@@ -20,8 +20,7 @@ struct RopeRow {
   }
 };
 
-// A pair (u, v) turns into (u cos - v sin, v cos + u sin). Pairs are k and k + length / 2 or, interleaved, 2 k and 2 k
-// + 1.
+// Pairs are halves as in turn_halves() or, interleaved, 2 k and 2 k + 1.
 template <class T>
 void rope(const Rope& a, int64_t begin, int64_t end) {
   using C = ComputeType<T>;
@@ -51,11 +50,7 @@ void rope(const Rope& a, int64_t begin, int64_t end) {
         y[2 * k + 1] = narrow<T>(v * c + u * s);
       }
     } else {
-      for_vectors<C>(half, [&](auto at) {
-        const auto u = get(x, at), v = get(x + half, at), c = get(cos, at), s = get(sin, at) * sign;
-        put(y, at, u * c - v * s);
-        put(y + half, at, v * c + u * s);
-      });
+      turn_halves(x, cos, sin, sign, half, y);
     }
   }
 }
