@@ -4,11 +4,13 @@ import re
 import shlex
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import muladd
 import opwheel
 import pytest
+import torch.utils.cpp_extension
 from opwheel.dispatch import kernel_errors
 
 SDK = Path(opwheel.get_include(), "opwheel")
@@ -141,6 +143,53 @@ def test_out_of_memory_says_in_python_s_form_how_much_was_wanted(tmp_path):
     message = subprocess.run([program], capture_output=True, text=True, check=True).stdout.strip()
     assert kernel_errors.memory_wanted(RuntimeError(message)) == (96, "npu", ":1")
     assert kernel_errors.memory_wanted(RuntimeError(message.replace("OOM", "LAUNCH"))) is None
+
+
+SHARES = """
+#include <cstdio>
+#include "opwheel/cpu/rows.h"
+
+static uint32_t threads = 1;
+
+extern "C" {
+AOTITorchError torch_get_num_threads(uint32_t* count) { return *count = threads, 0; }
+AOTITorchError torch_parallel_for(int64_t begin, int64_t end, int64_t, ParallelFunc function, void* context) {
+  const int64_t share = (end - begin + threads - 1) / threads;
+  for (int64_t i = begin; i < end; i += share) function(i, std::min(i + share, end), context);
+  return 0;
+}
+}
+
+int main() {
+  for (long rows, cost; std::scanf("%u %ld %ld", &threads, &rows, &cost) == 3; std::puts("")) {
+    opwheel::cpu::for_row_ranges(rows, cost, [](int64_t begin, int64_t end) {
+      std::printf("%ld ", static_cast<long>(begin)), std::printf("%ld ", static_cast<long>(end));
+    });
+  }
+}
+"""
+
+
+def test_threads_get_equal_shares_of_rows(tmp_path):
+    """Much work is in pieces of one size, as many for each thread, whatever the rows are and cost."""
+    source, program = tmp_path / "shares.cpp", tmp_path / "shares"
+    source.write_text(SHARES)
+    includes = [f"-I{path}" for path in (opwheel.get_include(), *torch.utils.cpp_extension.include_paths())]
+    subprocess.run(["g++", "-std=c++20", *includes, str(source), "-o", str(program)], check=True)
+    calls = list(product((1, 2, 3, 64), (0, 1, 7, 64, 100, 4096), (1, 200, 35_000, 90_000, 1 << 21)))
+    given = "\n".join(" ".join(map(str, call)) for call in calls)
+    done = subprocess.run([program], input=given, capture_output=True, text=True, check=True)
+    several = 0
+    for (threads, rows, _), line in zip(calls, done.stdout.splitlines(), strict=True):
+        bounds = list(map(int, line.split()))
+        pieces = list(zip(bounds[::2], bounds[1::2], strict=True))
+        assert [row for piece in pieces for row in range(*piece)] == list(range(rows))
+        if len(pieces) > threads:
+            sizes = [end - begin for begin, end in pieces]
+            assert max(sizes) - min(sizes) <= 1
+            assert len(pieces) % threads == 0
+            several += 1
+    assert several > 10
 
 
 def test_python_sees_the_list():

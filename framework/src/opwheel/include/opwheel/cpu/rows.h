@@ -15,8 +15,8 @@ namespace opwheel::cpu {
 
 // Calls part(begin, end) for ranges that together are 0 <= i < rows, on several threads where there is work enough.
 // `length` is what a row costs, in elements. A call must not throw: check before.
-// Of much work each thread takes a piece after the other, so that one that is held up, by the system's giving it memory
-// for the first time for example, leaves more of them to the others.
+// Much work is in several pieces for each thread, which take one after the other, so that one that is held up, by the
+// system's giving it memory for the first time for example, leaves more of them to the others. They are of equal size.
 template <class Part>
 void for_row_ranges(int64_t rows, int64_t length, const Part& part) {
   constexpr int64_t kElements = 32768;  // below which a second thread costs more than it saves, as in ATen
@@ -28,19 +28,20 @@ void for_row_ranges(int64_t rows, int64_t length, const Part& part) {
   uint32_t threads = 1;
   OPWHEEL_SHIM(torch_get_num_threads(&threads));
   const int64_t share = (rows + threads - 1) / threads;
+  const int64_t of_thread = std::min(kPiecesOfThread, share / std::max(kPiece / cost, grain));
   struct Work {
     const Part& part;
-    const int64_t rows, size;
+    const int64_t rows, count;
     std::atomic<int64_t> next{0};
-  } work{part, rows, std::max({share / kPiecesOfThread, kPiece / cost, grain})};
+  } work{part, rows, of_thread * threads};
   const auto whole_share = [](int64_t begin, int64_t end, void* work) { static_cast<Work*>(work)->part(begin, end); };
   const auto pieces = [](int64_t, int64_t, void* context) {
     Work& work = *static_cast<Work*>(context);
-    for (int64_t begin; (begin = work.next.fetch_add(work.size)) < work.rows;) {
-      work.part(begin, std::min(begin + work.size, work.rows));
+    for (int64_t i; (i = work.next.fetch_add(1)) < work.count;) {
+      work.part(work.rows * i / work.count, work.rows * (i + 1) / work.count);
     }
   };
-  if (work.size < share) {
+  if (of_thread > 1) {
     OPWHEEL_SHIM(torch_parallel_for(0, rows, grain, pieces, &work));
   } else {
     OPWHEEL_SHIM(torch_parallel_for(0, rows, grain, whole_share, &work));

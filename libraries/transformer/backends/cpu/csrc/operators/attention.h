@@ -60,8 +60,8 @@ struct AttentionSizes {
     tables.check_positions(queries, batches);
     return tables;
   }
-  // What a head costs, in elements that are read and written.
-  int64_t cost(int64_t passes) const { return 1 + passes * queries * (keys / 16 + 1) * (length / 16 + 1); }
+  // What a head costs, in elements that could be read and written meanwhile.
+  int64_t cost(int64_t passes) const { return 1 + passes * queries * (keys / 16 + 1) * length; }
 };
 
 inline Tensor with_rows(const Tensor& given) {
