@@ -204,10 +204,10 @@ inline VectorOf<float>::type widen_words(__m256i words) {
 inline VectorOf<float>::type widen_vector(const BFloat16* from) {
   return widen_words<BFloat16>(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
 }
-// To the nearest bfloat16, ties to even: `sum` is bits + 0x7fff, and the result is in the upper half of each lane.
-inline __m512i rounded_sum(__m512i bits, __m512i sum) {
-  const __mmask16 is_odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(1 << 16));
-  return _mm512_mask_add_epi32(sum, is_odd, sum, _mm512_set1_epi32(1));
+// bits | (bits >> 16 & 1): a tie above an odd upper half becomes more than a tie. 0x7fff more, and the upper half is
+// the nearest bfloat16, ties to even.
+inline __m512i with_ties_to_even(__m512i bits) {
+  return _mm512_ternarylogic_epi32(bits, _mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1), 0xf8);
 }
 inline Shorts upper_halves_of(VectorOf<float>::type value) {
   const __m512i words = _mm512_permutexvar_epi16(from_upper_halves(), _mm512_castps_si512(value));
@@ -217,8 +217,7 @@ inline Shorts upper_halves_of(VectorOf<float>::type value) {
 inline VectorOf<float>::type rounded_or_nan(VectorOf<float>::type value) {
   const __m512i bits = _mm512_castps_si512(value), nan = _mm512_set1_epi32(0x7fc00000);
   const __mmask16 is_number = _mm512_cmp_ps_mask(value, value, _CMP_ORD_Q);
-  const __m512i sum = _mm512_mask_add_epi32(nan, is_number, bits, _mm512_set1_epi32(0x7fff));
-  return _mm512_castsi512_ps(rounded_sum(bits, sum));
+  return _mm512_castsi512_ps(_mm512_mask_add_epi32(nan, is_number, with_ties_to_even(bits), _mm512_set1_epi32(0x7fff)));
 }
 inline Shorts to_bfloat16(VectorOf<float>::type value) { return upper_halves_of(rounded_or_nan(value)); }
 // Twice as many elements as a register has lanes, without moving them: those at even places, and those at odd ones.
@@ -233,9 +232,8 @@ inline __m512i narrow_even_odd(VectorOf<float>::type even, VectorOf<float>::type
 // As to_bfloat16() and back. A nan must have zeros in its lower half, as those have that come of bfloat16 values, and
 // of operations on numbers.
 inline VectorOf<float>::type rounded_to_bfloat16(VectorOf<float>::type value) {
-  const __m512i bits = _mm512_castps_si512(value);
-  const __m512i result = rounded_sum(bits, _mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)));
-  return _mm512_castsi512_ps(_mm512_and_si512(result, _mm512_set1_epi32(-65536)));
+  const __m512i sum = _mm512_add_epi32(with_ties_to_even(_mm512_castps_si512(value)), _mm512_set1_epi32(0x7fff));
+  return _mm512_castsi512_ps(_mm512_and_si512(sum, _mm512_set1_epi32(-65536)));
 }
 // The same with ties away from zero, in half the instructions.
 inline VectorOf<float>::type rounded_up_to_bfloat16(VectorOf<float>::type value) {
