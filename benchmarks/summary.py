@@ -8,7 +8,9 @@ than PyTorch is there as well, and so is another machine.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 from opwheel.bench.from_samples import COMPILED, FUNCTIONAL, OURS, REFERENCE, compared_with, measured_rows
 from opwheel.bench.results import Measurement, Results, Row, load
@@ -19,6 +21,7 @@ ROOT = Path(__file__).parent
 RESULTS = ROOT / "results/cpu.json"
 ANOTHER_MACHINE = ROOT / "results/cpu-xeon.json"
 TRANSFORMER_RESULTS = ROOT / "results/transformer.json"
+MODEL_RESULTS = ROOT / "results/language_model.json"
 PICTURE = ROOT / "results/summary.png"
 DOCS = ROOT.parent / "docs"
 PAGES = DOCS / "benchmarks.md", DOCS / "transformer.md"
@@ -138,6 +141,20 @@ def memory(results: Results) -> str:
     return "\n".join([*head, *lines, ""]) if lines else ""
 
 
+def language_model(measured: dict[str, Any]) -> str:
+    """What training the example's model takes with plain torch and with a library, in Markdown."""
+    lines = ["| | tokens per second | over plain torch | peak memory of a step |", "|---|---|---|---|"]
+    speeds, memory = measured["tokens_per_second"], measured["peak_mebibytes"]
+    for name, speed in speeds.items():
+        side, mode = name.split(", ")
+        taken = f"{memory[side]:.0f} MiB" if mode == "eager" else "-"
+        lines.append(f"| {name} | {speed:,.0f} | {speed / speeds[f'plain torch, {mode}']:.2f} | {taken} |")
+    machine = measured["machine"]
+    return "\n".join(
+        [*lines, "", f"Measured on: {machine['cpu']}, {machine['cores']} cores; PyTorch {machine['torch']}.", ""]
+    )
+
+
 def draw(results: Results, path: Path) -> None:
     """Bars for each row: how many times faster than PyTorch."""
     from matplotlib.figure import Figure
@@ -171,6 +188,7 @@ def tables() -> dict[str, str]:
         "functional": functional(transformer),
         "operators": operators(transformer),
         "memory": memory(transformer),
+        "language model": language_model(json.loads(MODEL_RESULTS.read_text())),
     }
 
 

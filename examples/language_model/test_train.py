@@ -1,5 +1,6 @@
 """The language model trains for a few steps, as plain torch does, and notices a wrong operator."""
 
+import json
 import os
 import re
 import subprocess
@@ -26,7 +27,8 @@ def run(tmp_path, *arguments):
 
 @pytest.mark.slow
 def test_both_sides_learn_the_same(tmp_path):
-    done = run(tmp_path, SCRIPT, "--steps", 5, "--no-compile")
+    report = tmp_path / "report.json"
+    done = run(tmp_path, SCRIPT, "--steps", 5, "--no-compile", "--json", report)
     assert done.returncode == 0, done.stderr
     losses = re.findall(
         r"^(?:plain torch|transformer_ops), eager: loss (\d\.\d+), [\d,]+ tokens", done.stdout, re.MULTILINE
@@ -37,6 +39,9 @@ def test_both_sides_learn_the_same(tmp_path):
     (difference,) = re.findall(r"^largest difference of a loss between the models: (\S+) %$", done.stdout, re.MULTILINE)
     assert float(difference) < 0.1
     assert "1,790,976 parameters" in done.stdout
+    measured = json.loads(report.read_text())
+    assert measured["tokens_per_second"].keys() == {"plain torch, eager", "transformer_ops, eager"}
+    assert all(0 < mebibytes < 5000 for mebibytes in measured["peak_mebibytes"].values())
     assert (tmp_path / "losses.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -18,6 +18,7 @@ Under torchrun each process computes its share of a batch, and has its share of 
 from __future__ import annotations
 
 import argparse
+import json
 import multiprocessing
 import os
 import re
@@ -28,9 +29,11 @@ from pathlib import Path
 from pydoc_data.topics import topics
 from statistics import median
 from time import perf_counter
+from typing import Any
 
 import torch
 from model import CONTEXT, OURS, PLAIN, LanguageModel
+from opwheel.bench.machine import describe_machine
 from rich.progress import track
 from torch import Tensor, distributed, nn
 from torch.distributed.device_mesh import init_device_mesh
@@ -171,14 +174,17 @@ def shard(model: LanguageModel, count: int) -> LanguageModel:
     return model
 
 
-def report(trainers: dict[str, Trainer], seed: int) -> None:
-    """Speed and memory."""
+def report(trainers: dict[str, Trainer], seed: int) -> dict[str, Any]:
+    """Speed and memory: printed, and returned."""
+    speeds = {name: trainer.tokens_per_second() for name, trainer in trainers.items()}
     for name, trainer in trainers.items():
-        print(f"{name}: loss {trainer.losses[-1]:.3f}, {trainer.tokens_per_second():,.0f} tokens per second")
-    plain, mine = (trainers[f"{side}, eager"].tokens_per_second() for side in SIDES)
-    print(f"transformer_ops: {mine / plain:.2f} times the tokens per second of plain torch (a demonstration)")
-    for side in SIDES if sys.platform == "linux" else ():
-        print(f"{side}: {peak_memory(side, seed):.0f} MiB at the peak of a step")
+        print(f"{name}: loss {trainer.losses[-1]:.3f}, {speeds[name]:,.0f} tokens per second")
+    plain, mine = (speeds[f"{side}, eager"] for side in SIDES)
+    print(f"transformer_ops: {mine / plain:.2f} times the tokens per second of plain torch")
+    memory = {side: peak_memory(side, seed) for side in SIDES} if sys.platform == "linux" else {}
+    for side, mebibytes in memory.items():
+        print(f"{side}: {mebibytes:.0f} MiB at the peak of a step")
+    return {"tokens_per_second": speeds, "peak_mebibytes": memory}
 
 
 def main() -> int:
@@ -188,6 +194,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--no-compile", action="store_true", help="only the eager models")
     parser.add_argument("--plot", type=Path, default=Path("language_model.png"), help="the file for the loss curves")
+    parser.add_argument("--json", type=Path, help="a file for speed, memory, and a description of the machine")
     parser.add_argument("--sample", type=int, default=300, help="characters to write at the end")
     options = parser.parse_args()
     modes = ("eager",) if options.no_compile else ("eager", "compiled")
@@ -212,7 +219,10 @@ def main() -> int:
         text = write(trainers["transformer_ops, eager"].model, options.sample, options.seed)
         if rank > 0:
             return 0
-        report(trainers, options.seed)
+        measured = report(trainers, options.seed)
+    if options.json is not None:
+        found = {"machine": describe_machine(), "steps": options.steps, **measured}
+        options.json.write_text(json.dumps(found, indent=1) + "\n")
     draw(trainers, options.plot)
     print(f"the losses are in {options.plot}; what transformer_ops's model writes:\n\n{text}\n")
     difference = largest_difference([trainer.losses for trainer in trainers.values()])
