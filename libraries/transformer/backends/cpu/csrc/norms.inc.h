@@ -39,12 +39,23 @@ class Factors {
   Buffer<C> made_;
 };
 
+#if defined(__AVX512F__)
+#include "norms_bfloat16.inc.h"
+#endif
+
 // has_residual: the sum of x and a residual is normalised, and kept. It is read again, and so never streamed.
 template <class T, bool has_residual>
 void rms_norm_rows(const RmsNorm& a, int64_t begin, int64_t end) {
   using C = ComputeType<T>;
   const int64_t n = a.length;
   const bool rounds_first = a.casting == Casting::llama && a.weight != nullptr;
+#if defined(__AVX512F__)
+  if constexpr (kIs<T, BFloat16>) {
+    if (rounds_first && a.offset == 0 && n % 32 == 0 && has_avx512_bf16()) {
+      return rms_norm_bfloat16<has_residual>(a, begin, end);
+    }
+  }
+#endif
   const Factors<T> factors(a.weight, a.offset, n, rounds_first);
   const C* factor = factors.data();
   for (int64_t i = begin; i < end; ++i) {
