@@ -2,7 +2,6 @@
 
 import importlib.util
 import re
-import runpy
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
@@ -165,74 +164,3 @@ def test_patterns_in_the_index(settings):
     pages = {"first", "new-b", "new-a", "d/1", "other"}
     expected = "```{toctree}\nfirst\nnew-a\nnew-b\n```\n\n```{toctree}\nd/1\nother\n```\n"
     assert settings.expand_patterns(index, pages) == expected
-
-
-@pytest.fixture(scope="session")
-def sdk():
-    """docs/cpp_sdk.py."""
-    return runpy.run_path(str(DOCS / "cpp_sdk.py"))
-
-
-def test_the_sdk_page_is_current(sdk):
-    assert sdk["page"]() == (DOCS / "cpp-sdk.md").read_text(), "run: python docs/cpp_sdk.py"
-
-
-# At the beginning of a line, in no namespace `detail`: what clang-format leaves there are declarations.
-FUNCTION = re.compile(r"^(?:(?:inline|constexpr|\[\[\w+\]\]|[\w:<>]+[&*]?) )+\*?(\w+)\(", re.MULTILINE)
-
-
-def test_every_public_function_of_the_headers_is_on_the_page():
-    page = (DOCS / "cpp-sdk.md").read_text()
-    names = set()
-    for header in (ROOT / "framework/src/opwheel/include/opwheel").rglob("*.h"):
-        public = re.sub(
-            r"^namespace detail \{.*?^\}  // namespace detail", "", header.read_text(), flags=re.MULTILINE | re.DOTALL
-        )
-        names |= {match[1] for match in FUNCTION.finditer(public)}
-    assert len(names) > 15
-    assert {name for name in names if f"{name}(" not in page} == set()
-
-
-HEADER = """// About it.
-#pragma once
-
-#define OPWHEEL_THING(x) \\
-  do_it(x)
-#define OPWHEEL_GONE
-#undef OPWHEEL_GONE
-
-namespace opwheel {
-namespace detail {
-inline int hidden() { return 1; }
-}
-
-// A type.
-class Shape {
- public:
-  // Makes one.
-  explicit Shape(int n) : n_(n) {}
-  Shape() = default;
-  int size() const { return helper(n_); }
-
- private:
-  int secret() { return 2; }
-  int n_;
-};
-
-template <class C>
-inline C twice(C c) {
-  return c + other(c);
-}
-}  // namespace opwheel
-"""
-
-
-def test_reads_a_header(sdk, tmp_path):
-    header = tmp_path / "some.h"
-    header.write_text(HEADER)
-    found = {declaration.name: declaration for declaration in sdk["declarations"](header)}
-    assert list(found) == ["OPWHEEL_THING", "Shape", "Shape::Shape", "Shape::size", "twice"]
-    assert found["Shape"].comment == "A type."
-    assert found["Shape::Shape"] == ("Shape::Shape", "explicit Shape(int n)", "Makes one.")
-    assert found["twice"].text == "template <class C> C twice(C c)"
-    assert sdk["summary"](header) == "About it."
