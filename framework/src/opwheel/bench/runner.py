@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..process_memory import give_back
 from .checking import WrongResultError
 from .other_process import OtherProcess
 from .results import Measurement, Results, Row
@@ -33,6 +34,7 @@ class Runner:
             if peer.statement(case) is not None and (statement := self._prepare(peer, case, operands)) is not None:
                 taking_part[peer.name], statements[peer.name] = peer, statement
         if self._suite.ours.name in statements:  # otherwise a finding says why; there is nothing to compare
+            give_back()  # of earlier cases, so that each begins with the same allocators
             measured = sample(statements, self._clock, self._precision)
             resident = {
                 name: statement.resident_bytes() if case.form.makes_result and self._device == "cpu" else None
