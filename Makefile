@@ -76,7 +76,7 @@ announce-demo:
 
 # The longest ones first. They are independent of each other, and run on when one fails; each prints what it has to say
 # when it ends. PyTorch's threads wait asleep: two parts share the cores.
-PARTS := test-builds test-rest test-deploy test-registry test-sycl test-transformer test-kit test-docs
+PARTS := test-builds test-rest test-registry test-sycl test-transformer test-deploy test-docs test-kit
 test quick unit: export OMP_WAIT_POLICY = passive
 # Each kit starts with an empty cache of inductor's: whether the compiler knows the processor's instructions is not tried
 # again, which takes 8 seconds.
