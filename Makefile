@@ -1,6 +1,6 @@
 # Each target does all of its set-up in .venv; a second run redoes only what changed.
 #   make demo    build the framework, the core and the CPU backend, show the installation, train the digits classifier
-#   make test    lint, types and the whole test suite, JOBS=2 parts at a time; its parts are
+#   make test    lint, types and the whole test suite, JOBS=3 parts at a time; its parts are
 #     make test-kit        the conformance kit on the CPU backend
 #     make test-registry   injected faults, with full coverage of the registry
 #     make test-sycl       the SYCL backend on simulated devices, in an environment with the 1.7 GB SYCL runtime
@@ -28,7 +28,8 @@
 #                in Python; downloads 12 GB (a quarter of an hour)
 
 PYTHON ?= python3
-JOBS ?= 2
+# One more than the cores of a small machine: tests wait as well, for time limits, downloads, and the end of a process.
+JOBS ?= 3
 RESULTS ?= cpu
 VENV := .venv
 BIN := $(VENV)/bin
@@ -84,9 +85,8 @@ test quick unit nightly: export TORCHINDUCTOR_VEC_ISA_OK = 1
 test: environments
 	@$(MAKE) --no-print-directory -k -j$(JOBS) --output-sync=target $(PARTS)
 
-# Two lanes: pip must not install into one environment twice at a time. All of them come first: make would go on with
-# the next part where one has to wait for its environment, and the longest part would be the last. The third environment is
-# for the lane that ends first.
+# Lanes: pip must not install into one environment twice at a time. All of them come first: make would go on with
+# the next part where one has to wait for its environment, and the longest part would be the last.
 environments: $(VENV)/.demo
 	@$(MAKE) --no-print-directory -j$(JOBS) environment environment-sycl $(VENV)/other-torch
 environment-sycl: $(SYCL)/.installed

@@ -7,7 +7,6 @@ from itertools import chain, repeat
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from opwheel.process_memory import kept_by
 
 TOLERATED = 1599

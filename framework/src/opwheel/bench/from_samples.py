@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..dispatch import Sample
 from ..dispatch.overload import Overload, as_tuple
-from ..process_memory import peak
+from ..process_memory import give_back, peak
 from . import triad
 from .results import Measurement, Results, Row
 from .sampling import Precision, clock_for, sample
@@ -144,6 +144,7 @@ def run(case: Case, device: str, precision: Precision, results: Results, skip: I
             timers[name] = timeit.Timer(way)
     elements = max((t.numel() for t in (*overload.all_tensors(values), *found)), default=0)
     peers = {}
+    give_back()  # of earlier cases and of the comparison above, so that each case begins with the same allocators
     for name, samples in sample(timers, clock_for(device), precision).items():
         lower, median, upper = samples.quartiles()
         most = peak(ways[name]) if case.is_measured and device == "cpu" else None
