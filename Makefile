@@ -1,6 +1,6 @@
 # Each target does all of its set-up in .venv; a second run redoes only what changed.
 #   make demo    build the framework, the core and the CPU backend, show the installation, train the digits classifier
-#   make test    lint, types and the whole test suite, JOBS=3 parts at a time; its parts are
+#   make test    lint, types and the whole test suite, JOBS=2 parts at a time; its parts are
 #     make test-kit        the conformance kit on the CPU backend
 #     make test-registry   injected faults, with full coverage of the registry
 #     make test-sycl       the SYCL backend on simulated devices, in an environment with the 1.7 GB SYCL runtime
@@ -28,8 +28,7 @@
 #                in Python; downloads 12 GB (a quarter of an hour)
 
 PYTHON ?= python3
-# One more than the cores of a small machine: tests wait as well, for time limits, downloads, and the end of a process.
-JOBS ?= 3
+JOBS ?= 2
 RESULTS ?= cpu
 VENV := .venv
 BIN := $(VENV)/bin

@@ -18,7 +18,8 @@ from .mutations import MUTATIONS
 pytestmark = pytest.mark.slow
 
 # make nightly builds all, make test every so many-th.
-CHOSEN = MUTATIONS[:: int(os.environ.get("TEST_EVERY_MUTANT", "1"))]
+STEP = int(os.environ.get("TEST_EVERY_MUTANT", "1"))
+CHOSEN = MUTATIONS[::STEP]
 SOURCES = Path(__file__).parents[2] / "backends/cpu/csrc"
 KIT = ("test_values", "test_errors", "test_out", "test_layout", "test_runtime")
 PLUGIN = """
@@ -98,7 +99,7 @@ def outcomes(tmp_path_factory):
 
 def test_the_unchanged_backend_passes(tmp_path):
     build(tmp_path, [])
-    result = kit(tmp_path)
+    result = kit(tmp_path, *(() if STEP == 1 else ("-k", "not float16 and not float64")))
     assert result.returncode == 0, result.stdout[-3000:]
     assert not re.search(r"\d failed", result.stdout)
 

@@ -93,8 +93,9 @@ def test_a_backend_for_cuda(muladd, environment, tmp_path, monkeypatch):
         assert "torch" in status["reason"]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
-@pytest.mark.skipif(not HAS_SYCL, reason="the SYCL runtime is not installed: make test-sycl builds it")
+@pytest.mark.skipif(not HAS_SYCL, reason="the SYCL runtime is not installed: make nightly has an environment with it")
 def test_a_backend_for_intel_gpus(muladd, environment, tmp_path):
     """On a simulated device, as muladd-sycl's own tests."""
     environment.install(written(muladd, tmp_path, "--language", "sycl"))

@@ -70,7 +70,7 @@ for dtype in (torch.float16, torch.bfloat16):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("capability", first_of(["baseline", "avx2", "avx512"], 2))
+@pytest.mark.parametrize("capability", first_of(["avx2", "baseline", "avx512"]))
 def test_results(capability: str) -> None:
     environment = {**os.environ, "MULADD_CPU_CAPABILITY": capability}
     subprocess.run([sys.executable, "-c", CHECK], env=environment, check=True)

@@ -68,7 +68,7 @@ class Workers:
 
     def check(self, cells: list[Cell]) -> Iterator[Result]:
         """Run cells. The first of each call is ``"call"``: where that does not go well the others are not tried."""
-        left = list(enumerate(cells))
+        left = sorted(enumerate(cells), key=lambda one: one[1].check != "call")
         broken: dict[int, str] = {}
         while left:
             skipped = [cell for _, cell in left if cell.call in broken]
@@ -76,9 +76,7 @@ class Workers:
             left = [(i, cell) for i, cell in left if cell.call not in broken]
             if not left:
                 return
-            # A few at a time: the next ones are not sent where a plain call has failed.
-            batch = _batch(left)
-            done = list(self._batch(batch))
+            done = list(self._worker(left))
             for result in done:
                 if result.cell.check == "call" and result.outcome is not Outcome.RIGHT:
                     how = "" if result.outcome is Outcome.NOT_TRIED else f"the plain call {result.outcome.value}: "
@@ -87,9 +85,10 @@ class Workers:
             left = [(i, cell) for i, cell in left if cell not in finished]
             yield from done
 
-    def _batch(self, batch: list[tuple[int, Cell]]) -> Iterator[Result]:
-        cells = dict(batch)
-        asked = [[i, cell.call, cell.check] for i, cell in batch]
+    def _worker(self, left: list[tuple[int, Cell]]) -> Iterator[Result]:
+        """What one worker makes of the cells, until it ends. It leaves out those of calls that it finds broken."""
+        cells = dict(left)
+        asked = [[i, cell.call, cell.check] for i, cell in left]
         rows, how = self._run({"do": "check", "cells": asked}, self.seconds)
         for row in rows:
             if "end" in row:
@@ -116,9 +115,3 @@ class Workers:
             rows = [json.loads(line) for line in answers.read_text().splitlines()]
             last = errors.read_text(errors="replace").strip().splitlines()[-1:]
         return rows, ": ".join(filter(None, [how, *last]))
-
-
-def _batch(left: list[tuple[int, Cell]]) -> list[tuple[int, Cell]]:
-    """The plain calls first, then everything else."""
-    plain = [(i, cell) for i, cell in left if cell.check == "call"]
-    return plain or left

@@ -79,13 +79,18 @@ def _libraries(target: Target) -> list[Path]:
 
 
 def _check(task: Any, say: Any) -> None:
-    """Run cells, one after another; each is announced before it begins."""
+    """Run cells, one after another; each is announced before it begins. A call that fails has no further ones."""
     _target(task).load()
     known = calls.load(Path(task["calls"]))
+    broken = set()
     for index, call, check in task["cells"]:
+        if call in broken:
+            continue
         say(begin=index)
         outcome, message = judge(known[call], check)
         say(end=index, outcome=outcome.value, message=message)
+        if check == "call" and outcome is not Outcome.RIGHT:
+            broken.add(call)
 
 
 def judge(call: Call, check: str) -> tuple[Outcome, str]:

@@ -146,7 +146,7 @@ class _SampleRun:
         peers = [from_samples.REFERENCE, from_samples.COMPILED, *named, from_samples.FUNCTIONAL, from_samples.TRIAD]
         _require_known("--skip", "peer", skip or [], peers)
         _require_known("--only", "operator", only or [], [overload.operator.name for overload in overloads])
-        self.device, self.skip = device, skip or []
+        self.package, self.device, self.quick, self.skip = library.package, device, quick, skip or []
         self.shown = Shown(from_samples.OURS, limits=frozenset({from_samples.TRIAD}))
         self.cases: list[Any] = list(from_samples.cases(overloads, device, only or [], quick=quick))
 
@@ -154,8 +154,10 @@ class _SampleRun:
     def measure(self, precision: Precision, results: Results) -> Iterator[Callable[[Any], None]]:
         """What measures a case."""
         from ..bench import from_samples
+        from ..bench.case_process import CaseProcesses
 
-        yield lambda case: from_samples.run(case, self.device, precision, results, self.skip)
+        run = from_samples.run if self.quick else CaseProcesses(self.package).run
+        yield lambda case: run(case, self.device, precision, results, self.skip)
 
     def draw(self, results: Results, path: Path) -> None:
         """How many times faster than its peers each operator is."""
