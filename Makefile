@@ -107,7 +107,7 @@ test-builds: $(VENV)/.installed $(VENV)/.release $(VENV)/other-torch
 	$(BIN)/python -m pytest $(BUILDS)
 
 test-rest: $(VENV)/.installed
-	TEST_FUZZ_EXAMPLES=2000 TEST_FUZZ_COMPILED=10 TEST_EVERY_MUTANT=31 $(BIN)/python -m pytest $(addprefix --ignore ,$(BUILDS) $(addprefix tests/,faults deploy docs release))
+	TEST_FUZZ_EXAMPLES=2000 TEST_FUZZ_COMPILED=10 $(BIN)/python -m pytest $(addprefix --ignore ,$(BUILDS) $(addprefix tests/,faults deploy docs mutants release))
 
 fuzz: $(VENV)/.installed
 	$(BIN)/python -m pytest tests/interop -k fuzz
@@ -178,7 +178,7 @@ quick-general:
 	$(QUICK) $(GENERAL)
 
 quick-rest:
-	$(QUICK) $(addprefix --ignore ,$(GENERAL) $(addprefix tests/,deploy docs faults release wheels))
+	$(QUICK) $(addprefix --ignore ,$(GENERAL) $(addprefix tests/,deploy docs faults mutants release wheels))
 
 COMMIT = commit $$(git describe --always --dirty --abbrev=12)
 bench: $(VENV)/.installed

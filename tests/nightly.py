@@ -61,7 +61,7 @@ PARTS = {
     "CUDA": Part(
         ("tests/wheels/test_simulated_cuda.py", "backends/cuda"), {"TEST_WHOLE_KIT": "1", "TEST_NIGHTLY": "1"}
     ),
-    "mutants": Part(("tests/mutants",), {"TEST_EVERY_MUTANT": "1"}),
+    "mutants": Part(("tests/mutants",), {}),
     "new operator": Part(("tests/wheels/test_one_more_operator.py",), {"TEST_WHOLE_KIT": "1"}),
     "new operator on XPU": on_xpu("-p", "simulated_xpu", "tests/wheels/test_one_more_operator.py", TEST_WHOLE_KIT="1"),
     "audit": Part(("tests/audit",), {"TEST_WHOLE_AUDIT": "1", "TEST_NIGHTLY": "1"}),

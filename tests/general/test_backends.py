@@ -1,81 +1,15 @@
 """A backend whose kernels are Python functions, for a library with operators of every rule; and its measurements."""
 
-import itertools
-from types import SimpleNamespace
-
 import pytest
 import torch
 from opwheel.bench import from_samples
 from opwheel.bench.results import Results
 from opwheel.bench.sampling import Precision
 from opwheel.bench.suite import Form
-from opwheel.dispatch import Elementwise, Operator, Rows, Sample, implement_functions, overloads_of, register
-from opwheel.registry.policy import Policy
+from opwheel.dispatch import Operator, Rows, Sample
 from opwheel.registry.references import is_reference
 
-_kept = []  # registrations last as long as these
-_names = (f"waves_backend_{number}" for number in itertools.count())
-
-
-def rows(device, dtype, requires_grad):
-    yield Sample(torch.randn(3, 4, device=device, dtype=dtype, requires_grad=requires_grad))
-
-
-SCHEMAS = (
-    "softmax(Tensor x) -> Tensor",
-    "blend(Tensor x, Tensor y, float t) -> Tensor",
-    "blend_(Tensor(a!) x, Tensor y, float t) -> Tensor(a!)",
-    "fill(Tensor(a!) x, float t) -> ()",
-)
-
-
-def softmax(x):
-    return torch.softmax(x, -1)
-
-
-def blend(x, y, t):
-    return x + t * (y - x)
-
-
-def fill(x, t):
-    x.fill_(t)
-
-
-def absent(x):
-    raise ImportError("no such package")
-
-
-PEERS = {
-    "by hand": lambda x: x.exp() / x.exp().sum(-1, keepdim=True),
-    "wrong": lambda x: torch.softmax(x, 0),
-    "two": lambda x: (x, x),
-    "absent": absent,
-}
-OPERATORS = (
-    Operator("softmax", reference=softmax, rule=Rows(x=1), samples=rows, peers=PEERS),
-    Operator("blend", reference=blend, rule=Elementwise()),
-    Operator("fill", reference=fill, derivatives=None),
-)
-
-
-def library(operators=OPERATORS, **functions):
-    """A library with a backend for the CPU that has these functions."""
-    namespace = next(_names)
-    definitions = torch.library.Library(namespace, "DEF")
-    for schema in SCHEMAS:
-        definitions.define(schema)
-    description = SimpleNamespace(
-        namespace=namespace,
-        schemas=SCHEMAS,
-        policy=Policy(),
-        load_pending=lambda: False,
-        no_kernel_error=lambda *_: RuntimeError("no kernel"),
-    )
-    register(description, operators)
-    target = torch.library.Library(namespace, "IMPL", "CPU")
-    implement_functions(target, overloads_of(target).values(), "cpu", functions)
-    _kept.extend((definitions, target))
-    return SimpleNamespace(ops=getattr(torch.ops, namespace), namespace=namespace, overloads=overloads_of(target))
+from tests.general.python_library import OPERATORS, PEERS, blend, library, rows, softmax
 
 
 def by_reference(it):

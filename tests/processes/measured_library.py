@@ -5,8 +5,8 @@ import os
 import torch
 from opwheel.dispatch import Elementwise, Operator, Rows, Sample
 
-from tests.general import test_backends
-from tests.general.test_backends import PEERS, blend, fill, rows, softmax
+from tests.general import python_library
+from tests.general.python_library import PEERS, blend, fill, rows, softmax
 
 
 def ends(*_):
@@ -31,4 +31,4 @@ OPERATORS = (
     Operator("blend", reference=blend, rule=Elementwise(), samples=blended, peers={"says": says}),
     Operator("fill", reference=fill, derivatives=None, samples=filled, peers={"ends": ends}),
 )
-library = test_backends.library(OPERATORS)
+library = python_library.library(OPERATORS)

@@ -163,7 +163,7 @@ def test_a_kernel_in_triton_takes_the_reference_s_place(waves, tmp_path):
     waves.passes_the_kit("tritonx", LIBRARY, options, **variables)
 
 
-@pytest.mark.parametrize("language", first_of(["cpp", "python", "triton"]))
+@pytest.mark.parametrize("language", first_of(["python", "cpp", "triton"]))
 def test_a_backend_passes_the_kit_as_it_is_written(waves, tmp_path, language):
     written(waves, tmp_path, language)
     variables = {"WAVES_CPP_BACKENDS": f"{language}x"}

@@ -166,6 +166,7 @@ def test_compare_with_another_machine(run, tmp_path):
     assert f"not the same conditions: threads was 64, is {torch.get_num_threads()}" in result.stdout
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_under_compile(tmp_path):
     result = bench("--quick", "--only", "overhead", "--json", tmp_path / "run.json")
