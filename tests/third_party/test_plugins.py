@@ -21,6 +21,7 @@ torch.testing.assert_close(by_b, grad * a)
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_device_outside_of_pytorch(muladd, environment, example, tmp_path):
     """It loads itself with torch; its backend is what new-backend writes, unedited."""

@@ -105,6 +105,7 @@ def test_conformance(built):
     assert run_tests(built("as it is"), "--pyargs", *KIT, *chosen) > (500 if IS_WHOLE_KIT else 100)
 
 
+@pytest.mark.nightly
 def test_layouts(built):
     assert run_tests(built("as it is"), *LAYOUTS) > 100
 
