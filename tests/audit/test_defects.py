@@ -67,6 +67,17 @@ def test_a_process_that_ends_does_not_end_the_audit(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_call_that_is_refused_has_no_further_checks(tmp_path):
+    file = tmp_path / "a.json"
+    module = "tests.audit.refusing"
+    done = opwheel_audit(module, "--samples", f"{module}:samples", "--check", "aliases", "--json", file)
+    assert done.stderr.splitlines() == ["refusing::every: call: raises", "refusing::every: aliases: not tried"]
+    (call, aliases) = json.loads(file.read_text())["results"]
+    assert "does not fit" in call["message"]
+    assert aliases["message"] == f"the plain call raises: {call['message']}"
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(not IS_WHOLE, reason="every check in processes of its own: make nightly")
 def test_the_whole_audit_by_its_command(tmp_path):
     only = [option for name in (*planted.RIGHT, *planted.WRONG) for option in ("--only", name)]

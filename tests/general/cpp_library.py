@@ -5,14 +5,12 @@ from __future__ import annotations
 import ctypes
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 
 import torch
 from opwheel.build.toolchain import SDK_INCLUDE, find_cxx, find_torch, stable_abi_macros
-from opwheel.dispatch import register
-from opwheel.registry.policy import Policy
 
 from . import operators
+from .declared import declare
 
 NAMESPACE = "waves_cpp"
 SOURCES = Path(__file__).parent / "cpp"
@@ -47,15 +45,3 @@ def register_operators():
     defined = {name.partition("::")[2] for name in torch._C._dispatch_get_all_op_names() if f"{NAMESPACE}::" in name}
     assert defined == {operator.name for operator in chosen}
     return declare(NAMESPACE, schemas, chosen)
-
-
-def declare(namespace, schemas, declared):
-    """Declare the operators of a library that is open; their overloads."""
-    description = SimpleNamespace(
-        namespace=namespace,
-        schemas=schemas,
-        policy=Policy(),
-        load_pending=lambda: False,
-        no_kernel_error=lambda *_: RuntimeError("no kernel"),
-    )
-    return register(description, declared)

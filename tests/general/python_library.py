@@ -4,8 +4,9 @@ import itertools
 from types import SimpleNamespace
 
 import torch
-from opwheel.dispatch import Elementwise, Operator, Rows, Sample, implement_functions, overloads_of, register
-from opwheel.registry.policy import Policy
+from opwheel.dispatch import Elementwise, Operator, Rows, Sample, implement_functions, overloads_of
+
+from .declared import declare
 
 _kept = []  # registrations last as long as these
 _names = (f"waves_backend_{number}" for number in itertools.count())
@@ -58,14 +59,7 @@ def library(operators=OPERATORS, **functions):
     definitions = torch.library.Library(namespace, "DEF")
     for schema in SCHEMAS:
         definitions.define(schema)
-    description = SimpleNamespace(
-        namespace=namespace,
-        schemas=SCHEMAS,
-        policy=Policy(),
-        load_pending=lambda: False,
-        no_kernel_error=lambda *_: RuntimeError("no kernel"),
-    )
-    register(description, operators)
+    declare(namespace, SCHEMAS, operators)
     target = torch.library.Library(namespace, "IMPL", "CPU")
     implement_functions(target, overloads_of(target).values(), "cpu", functions)
     _kept.extend((definitions, target))

@@ -7,6 +7,7 @@ import torch
 from opwheel.dispatch import Elementwise, Operator, Rows, Sample
 
 from tests.general import cpp_library
+from tests.general.declared import declare
 from tests.general.noticing import failing_checks
 
 NAMESPACE = "waves_claims_cpp"
@@ -37,7 +38,7 @@ OPERATORS = [
 def overloads(tmp_path_factory):
     output = tmp_path_factory.mktemp("claims") / "libwaves_claims.so"
     ctypes.CDLL(str(cpp_library.build(cpp_library.SOURCES / "claims.cpp", output)))
-    return cpp_library.declare(NAMESPACE, tuple(f"{one.name}(Tensor x) -> Tensor" for one in OPERATORS), OPERATORS)
+    return declare(NAMESPACE, tuple(f"{one.name}(Tensor x) -> Tensor" for one in OPERATORS), OPERATORS)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """A case that is measured in a process of its own has the same rows, notes and findings; a process may end."""
 
 import os
-from pathlib import Path
 
 import pytest
 import torch
@@ -16,11 +15,6 @@ pytestmark = pytest.mark.slow
 
 QUICK = Precision(error=0.5, seconds=0.01, rounds=(3, 5))
 SKIP = [from_samples.COMPILED, from_samples.FUNCTIONAL]
-
-
-@pytest.fixture(autouse=True)
-def importable(monkeypatch):
-    monkeypatch.syspath_prepend(Path(__file__).parents[2])
 
 
 @pytest.fixture(scope="module")

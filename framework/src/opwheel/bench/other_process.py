@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ..process_memory import give_back
 from .statement import LocalStatement
 from .suite import Case, Peer, Suite
 from .unavailable import UnavailableError
@@ -82,6 +83,7 @@ def _prepare(module: str, name: str, case: Case) -> None:
     suite: Suite = importlib.import_module(module).SUITE
     (peer,) = (peer for peer in suite.others if peer.name == name)
     _prepared[name] = LocalStatement(suite, peer, case, suite.operands(case, "cpu"))
+    give_back()  # as the runner does in its own process
 
 
 def _forget() -> None:
