@@ -39,7 +39,7 @@ MUTATIONS = [
              "data[kOutputs + k]"),
     Mutation("converting loop stops one short of a block", "opwheel/cpu/vectorized_loops.h", "compute<0>(spec, in, out, length)",
              "compute<0>(spec, in, out, length - (length == kBlock))"),
-    Mutation("strides are ignored", "opwheel/cpu/vectorized_loops.h", "if (one_type && !side_by_side) return in_blocks ? &blocked : &each<strided>;", ""),
+    Mutation("strides are ignored", "opwheel/cpu/vectorized_loops.h", "if (found.is_one_type && !found.is_side_by_side) return found.is_in_blocks ? &blocked : &each<strided>;", ""),
     Mutation("every second element is every one", "opwheel/cpu/vectorized_loops.h", "block[i] = from[2 * i]", "block[i] = from[i]"),
     Mutation("of every second 16-bit element one is read too many", "opwheel/cpu/vectorized_loops.h",
              "i + 1 < n; ++i) {\n          uint32_t pair", "i < n; ++i) {\n          uint32_t pair"),

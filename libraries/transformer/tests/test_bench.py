@@ -41,17 +41,26 @@ def test_quick(tmp_path):
 
 
 def test_sizes_that_are_measured():
-    cases = list(from_samples.cases(transformer_ops.library.overloads.values(), "cpu", ["rms_norm"]))
-    assert [(case.layout, case.dtype) for case in cases[::2]] == [
-        (f"measured {index}", dtype) for dtype in (torch.float32, torch.bfloat16) for index in (0, 1)
-    ]
-    assert [tuple(case.sample("cpu", False).args[0].shape) for case in cases[:3:2]] == [(4096, 2048), (512, 4096)]
+    """Forward those beyond the caches as well, backward without them; geglu in a model's sizes alone."""
+    model, in_caches, beyond_caches = (4096, 2048), (512, 4096), (32768, 2048)
+    for operator, forward in {"rms_norm": [model, in_caches, beyond_caches], "geglu": [model, in_caches]}.items():
+        expected = [
+            (form, dtype, f"measured {index}", shape)
+            for dtype in (torch.float32, torch.bfloat16)
+            for form, shapes in ((Form.NEW, forward), (Form.BACKWARD, [model, in_caches]))
+            for index, shape in enumerate(shapes)
+        ]
+        cases = list(from_samples.cases(transformer_ops.library.overloads.values(), "cpu", [operator]))
+        assert [
+            (case.form, case.dtype, case.layout, tuple(case.sample("cpu", case.form is Form.BACKWARD).args[0].shape))
+            for case in cases
+        ] == expected
 
 
 def test_what_is_written_into_given_memory_has_a_limit():
     results = Results({}, {})
     cases = list(from_samples.cases(transformer_ops.library.overloads.values(), "cpu", ["rms_norm.out"]))
-    assert [case.form for case in cases] == [Form.NEW] * 4
+    assert [case.form for case in cases] == [Form.NEW] * 6
     assert tuple(cases[0].sample("cpu", False).kwargs["out"].shape) == (4096, 2048)
     from_samples.run(
         cases[1], "cpu", Precision(error=0.5, seconds=0.01, rounds=(3, 5)), results, skip=[from_samples.COMPILED]

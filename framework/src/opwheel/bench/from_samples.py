@@ -79,11 +79,13 @@ def cases(
         is_measured = operator.measured is not None and not quick
         make = operator.measured if operator.measured is not None and not quick else operator.samples
         dtypes = operator.dtypes or (torch.float32, torch.bfloat16)
-        for dtype in dtypes if is_measured else dtypes[:1]:
-            for index, _ in enumerate(itertools.islice(make(device, dtype, False), 1 if quick else None)):
-                yield Case(overload, index, Form.NEW, dtype, is_measured)
-                if operator.derivatives is not None and not overload.mutates and not overload.is_random:
-                    yield Case(overload, index, Form.BACKWARD, dtype, is_measured)
+        forms = [Form.NEW]
+        if operator.derivatives is not None and not overload.mutates and not overload.is_random:
+            forms.append(Form.BACKWARD)
+        for dtype, form in itertools.product(dtypes if is_measured else dtypes[:1], forms):
+            found = make(device, dtype, form is Form.BACKWARD)
+            for index, _ in enumerate(itertools.islice(found, 1 if quick else None)):
+                yield Case(overload, index, form, dtype, is_measured)
 
 
 def run(case: Case, device: str, precision: Precision, results: Results, skip: Iterable[str] = ()) -> None:

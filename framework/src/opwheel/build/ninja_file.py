@@ -25,6 +25,7 @@ CXX_FLAGS = [
     "-std=c++20",
     "-O3",
     "-fPIC",
+    "-fno-plt",
     "-fvisibility=hidden",
     "-fvisibility-inlines-hidden",
     "-Wall",

@@ -116,8 +116,8 @@ class ElementwisePlan {
 
  private:
   std::string_view operator_;
-  // Every input is contiguous and of the result's shape. What follows from it is known without a look at dimensions,
-  // which takes a good part of a call on a few elements.
+  // Every input is contiguous, and of the result's shape or a single element. What follows from it is known without a
+  // look at dimensions, which takes a good part of a call on a few elements.
   bool inputs_are_flat_ = false;
 
   void set(int i, std::string_view name, const Tensor& tensor, void* data) {
@@ -144,9 +144,9 @@ class ElementwisePlan {
 
   void infer_shape() {
     for (int i = 0; i < input_count(); ++i) ndim = std::max(ndim, static_cast<int>(input(i).info.ndim));
-    inputs_are_flat_ = inputs_share(&TensorInfo::sizes) && every_input_is(is_contiguous);
-    if (inputs_are_flat_) {
-      std::copy_n(input(0).info.sizes, ndim, sizes);
+    if (const TensorInfo* shape = flat_shape()) {
+      inputs_are_flat_ = true;
+      std::copy_n(shape->sizes, ndim, sizes);
       return;
     }
     std::fill_n(sizes, ndim, 1);
@@ -159,6 +159,24 @@ class ElementwisePlan {
         size = info.sizes[d];
       }
     }
+  }
+
+  // An input of the result's shape, if all inputs are flat. Next to single elements PyTorch looks at the strides of
+  // dimensions of one element, too, and at those of empty tensors.
+  const TensorInfo* flat_shape() const {
+    if (inputs_share(&TensorInfo::sizes)) return every_input_is(is_contiguous) ? &input(0).info : nullptr;
+    const Operand* const end = operands + operand_count;
+    const Operand* const whole =
+        std::find_if(operands + output_count, end, [](const Operand& operand) { return operand.info.numel != 1; });
+    if (whole == end || whole->info.ndim != ndim || whole->info.numel == 0) return nullptr;
+    const bool are_flat = std::all_of(operands + output_count, end, [&](const Operand& operand) {
+      return has_contiguous_strides(operand.info) && (operand.info.numel == 1 || have_same_sizes(operand, *whole));
+    });
+    return are_flat ? &whole->info : nullptr;
+  }
+
+  static bool have_same_sizes(const Operand& a, const Operand& b) {
+    return std::equal(a.info.sizes, a.info.sizes + a.info.ndim, b.info.sizes, b.info.sizes + b.info.ndim);
   }
 
   // PyTorch refuses what it cannot count, in these words: elements in the order of the dimensions, so that an empty
@@ -230,12 +248,14 @@ class ElementwisePlan {
            });
   }
 
-  // What ordering and merging come to when all operands are contiguous and of one shape.
+  // What ordering and merging come to when all operands are contiguous, and of one shape or a single element.
   void flatten() {
     if (ndim == 0) return;
     ndim = 1;
     sizes[0] = numel;
-    for (int i = 0; i < operand_count; ++i) operands[i].strides[0] = element_size(operands[i].info.dtype);
+    for (int i = 0; i < operand_count; ++i) {
+      operands[i].strides[0] = operands[i].info.numel == numel ? element_size(operands[i].info.dtype) : 0;
+    }
   }
 
   void broadcast_strides(Operand& operand) const {

@@ -24,6 +24,16 @@ inline bool is_contiguous(const TensorInfo& tensor) {
   return true;
 }
 
+// The same, and the strides of dimensions with one element are those that a new tensor would have.
+inline bool has_contiguous_strides(const TensorInfo& tensor) {
+  int64_t expected = 1;
+  for (int64_t d = tensor.ndim - 1; d >= 0; --d) {
+    if (tensor.strides[d] != expected) return false;
+    expected *= std::max<int64_t>(tensor.sizes[d], 1);
+  }
+  return true;
+}
+
 inline constexpr std::initializer_list<int> kChannelsLastOrder = {1, 3, 2, 0};  // innermost first, of N, C, H, W
 
 inline bool is_channels_last(const TensorInfo& tensor) {

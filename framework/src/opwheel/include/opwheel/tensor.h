@@ -169,7 +169,7 @@ struct TensorInfo {
   Device device;
 
   TensorInfo() = default;
-  explicit TensorInfo(const Tensor& tensor) {
+  __attribute__((noinline)) explicit TensorInfo(const Tensor& tensor) {
     const AtenTensorHandle handle = tensor.handle();
     OPWHEEL_SHIM(aoti_torch_get_dim(handle, &ndim));
     OPWHEEL_SHIM(aoti_torch_get_numel(handle, &numel));

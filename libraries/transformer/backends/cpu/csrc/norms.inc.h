@@ -61,12 +61,12 @@ void rms_norm_rows(const RmsNorm& a, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; ++i) {
     const bool is_last = i + 1 == end;
     const T* x = static_cast<const T*>(a.x) + i * a.x_stride;
-    const T* next = is_last ? x : x + a.x_stride;
+    const T* next = has_residual ? next_row(x, a.x_stride, is_last) : next_of_one(x, a.x_stride, n, is_last);
     const T* next_residual = nullptr;
     C squares;
     if constexpr (has_residual) {
       const T* residual = static_cast<const T*>(a.residual) + i * a.residual_stride;
-      next_residual = is_last ? residual : residual + a.residual_stride;
+      next_residual = next_row(residual, a.residual_stride, is_last);
       T* total = static_cast<T*>(a.sum) + i * a.sum_stride;
       squares = sum<C>(n, [&](auto at) {
         const auto value = put_rounded(total, at, get(x, at) + get(residual, at));
@@ -147,7 +147,7 @@ void layer_norm(const LayerNorm& a, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; ++i) {
     const T* x = static_cast<const T*>(a.x) + i * a.x_stride;
     T* y = static_cast<T*>(a.y) + i * n;
-    const T* next = i + 1 < end ? x + a.x_stride : x;
+    const T* next = next_of_one(x, a.x_stride, n, i + 1 == end);
     C mean, r;
     moments(x, n, a.eps, mean, r);
     for_vectors<C>(n, [&](auto at) {

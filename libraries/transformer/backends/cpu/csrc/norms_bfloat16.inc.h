@@ -94,8 +94,8 @@ WITH_AVX512_BF16 void rms_norm_bfloat16(const RmsNorm& a, int64_t begin, int64_t
     auto* const total = static_cast<BFloat16*>(a.sum) + i * a.sum_stride;
     auto* const y = static_cast<BFloat16*>(a.y) + i * a.y_stride;
     const bool is_last = i + 1 == end;
-    const auto* const next = is_last ? x : x + a.x_stride;
-    const auto* const next_residual = is_last ? residual : residual + a.residual_stride;
+    const auto* const next = has_residual ? next_row(x, a.x_stride, is_last) : next_of_one(x, a.x_stride, n, is_last);
+    const auto* const next_residual = next_row(residual, a.residual_stride, is_last);
     Smallest of_x;
     float squares = sum_of_squares<has_residual>(x, residual, total, n, of_x);
     if constexpr (has_residual) x = total;

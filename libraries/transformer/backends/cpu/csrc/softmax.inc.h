@@ -9,7 +9,7 @@ void softmax(const Softmax& a, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; ++i) {
     const T* x = static_cast<const T*>(a.x) + i * a.x_stride;
     T* y = static_cast<T*>(a.y) + i * n;
-    const T* next = i + 1 < end ? x + a.x_stride : x;
+    const T* next = next_of_one(x, a.x_stride, n, i + 1 == end);
     C* exps = buffer.data;  // in the result, where it can hold them and is in the cache
     if constexpr (kIs<T, C>) exps = has_buffer ? exps : y;
     const C top = maximum<C>(n, -static_cast<C>(__builtin_inf()), [&](auto at) { return get(x, at); });

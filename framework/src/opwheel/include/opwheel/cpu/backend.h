@@ -13,7 +13,9 @@
 //     OPWHEEL_CPU_LOOPS(waves, WAVES_OPERATORS)
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 
 #include "opwheel/c_shim.h"
 #include "opwheel/cpu/capability.h"
@@ -42,11 +44,11 @@ inline bool should_stream(const ElementwisePlan& plan) {
 }
 
 // Runs the plan with the loop that `choose` takes for the strides of its two innermost dimensions. One copy for all
-// operators with as many numbers, as detail::plan_inputs().
-template <class... Params>
-__attribute__((noinline)) void launch(const ElementwisePlan& plan, ChooseLoop choose, Params... params) {
-  LoopSpec spec{
-      .strides = {}, .outer_strides = {}, .dtypes = {}, .parameters = {params...}, .stream = should_stream(plan)};
+// operators, as detail::plan_inputs().
+__attribute__((noinline)) inline void launch(const ElementwisePlan& plan, ChooseLoop choose,
+                                             std::initializer_list<double> parameters) {
+  LoopSpec spec{.strides = {}, .outer_strides = {}, .dtypes = {}, .parameters = {}, .stream = should_stream(plan)};
+  std::copy(parameters.begin(), parameters.end(), spec.parameters);
   for (int i = 0; i < plan.operand_count; ++i) {
     spec.strides[i] = plan.ndim == 0 ? 0 : plan.operands[i].strides[0];
     spec.outer_strides[i] = plan.ndim < 2 ? 0 : plan.operands[i].strides[1];
@@ -93,7 +95,7 @@ __attribute__((noinline)) void launch(const ElementwisePlan& plan, ChooseLoop ch
     static void launch(const ::opwheel::ElementwisePlan& plan, Params... params) {                    \
       static const ::opwheel::cpu::ChooseLoop choose =                                                \
           kLoops<typename Op::Operator>[static_cast<int>(::opwheel::cpu::instruction_set(#library))]; \
-      ::opwheel::cpu::launch(plan, choose, params...);                                                \
+      ::opwheel::cpu::launch(plan, choose, {params...});                                              \
     }                                                                                                 \
   };                                                                                                  \
   }

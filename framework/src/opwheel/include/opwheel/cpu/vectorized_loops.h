@@ -54,6 +54,39 @@ constexpr int64_t kBlock = 512;  // elements computed at a time: all operands' b
 // element of 2^24, float32: a sixth faster than with 512 (on a Zen 4).
 constexpr int64_t kStreamedBlock = 128;
 
+inline int64_t size_of(int64_t step) { return step < 0 ? -step : step; }
+
+inline bool is_transposed(const LoopSpec& spec, int operand) {
+  const int64_t step = size_of(spec.strides[operand]), outer_step = size_of(spec.outer_strides[operand]);
+  return outer_step != 0 && outer_step < step;
+}
+
+// How the operands lie in memory, as far as it decides which loop is taken.
+struct Arrangement {
+  bool is_one_type = true;      // every operand has the results' dtype
+  bool is_side_by_side = true;  // every row is contiguous, or one value
+  bool is_in_blocks;            // the same, or every second element of one, which pays for registers of many elements
+  bool is_across = false;       // some operand is transposed: rows are closer to each other than elements
+  unsigned repeated = 0;        // a bit for each input that is one value
+};
+
+// Elements of the results have `size` bytes; of the operands, the first `outputs` are results. One copy for all
+// operators, as opwheel::detail::plan_inputs().
+__attribute__((noinline)) inline Arrangement arrangement(const LoopSpec& spec, DType type, int64_t size, int outputs,
+                                                         int operands) {
+  Arrangement found{.is_in_blocks = size <= 4};
+  for (int k = 0; k < operands; ++k) {
+    const bool is_repeated = k >= outputs && spec.strides[k] == 0;
+    const bool is_next = spec.strides[k] == size || is_repeated;
+    found.is_one_type &= spec.dtypes[k] == type;
+    found.is_side_by_side &= is_next;
+    found.is_in_blocks &= is_next || (k >= outputs && spec.strides[k] == 2 * size);
+    if (is_repeated) found.repeated |= 1u << (k - outputs);
+    found.is_across |= is_transposed(spec, k);
+  }
+  return found;
+}
+
 template <template <class> class Functor, class T>
 struct Loops {
   using C = typename Compute<T>::type;
@@ -274,11 +307,6 @@ struct Loops {
     if (given.stream) finish_streaming();
   }
 
-  static bool is_transposed(const LoopSpec& spec, int operand) {
-    const int64_t step = size_of(spec.strides[operand]), outer_step = size_of(spec.outer_strides[operand]);
-    return outer_step != 0 && outer_step < step;
-  }
-
   // The tile's n elements of each of `rows` rows of input k. Each of its cache lines is read once, whole: a row of the
   // input has as many cache lines as elements, which in large powers of two displace each other.
   static void load_tile(C* tile, const LoopSpec& spec, char* const* data, int k, int64_t n, int64_t rows) {
@@ -402,28 +430,14 @@ struct Loops {
     }
   }
 
-  static int64_t size_of(int64_t step) { return step < 0 ? -step : step; }
-
   static Loop2d choose(const LoopSpec& spec, DType type) {
-    bool one_type = true;         // every operand has the results' dtype
-    bool side_by_side = true;     // every row is contiguous, or one value
-    bool in_blocks = kSize <= 4;  // the same, or every second element of one, which pays for registers of many elements
-    bool across = false;          // some operand is transposed: rows are closer to each other than elements
-    unsigned repeated = 0;
-    for (int k = 0; k < kOutputs + kInputs; ++k) {
-      const bool is_repeated = k >= kOutputs && spec.strides[k] == 0;
-      one_type &= spec.dtypes[k] == type;
-      side_by_side &= spec.strides[k] == kSize || is_repeated;
-      in_blocks &= spec.strides[k] == kSize || is_repeated || (k >= kOutputs && spec.strides[k] == 2 * kSize);
-      if (is_repeated) repeated |= 1u << (k - kOutputs);
-      across |= is_transposed(spec, k);
-    }
-    if (across) return &tiled;
-    if (one_type && !side_by_side) return in_blocks ? &blocked : &each<strided>;
+    const Arrangement found = arrangement(spec, type, kSize, kOutputs, kOutputs + kInputs);
+    if (found.is_across) return &tiled;
+    if (found.is_one_type && !found.is_side_by_side) return found.is_in_blocks ? &blocked : &each<strided>;
     if constexpr (kIs<T, C>) {
-      if (one_type) return spec.stream ? &each<vectors> : choose_repeated<0>(repeated);
+      if (found.is_one_type) return spec.stream ? &each<vectors> : choose_repeated<0>(found.repeated);
     } else if constexpr (kHasVectors<T>) {
-      if (one_type) return &each<vectors>;
+      if (found.is_one_type) return &each<vectors>;
     }
     return &blocked;
   }

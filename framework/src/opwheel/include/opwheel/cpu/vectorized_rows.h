@@ -162,6 +162,20 @@ template <class T, class At>
 inline void prefetch(const T* row, At at) {
   __builtin_prefetch(row + at.index);
 }
+// Where to, while a row of n elements is computed with: the next row, or the row itself, which is there, if it is the
+// last.
+template <class T>
+inline const T* next_row(const T* row, int64_t stride, bool is_last) {
+  return is_last ? row : row + stride;
+}
+// The same for kernels that read one row for each that they write. Rows that follow each other are asked for 4 KiB
+// sooner, so that memory is not idle between two of them: [32768, 2048] of float32 takes 0.94 of the time in rms_norm,
+// 0.83 in layer_norm and 0.95 in softmax, but 1.06 where two rows are read, in fused_add_rms_norm (on a Zen 5).
+template <class T>
+inline const T* next_of_one(const T* row, int64_t stride, int64_t n, bool is_last) {
+  constexpr int64_t kAhead = 4096 / sizeof(T);
+  return next_row(row, stride, is_last) + (!is_last && stride == n ? kAhead : 0);
+}
 // A whole row. The processor does not foresee rows that are apart from each other, as those of a view.
 template <class T>
 inline void prefetch_row(T* row, int64_t length) {

@@ -23,14 +23,20 @@ def randn(*shape: int, device: str, dtype: torch.dtype, requires_grad: bool = Fa
 
 
 MEASURED = ((4096, 2048), (512, 4096))
-"""Of inputs whose last dimension is a row, in benchmarks: beyond the caches, and within."""
+"""Of inputs whose last dimension is a row, in benchmarks: a model's, and within the caches."""
+
+BEYOND_CACHES = (32768, 2048)
+"""The same, of 128 MiB in bfloat16: nothing of it is in a cache of any processor from one call to the next."""
 
 
-def measured(rows: int, vectors: int = 0) -> Callable[[str, torch.dtype, bool], Iterator[Sample]]:
-    """Calls of the measured sizes, with so many inputs of rows, and then so many of a row's length."""
+def measured(rows: int, vectors: int = 0, *, beyond_caches: bool = False) -> Callable[..., Iterator[Sample]]:
+    """Calls of the measured sizes, with so many inputs of rows, and then so many of a row's length.
+
+    ``beyond_caches``: of that size as well, without gradients, which shows how much of the memory's bandwidth is used.
+    """
 
     def make(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
-        for shape in MEASURED:
+        for shape in (*MEASURED, BEYOND_CACHES) if beyond_caches and not requires_grad else MEASURED:
             shapes = [shape] * rows + [shape[-1:]] * vectors
             yield Sample(*(randn(*one, device=device, dtype=dtype, requires_grad=requires_grad) for one in shapes))
 
