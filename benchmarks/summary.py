@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from opwheel.bench.from_samples import COMPILED, FUNCTIONAL, OURS, REFERENCE, compared_with, measured_rows
+from opwheel.bench.from_samples import COMPILED, FUNCTIONAL, OURS, REFERENCE, TRIAD, compared_with, measured_rows
 from opwheel.bench.results import Measurement, Results, Row, load
 from opwheel.bench.suite import OVERHEAD, Form
 from opwheel.bench.tables import DISTURBED, format_elements, format_time
@@ -141,6 +141,18 @@ def memory(results: Results) -> str:
     return "\n".join([*head, *lines, ""]) if lines else ""
 
 
+def bandwidth(results: Results) -> str:
+    """What is written into given outputs, in Markdown: the memory's bandwidth that it uses, and that of the triad."""
+    lines = ["| into a given output | time | GB/s | share of the triad's |", "|---|---|---|---|"]
+    for row in measured_rows(results, Form.NEW):
+        if TRIAD in row.peers:
+            ours = row.peers[OURS]
+            speed = f"{ours.gigabytes_per_second:.0f}"
+            cells = [called(row), format_time(ours.median_s), speed, _compared(ours, row.peers[TRIAD])]
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
 def language_model(measured: dict[str, Any]) -> str:
     """What training the example's model takes with plain torch and with a library, in Markdown."""
     lines = ["| | tokens per second | over plain torch | peak memory of a step |", "|---|---|---|---|"]
@@ -188,6 +200,7 @@ def tables() -> dict[str, str]:
         "functional": functional(transformer),
         "operators": operators(transformer),
         "memory": memory(transformer),
+        "bandwidth": bandwidth(transformer),
         "language model": language_model(json.loads(MODEL_RESULTS.read_text())),
     }
 
