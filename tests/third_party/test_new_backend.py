@@ -11,6 +11,8 @@ import muladd as muladd_package
 import pytest
 from opwheel import scaffold
 
+from tests.portions import first_of
+
 from .environment import HAS_SYCL, IS_WHOLE_KIT, KERNEL_TESTS
 
 if sys.version_info >= (3, 11):
@@ -34,14 +36,16 @@ def written(muladd, tmp_path, *arguments):
     return project
 
 
+# test_new_library.py has the template in C++ as well, which new-library renders with its own.
 @pytest.mark.slow
-@pytest.mark.parametrize("language", ["cpp", "python"])
+@pytest.mark.parametrize("language", first_of(["python", "cpp"]))
 def test_a_backend_for_the_cpu(muladd, environment, tmp_path, language):
     project = written(muladd, tmp_path, "--language", language)
     environment.install(project)
     assert environment.status("acme")["state"] == "shadowed"  # muladd-cpu is there, and the policy prefers it
     status = environment.status("acme", MULADD_BACKENDS="acme")
-    assert (status["state"], status["distribution"], len(status["operators"])) == ("loaded", "muladd-acme", 12)
+    assert (status["state"], status["distribution"]) == ("loaded", "muladd-acme")
+    assert sorted(status["operators"]) == sorted(muladd_package.library.operators)
     environment.passes_the_kit("acme", MULADD_BACKENDS="acme")
 
 

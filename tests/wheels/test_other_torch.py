@@ -4,6 +4,7 @@ import subprocess
 from importlib import metadata
 from pathlib import Path
 
+import muladd
 import pytest
 
 from tests.third_party.environment import IS_WHOLE_KIT
@@ -40,8 +41,7 @@ assert os.waitpid(child, 0)[1] == 0, "after the import a forked process cannot u
 assert str(status.state) == ("loaded" if torch.cuda.is_available() else "unsupported")
 torch.ops.load_library(muladd_cuda.LIBRARY)
 missing = [name for name in muladd.library.operators if not has_kernel("muladd", name, "CUDA")]
-print(len(muladd.library.operators), "operators; missing:", missing)
-assert not missing
+print("missing of", len(muladd.library.operators), "operators:", missing)
 """
 
 
@@ -50,7 +50,7 @@ def test_the_cuda_library_loads_without_a_device(other_python):
     result = subprocess.run([str(other_python), "-c", CUDA_WITHOUT_A_DEVICE], capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "sees no CUDA device" in result.stdout or "loaded" in result.stdout
-    assert "12 operators; missing: []" in result.stdout
+    assert f"missing of {len(muladd.library.operators)} operators: []" in result.stdout
 
 
 def test_conformance(other_python, tmp_path):
