@@ -106,7 +106,7 @@ MUTATIONS = [
              "if (operand.info.device == device && device.type == device_type) return;", "return;"),
     Mutation("the output's dtype is not checked", "opwheel/elementwise_kernels.h", "if (output.info.dtype != plan.dtype) {", "if (false) {"),
     Mutation("the output's shape is not checked", "opwheel/elementwise_kernels.h",
-             "if (has_result_shape(plan, output.info)) return Tensor();", "return Tensor();"),
+             "if (has_shape(output.info, plan.ndim, plan.sizes)) return Tensor();", "return Tensor();"),
     Mutation("an in-place target is resized", "opwheel/elementwise_kernels.h", "if (!may_resize || output.info.numel != 0) {",
              "if (output.info.numel != 0) {"),
     Mutation("the error does not say what is supported", "opwheel/elementwise.h", "kSupportedDTypes, ", ""),

@@ -42,6 +42,7 @@ assert str(status.state) == ("loaded" if torch.cuda.is_available() else "unsuppo
 torch.ops.load_library(muladd_cuda.LIBRARY)
 missing = [name for name in muladd.library.operators if not has_kernel("muladd", name, "CUDA")]
 print("missing of", len(muladd.library.operators), "operators:", missing)
+assert not missing
 """
 
 

@@ -170,13 +170,10 @@ class ElementwisePlan {
         std::find_if(operands + output_count, end, [](const Operand& operand) { return operand.info.numel != 1; });
     if (whole == end || whole->info.ndim != ndim || whole->info.numel == 0) return nullptr;
     const bool are_flat = std::all_of(operands + output_count, end, [&](const Operand& operand) {
-      return has_contiguous_strides(operand.info) && (operand.info.numel == 1 || have_same_sizes(operand, *whole));
+      return has_contiguous_strides(operand.info) &&
+             (operand.info.numel == 1 || has_shape(operand.info, ndim, whole->info.sizes));
     });
     return are_flat ? &whole->info : nullptr;
-  }
-
-  static bool have_same_sizes(const Operand& a, const Operand& b) {
-    return std::equal(a.info.sizes, a.info.sizes + a.info.ndim, b.info.sizes, b.info.sizes + b.info.ndim);
   }
 
   // PyTorch refuses what it cannot count, in these words: elements in the order of the dimensions, so that an empty
@@ -243,8 +240,7 @@ class ElementwisePlan {
 
   bool is_flat() const {
     return inputs_are_flat_ && std::all_of(operands, operands + output_count, [&](const Operand& output) {
-             return output.info.ndim == ndim && std::equal(sizes, sizes + ndim, output.info.sizes) &&
-                    is_contiguous(output.info);
+             return has_shape(output.info, ndim, sizes) && is_contiguous(output.info);
            });
   }
 

@@ -114,10 +114,6 @@ inline void take_shape(const Tensor& out, const Tensor& grown) {
   restride(out, List(info.sizes, ndim), List(info.strides, ndim));
 }
 
-inline bool has_result_shape(const ElementwisePlan& plan, const TensorInfo& output) {
-  return output.ndim == plan.ndim && std::equal(plan.sizes, plan.sizes + plan.ndim, output.sizes);
-}
-
 // Validates output 0 of the plan, which the caller brought along. Where PyTorch would resize it, the result goes into
 // the tensor that is returned, and `out` has to take its shape; otherwise that has no handle.
 inline Tensor bind_output(ElementwisePlan& plan, std::string_view name, const Tensor& out, bool may_resize,
@@ -129,7 +125,7 @@ inline Tensor bind_output(ElementwisePlan& plan, std::string_view name, const Te
     fail(plan.operator_name(), ": '", name, "' is ", dtype_name(output.info.dtype_code), ", but the result is ",
          dtype_name(code_of(plan.dtype)), "; '", name, "' must have exactly the result's dtype");
   }
-  if (has_result_shape(plan, output.info)) return Tensor();
+  if (has_shape(output.info, plan.ndim, plan.sizes)) return Tensor();
   if (!may_resize || output.info.numel != 0) {
     fail(plan.operator_name(), ": '", name, "' has shape ", output.info, ", but the result has shape ",
          shape_text(plan.ndim, plan.sizes),

@@ -24,16 +24,6 @@ inline bool is_contiguous(const TensorInfo& tensor) {
   return true;
 }
 
-// The same, and the strides of dimensions with one element are those that a new tensor would have.
-inline bool has_contiguous_strides(const TensorInfo& tensor) {
-  int64_t expected = 1;
-  for (int64_t d = tensor.ndim - 1; d >= 0; --d) {
-    if (tensor.strides[d] != expected) return false;
-    expected *= std::max<int64_t>(tensor.sizes[d], 1);
-  }
-  return true;
-}
-
 inline constexpr std::initializer_list<int> kChannelsLastOrder = {1, 3, 2, 0};  // innermost first, of N, C, H, W
 
 inline bool is_channels_last(const TensorInfo& tensor) {
@@ -111,6 +101,17 @@ inline void contiguous_strides(int ndim, const int64_t* sizes, int64_t* strides)
     strides[d] = next;
     next *= std::max<int64_t>(sizes[d], 1);
   }
+}
+
+// Whether all strides are those of a new tensor, those of dimensions with one element, too.
+inline bool has_contiguous_strides(const TensorInfo& tensor) {
+  int64_t expected[kMaxDims];
+  contiguous_strides(static_cast<int>(tensor.ndim), tensor.sizes, expected);
+  return std::equal(expected, expected + tensor.ndim, tensor.strides);
+}
+
+inline bool has_shape(const TensorInfo& tensor, int64_t ndim, const int64_t* sizes) {
+  return tensor.ndim == ndim && std::equal(sizes, sizes + ndim, tensor.sizes);
 }
 
 inline void channels_last_strides(const int64_t* sizes, int64_t* strides) {

@@ -29,7 +29,9 @@ BEYOND_CACHES = (32768, 2048)
 """The same, of 128 MiB in bfloat16: nothing of it is in a cache of any processor from one call to the next."""
 
 
-def measured(rows: int, vectors: int = 0, *, beyond_caches: bool = False) -> Callable[..., Iterator[Sample]]:
+def measured(
+    rows: int, vectors: int = 0, *, beyond_caches: bool = False
+) -> Callable[[str, torch.dtype, bool], Iterator[Sample]]:
     """Calls of the measured sizes, with so many inputs of rows, and then so many of a row's length.
 
     ``beyond_caches``: of that size as well, without gradients, which shows how much of the memory's bandwidth is used.
