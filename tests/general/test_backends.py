@@ -62,6 +62,19 @@ class TestBench:
         ]
         results.save(tmp_path / "results.json")
 
+    def test_the_gradients_that_arrive_are_made_once_and_not_timed(self, monkeypatch):
+        """Filling new memory may take longer than the operator."""
+        made, ones_like = [], torch.ones_like
+
+        def counted(tensor):
+            made.append(tensor.shape)
+            return ones_like(tensor)
+
+        monkeypatch.setattr(torch, "ones_like", counted)
+        _, backward = self.measured(library()).rows
+        assert len(made) == len(backward.peers)
+        assert backward.peers[from_samples.OURS].samples >= 3
+
     def test_nothing_wrong_is_timed(self):
         results = self.measured(library(softmax=lambda x: softmax(x) + 1))
         assert results.rows == []

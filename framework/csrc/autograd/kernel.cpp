@@ -8,10 +8,10 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <exception>
 
 #include "in_place.h"
 #include "kernel_errors.h"
-#include "node.h"
 #include "reference.h"
 #include "tensors.h"
 
@@ -21,27 +21,33 @@ namespace {
 
 // What the tensors of a call say about it.
 struct Look {
+  Given tensors;
   uint64_t needed = 0;  // a bit for each argument with a tensor that requires grad
   bool has_tangent = false;
   bool is_python = false;  // a subclass of Tensor: how its parts lie in memory cannot be seen here
 
-  void at(const at::Tensor& tensor, int argument) {
+  void at(const at::Tensor& tensor, int argument, int index) {
+    bool requires_grad = false;
     if (tensor.unsafeGetTensorImpl()->autograd_meta() != nullptr) {  // most tensors have none
-      if (tensor.requires_grad()) needed |= uint64_t{1} << argument;
+      requires_grad = tensor.requires_grad();
       has_tangent |= tensor._fw_grad(/*level=*/0).defined();
     }
+    needed |= uint64_t{requires_grad} << argument;
     is_python |= tensor.key_set().has(c10::DispatchKey::Python);
+    tensors.push_back({&tensor, {argument, index, requires_grad}});
   }
 };
 
+// Throws if an argument that has to be a tensor is None.
 Look look(const Operator& op, const c10::IValue* arguments) {
   Look result;
   for (int i : op.tensors) {
     const c10::IValue& value = arguments[i];
     if (value.isTensor() && value.toTensor().defined()) {
-      result.at(value.toTensor(), i);
+      result.at(value.toTensor(), i, 0);
     } else {
-      for_each_tensor(value, [&](const at::Tensor& tensor, int) { result.at(tensor, i); });
+      check_is_tensor(op, value, i);
+      for_each_tensor(value, [&](const at::Tensor& tensor, int index) { result.at(tensor, i, index); });
     }
   }
   return result;
@@ -80,17 +86,16 @@ void check_results_are_new(const Operator& op, at::ArrayRef<at::Tensor> argument
 
 // Connects the node with the tensors among the arguments: the overwritten one first, for which the engine takes the
 // first gradient where it is a view (CopySlices).
-void connect(const Operator& op, Derivative& node, const c10::IValue* arguments) {
+void connect(const Operator& op, Derivative& node, const Given& tensors) {
   torch::autograd::edge_list edges;
-  edges.reserve(op.tensors.size());
-  for (int i : op.tensors) {
-    if (op.is_in_place && i == op.written[0]) node.set_target(edges.size());
-    for_each_tensor(arguments[i], [&](const at::Tensor& tensor, int index) {
-      const bool is_needed = tensor.requires_grad();
-      node.add_output({i, index, is_needed});
-      edges.push_back(is_needed ? torch::autograd::impl::gradient_edge(tensor) : torch::autograd::Edge());
-      if (op.is_in_place && i == op.written[0]) std::rotate(edges.begin(), edges.end() - 1, edges.end());
-    });
+  edges.reserve(tensors.size());
+  for (const auto& [tensor, output] : tensors) {
+    edges.push_back(output.is_needed ? torch::autograd::impl::gradient_edge(*tensor) : torch::autograd::Edge());
+    if (op.is_in_place && output.argument == op.written[0]) {
+      node.set_target(edges.size() - 1);
+      std::rotate(edges.begin(), edges.end() - 1, edges.end());
+    }
+    node.add_output(output);
   }
   node.set_next_edges(std::move(edges));
 }
@@ -107,7 +112,7 @@ void AutogradKernel::operator()(const c10::OperatorHandle&, c10::DispatchKeySet 
   } else if (op_.is_in_place && seen.is_python) {
     call_reference(op_, *stack);
   } else {
-    record(keys, *stack, seen.needed);
+    record(keys, *stack, seen.tensors, op_.plan(seen.needed));
   }
 }
 
@@ -126,23 +131,24 @@ void AutogradKernel::transformed(c10::DispatchKeySet keys, std::vector<c10::IVal
 
 void AutogradKernel::below(c10::DispatchKeySet keys, std::vector<c10::IValue>& stack) {
   const at::AutoDispatchBelowAutograd guard;
-  with_errors(op_, stack, [&] { op_.handle.redispatchBoxed(keys & c10::after_autograd_keyset, &stack); });
+  try {
+    op_.handle.redispatchBoxed(keys & c10::after_autograd_keyset, &stack);
+  } catch (const std::exception& error) {
+    raise_better(error);
+    throw;
+  }
 }
 
-void AutogradKernel::record(c10::DispatchKeySet keys, std::vector<c10::IValue>& stack, uint64_t needed) {
+void AutogradKernel::record(c10::DispatchKeySet keys, std::vector<c10::IValue>& stack, const Given& given,
+                            const Plan& plan) {
   check_is_recorded(op_);
-  const Plan& plan = op_.plan(needed);
-  if (op_.is_in_place) {
-    record_in_place(keys, stack, plan);
-    return;
-  }
+  if (op_.is_in_place) return record_in_place(keys, stack, given, plan);
   const auto node = make_node<Derivative>(op_, plan);
   const auto arguments = torch::jit::last(stack, op_.argument_count);
-  connect(op_, *node, arguments.data());
+  connect(op_, *node, given);
   for (int i : plan.arguments) node->keep_argument(arguments[i]);
   c10::SmallVector<at::Tensor, 4> tensors;
-  for (int i : op_.tensors)
-    for_each_tensor(arguments[i], [&](const at::Tensor& tensor, int) { tensors.push_back(tensor); });
+  for (const auto& one : given) tensors.push_back(*one.tensor);
 
   {
     const at::NoGradGuard guard;  // a kernel in Python may ask for x.numpy()
@@ -168,12 +174,13 @@ void AutogradKernel::record(c10::DispatchKeySet keys, std::vector<c10::IValue>& 
   for (int i : plan.results) node->keep_result(stack[first + i].toTensor());
 }
 
-void AutogradKernel::record_in_place(c10::DispatchKeySet keys, std::vector<c10::IValue>& stack, const Plan& plan) {
+void AutogradKernel::record_in_place(c10::DispatchKeySet keys, std::vector<c10::IValue>& stack, const Given& given,
+                                     const Plan& plan) {
   const auto arguments = torch::jit::last(stack, op_.argument_count);
   const at::Tensor target = arguments[op_.written[0]].toTensor();
   check_may_be_overwritten(op_, target);
   const auto node = make_node<Derivative>(op_, plan);
-  connect(op_, *node, arguments.data());
+  connect(op_, *node, given);
   for (int i : plan.arguments) {
     // A formula needs tensors as they were. The copies are differentiable, for second derivatives.
     node->keep_argument(with_tensors(arguments[i], [&](const at::Tensor& tensor) {

@@ -3,9 +3,17 @@
 
 #include <ATen/core/boxing/KernelFunction.h>
 
+#include "node.h"
 #include "operator.h"
 
 namespace opwheel::autograd {
+
+// The tensors among the arguments of a call, in their order. They are where the arguments have them.
+struct GivenTensor {
+  const at::Tensor* tensor;
+  Output output;
+};
+using Given = c10::SmallVector<GivenTensor, 4>;
 
 // At the Autograd key: decides which derivative rules apply to a call.
 //
@@ -21,8 +29,8 @@ class AutogradKernel : public c10::OperatorKernel {
 
  private:
   void transformed(c10::DispatchKeySet keys, std::vector<c10::IValue>& stack, bool is_recorded);
-  void record(c10::DispatchKeySet keys, std::vector<c10::IValue>& stack, uint64_t needed);
-  void record_in_place(c10::DispatchKeySet keys, std::vector<c10::IValue>& stack, const Plan& plan);
+  void record(c10::DispatchKeySet keys, std::vector<c10::IValue>& stack, const Given& given, const Plan& plan);
+  void record_in_place(c10::DispatchKeySet keys, std::vector<c10::IValue>& stack, const Given& given, const Plan& plan);
   void below(c10::DispatchKeySet keys, std::vector<c10::IValue>& stack);
 
   const Operator& op_;

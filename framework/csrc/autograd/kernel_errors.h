@@ -2,7 +2,6 @@
 #pragma once
 
 #include <exception>
-#include <vector>
 
 #include "operator.h"
 
@@ -14,21 +13,5 @@ void check_is_tensor(const Operator& op, const c10::IValue& value, int argument)
 // Throws what says more than the error of a call, if there is such: c10::OutOfMemoryError for the code of
 // opwheel/error.h, which the stable ABI cannot throw.
 void raise_better(const std::exception& error);
-
-// Runs redispatch() and improves on what it throws.
-template <class Redispatch>
-void with_errors(const Operator& op, std::vector<c10::IValue>& stack, Redispatch redispatch) {
-  const c10::IValue* arguments = stack.data() + stack.size() - op.argument_count;
-  for (int i : op.tensors) {
-    if (!arguments[i].isTensor() || arguments[i].toTensor().defined()) continue;
-    check_is_tensor(op, arguments[i], i);
-  }
-  try {
-    redispatch();
-  } catch (const std::exception& error) {
-    raise_better(error);
-    throw;
-  }
-}
 
 }  // namespace opwheel::autograd

@@ -30,15 +30,15 @@ struct Backward {
   size_t target;
 };
 
-// How the schema has an argument: undefined tensors are None there.
-c10::IValue rebuilt(const c10::TypePtr& type, const at::Tensor* begin, int64_t count) {
-  const auto optional = [](const at::Tensor& tensor) { return tensor.defined() ? c10::IValue(tensor) : c10::IValue(); };
-  if (type->kind() == c10::TypeKind::TensorType) return *begin;
-  if (type->kind() == c10::TypeKind::OptionalType) return optional(*begin);
-  const c10::TypePtr element = type->containedType(0);
+// Undefined tensors are None among arguments.
+c10::IValue as_argument(const at::Tensor& tensor) { return tensor.defined() ? c10::IValue(tensor) : c10::IValue(); }
+
+c10::IValue as_list(const c10::TypePtr& type, at::ArrayRef<at::Tensor> tensors) {
+  const c10::TypePtr element =
+      type->kind() == c10::TypeKind::OptionalType ? type->containedType(0)->containedType(0) : type->containedType(0);
   c10::impl::GenericList list(element);
-  for (int64_t i = 0; i < count; ++i) {
-    list.push_back(element->kind() == c10::TypeKind::TensorType ? c10::IValue(begin[i]) : optional(begin[i]));
+  for (const at::Tensor& tensor : tensors) {
+    list.push_back(element->kind() == c10::TypeKind::TensorType ? c10::IValue(tensor) : as_argument(tensor));
   }
   return list;
 }
@@ -46,9 +46,18 @@ c10::IValue rebuilt(const c10::TypePtr& type, const at::Tensor* begin, int64_t c
 // One of the plan's arguments, as the operator was given it.
 c10::IValue kept_argument(const Backward& call, int position) {
   size_t i = 0, saved = 0, other = 0;
-  for (; call.plan.arguments[i] != position; ++i) call.counts[i] < 0 ? ++other : saved += call.counts[i];
-  if (call.counts[i] < 0) return call.others[other];
-  return rebuilt(call.op.schema().arguments()[position].real_type(), call.saved.data() + saved, call.counts[i]);
+  for (; call.plan.arguments[i] != position; ++i) {
+    const int64_t count = call.counts[i];
+    if (count == kOther) {
+      ++other;
+    } else {
+      saved += count == kTensor ? 1 : count;
+    }
+  }
+  if (call.counts[i] == kOther) return call.others[other];
+  if (call.counts[i] == kTensor) return as_argument(call.saved[saved]);
+  return as_list(call.op.schema().arguments()[position].real_type(),
+                 at::ArrayRef(call.saved).slice(saved, call.counts[i]));
 }
 
 // One of the plan's results: they are kept behind the arguments.
@@ -154,7 +163,10 @@ void Derivative::keep_argument(const c10::IValue& value) {
   const size_t before = saved_.size();
   if (value.isTensor()) {
     saved_.emplace_back(value.toTensor(), false);
-  } else if (value.isTensorList()) {
+    counts_.push_back(kTensor);
+    return;
+  }
+  if (value.isTensorList()) {
     for (const at::Tensor& tensor : value.toTensorVector()) saved_.emplace_back(tensor, false);
   } else if (value.isList() && value.type()->containedType(0)->kind() == c10::TypeKind::OptionalType) {
     for (const c10::IValue& element : value.toListRef()) {
@@ -162,7 +174,7 @@ void Derivative::keep_argument(const c10::IValue& value) {
     }
   } else {
     others_.push_back(value);
-    counts_.push_back(-1);
+    counts_.push_back(kOther);
     return;
   }
   counts_.push_back(static_cast<int64_t>(saved_.size() - before));
@@ -187,10 +199,11 @@ variable_list Derivative::unpacked() {
 
 // The outputs, with what this backward pass needs of them.
 Outputs Derivative::wanted() const {
-  Outputs outputs = outputs_;
-  for (size_t i = 0; i < outputs.size(); ++i) {
+  Outputs outputs;
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    const Output& output = outputs_[i];
     const size_t edge = i == target_ ? 0 : i < target_ ? i + 1 : i;
-    outputs[i].is_needed = outputs[i].is_needed && task_should_compute_output(edge);
+    outputs.push_back({output.argument, output.index, output.is_needed && task_should_compute_output(edge)});
   }
   return outputs;
 }

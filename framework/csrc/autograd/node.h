@@ -23,6 +23,10 @@ struct Output {
 using Outputs = c10::SmallVector<Output, 4>;
 using Counts = c10::SmallVector<int64_t, 4>;
 
+// Instead of the number of tensors of an argument that is a list.
+constexpr int64_t kTensor = -1;  // it is one tensor
+constexpr int64_t kOther = -2;   // it has none
+
 // Where the engine delivers the gradients that arrive: the node's inputs are the operator's results, and its outputs
 // the tensors among the operator's arguments, the one that is overwritten first.
 class Derivative : public torch::autograd::Node {
@@ -59,7 +63,7 @@ class Derivative : public torch::autograd::Node {
   const Plan& plan_;
   std::vector<torch::autograd::SavedVariable> saved_;  // tensors of arguments, then results
   std::vector<c10::IValue> others_;                    // of the kept arguments those that are no tensors
-  Counts counts_;                                      // for each kept argument its tensors; -1: it is in others_
+  Counts counts_;                                      // for each kept argument: how many tensors, or kTensor, kOther
   std::vector<torch::autograd::VariableInfo> shapes_;
   Outputs outputs_;
   size_t target_ = 0;

@@ -63,9 +63,12 @@ Operator::Operator(const c10::OperatorHandle& handle) : handle(handle) {
 }
 
 const Plan& Operator::plan(uint64_t needed) const {
+  const Plan* const latest = latest_.load(std::memory_order_acquire);
+  if (latest != nullptr && latest->needed == needed) return *latest;
   const std::lock_guard<std::mutex> lock(mutex_);
   std::unique_ptr<const Plan>& known = plans_[needed];
   if (!known) known = std::make_unique<const Plan>(make_plan(needed));
+  latest_.store(known.get(), std::memory_order_release);
   return *known;
 }
 
@@ -81,6 +84,7 @@ Plan Operator::make_plan(uint64_t needed) const {
   }
   // A formula for several arguments is taken where all of them are needed, or have no formula of their own.
   Plan plan;
+  plan.needed = needed;
   uint64_t left = needed;
   for (const Formula& formula : formulas) {
     const uint64_t wanted = left & bits(formula);

@@ -4,6 +4,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -48,6 +49,7 @@ struct Formula {
 
 // What to do for one set of needed gradients.
 struct Plan {
+  uint64_t needed = 0;  // a bit for each argument
   std::vector<const Formula*> formulas;
   std::vector<int> gradients;     // which the formulas name
   std::vector<int> arguments;     // to be kept
@@ -62,7 +64,7 @@ struct Operator {
 
   const c10::FunctionSchema& schema() const { return handle.schema(); }
 
-  // The gradients that are needed: a bit for each argument.
+  // What to do where the gradients of these arguments are needed: a bit for each.
   const Plan& plan(uint64_t needed) const;
 
   c10::OperatorHandle handle;
@@ -87,6 +89,7 @@ struct Operator {
 
   mutable std::mutex mutex_;
   mutable std::map<uint64_t, std::unique_ptr<const Plan>> plans_;
+  mutable std::atomic<const Plan*> latest_ = nullptr;  // most calls need what the one before has needed
 };
 
 // The operator from lines of text:
