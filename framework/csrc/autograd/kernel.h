@@ -8,7 +8,7 @@
 
 namespace opwheel::autograd {
 
-// The tensors among the arguments of a call, in their order. They are where the arguments have them.
+// The tensors among the arguments of a call, in their order: pointers to where the arguments have them.
 struct GivenTensor {
   const at::Tensor* tensor;
   Output output;

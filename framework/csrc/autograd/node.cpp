@@ -34,8 +34,7 @@ struct Backward {
 c10::IValue as_argument(const at::Tensor& tensor) { return tensor.defined() ? c10::IValue(tensor) : c10::IValue(); }
 
 c10::IValue as_list(const c10::TypePtr& type, at::ArrayRef<at::Tensor> tensors) {
-  const c10::TypePtr element =
-      type->kind() == c10::TypeKind::OptionalType ? type->containedType(0)->containedType(0) : type->containedType(0);
+  const c10::TypePtr element = type->containedType(0);
   c10::impl::GenericList list(element);
   for (const at::Tensor& tensor : tensors) {
     list.push_back(element->kind() == c10::TypeKind::TensorType ? c10::IValue(tensor) : as_argument(tensor));
