@@ -147,7 +147,7 @@ void AutogradKernel::record(c10::DispatchKeySet keys, std::vector<c10::IValue>& 
   const auto arguments = torch::jit::last(stack, op_.argument_count);
   connect(op_, *node, given);
   for (int i : plan.arguments) node->keep_argument(arguments[i]);
-  c10::SmallVector<at::Tensor, 4> tensors;
+  c10::SmallVector<at::Tensor, 4> tensors;  // held, because the call takes the arguments off the stack
   for (const auto& one : given) tensors.push_back(*one.tensor);
 
   {

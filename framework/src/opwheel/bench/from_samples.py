@@ -194,14 +194,23 @@ def _of_peer(case: Case, peer: Callable[[], Any], expected: tuple[Tensor, ...]) 
     return _difference(case, found, expected)
 
 
+class _Arriving:
+    """Gradients of results. The first call makes them, and it is not timed: they are another operator's work."""
+
+    def __init__(self) -> None:
+        self._gradients: tuple[Tensor, ...] = ()
+
+    def at(self, results: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        self._gradients = self._gradients or tuple(torch.ones_like(result) for result in results)
+        return self._gradients
+
+
 def _with_backward(way: Callable[[], Any], inputs: list[Tensor]) -> Callable[[], Any]:
-    arriving: list[Tensor] = []  # gradients, made by the first call, which is not timed: another operator's work
+    arriving = _Arriving()
 
     def forward_and_backward() -> Any:
-        results = [result for result in as_tuple(way()) if result.requires_grad]
-        if not arriving:
-            arriving.extend(torch.ones_like(result) for result in results)
-        return torch.autograd.grad(results, inputs, arriving, allow_unused=True)
+        results = tuple(result for result in as_tuple(way()) if result.requires_grad)
+        return torch.autograd.grad(results, inputs, arriving.at(results), allow_unused=True)
 
     return forward_and_backward
 
@@ -221,13 +230,11 @@ def _functional(kernel: Callable[..., Any], values: tuple[Any, ...]) -> Callable
             every[i] = one
         return tuple(result for result in as_tuple(kernel(*every)) if result.is_floating_point())
 
-    arriving: list[Tensor] = []
+    arriving = _Arriving()
 
     def forward_and_backward() -> Any:
         pulled: Any = torch.func.vjp(of, *tensors)
         results, pull_back = pulled
-        if not arriving:
-            arriving.extend(torch.ones_like(result) for result in results)
-        return pull_back(tuple(arriving))
+        return pull_back(arriving.at(results))
 
     return forward_and_backward
