@@ -49,10 +49,10 @@ def test_a_result_gets_the_memory_of_one_that_is_gone():
     torch.testing.assert_close(second, torch.full_like(x, 4.0))
 
 
-def test_small_results_come_from_pytorch():
-    x = of(7.9)
-    result(x)
-    assert result_cache.kept_bytes() == 0
+@pytest.mark.parametrize(("mebibytes", "kept"), [(3.99, 0), (4, 4), (7, 8)])
+def test_small_results_come_from_pytorch(mebibytes, kept):
+    result(of(mebibytes))
+    assert result_cache.kept_bytes() == kept * MIB
 
 
 @pytest.mark.parametrize(

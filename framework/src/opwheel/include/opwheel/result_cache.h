@@ -18,10 +18,11 @@ namespace result_cache {
 using EmptyStrided = AOTITorchError (*)(int64_t ndim, const int64_t* sizes, const int64_t* strides, int32_t dtype,
                                         AtenTensorHandle* result);
 
+// Bytes from which on results come from there. glibc gives memory of this size back to the system again and again where
+// a program has not freed larger blocks before. Smaller results it mostly keeps, and hands out what was used last.
+inline constexpr int64_t kLeast = 4 << 20;
+
 // Null: PyTorch's allocator. Every library has its own.
-//
-// Results of huge_pages::kLeast bytes and more come from there. Smaller ones would be taken out of the caches by
-// others': PyTorch's allocator keeps them itself most of the time, for everybody, and hands out what was used last.
 inline std::atomic<EmptyStrided> empty_strided{nullptr};
 
 }  // namespace result_cache

@@ -133,7 +133,7 @@ class Tensor {
     AtenTensorHandle handle = nullptr;
     int64_t bytes = itemsize;
     for (int64_t i = 0; i < ndim; ++i) bytes *= sizes[i];
-    const bool is_large = bytes >= detail::huge_pages::kLeast && device.type == aoti_torch_device_type_cpu();
+    const bool is_large = bytes >= detail::result_cache::kLeast && device.type == aoti_torch_device_type_cpu();
     const auto cached = is_large ? detail::result_cache::empty_strided.load(std::memory_order_relaxed) : nullptr;
     if ((cached != nullptr
              ? cached(ndim, sizes, strides, dtype, &handle)
@@ -142,7 +142,7 @@ class Tensor {
            memory_wanted(bytes, device.name()));
     }
     Tensor tensor(handle);
-    if (is_large) {
+    if (is_large && bytes >= detail::huge_pages::kLeast) {
       void* data = nullptr;
       OPWHEEL_SHIM(aoti_torch_get_data_ptr(handle, &data));
       detail::huge_pages::advise(data, bytes);
