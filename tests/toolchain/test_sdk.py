@@ -171,7 +171,7 @@ int main() {
 
 
 def test_threads_get_equal_shares_of_rows(tmp_path):
-    """Much work is in pieces of one size, as many for each thread, whatever the rows are and cost."""
+    """Much work is in pieces of one size, none empty, as many for each thread, whatever the rows are and cost."""
     source, program = tmp_path / "shares.cpp", tmp_path / "shares"
     source.write_text(SHARES)
     includes = [f"-I{path}" for path in (opwheel.get_include(), *torch.utils.cpp_extension.include_paths())]
@@ -184,12 +184,28 @@ def test_threads_get_equal_shares_of_rows(tmp_path):
         bounds = list(map(int, line.split()))
         pieces = list(zip(bounds[::2], bounds[1::2], strict=True))
         assert [row for piece in pieces for row in range(*piece)] == list(range(rows))
+        sizes = [end - begin for begin, end in pieces]
         if len(pieces) > threads:
-            sizes = [end - begin for begin, end in pieces]
-            assert max(sizes) - min(sizes) <= 1
-            assert len(pieces) % threads == 0
+            assert 0 < min(sizes) <= max(sizes) <= min(sizes) + 1
+            assert len(pieces) in (rows, len(pieces) // threads * threads)
             several += 1
     assert several > 10
+
+
+FILLS_CACHES = """
+#include <cstdio>
+#include "opwheel/cpu/streaming.h"
+
+int main() { std::printf("%d %d", opwheel::cpu::fills_caches(1 << 18), opwheel::cpu::fills_caches(64 << 20)); }
+"""
+
+
+def test_which_operands_fill_the_caches(tmp_path):
+    """Those of 64 MiB do whatever the processor has: few cores have little use of a larger cache."""
+    source, program = tmp_path / "caches.cpp", tmp_path / "caches"
+    source.write_text(FILLS_CACHES)
+    subprocess.run(["g++", "-std=c++20", f"-I{opwheel.get_include()}", str(source), "-o", str(program)], check=True)
+    assert subprocess.run([program], capture_output=True, text=True, check=True).stdout == "0 1"
 
 
 def test_python_sees_the_list():

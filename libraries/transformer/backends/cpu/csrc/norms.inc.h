@@ -124,17 +124,14 @@ void rms_norm_backward(const RmsNormBackward& a, int64_t begin, int64_t end) {
   }
 }
 
-// Mean, and 1 / sqrt(variance + eps), in two passes: the row is in the cache.
-template <class T>
-inline void moments(const T* x, int64_t n, double eps, ComputeType<T>& mean, ComputeType<T>& r) {
-  using C = ComputeType<T>;
-  const C m = sum<C>(n, [&](auto at) { return get(x, at); }) / C(n);
+// 1 / sqrt(variance + eps) of a row in the cache.
+template <class T, class C>
+inline C reciprocal_deviation(const T* x, int64_t n, C mean, double eps) {
   const C squares = sum<C>(n, [&](auto at) {
-    const auto centred = get(x, at) - m;
+    const auto centred = get(x, at) - mean;
     return centred * centred;
   });
-  mean = m;
-  r = reciprocal_root(squares, n, eps);
+  return reciprocal_root(squares, n, eps);
 }
 
 template <class T>
@@ -144,18 +141,23 @@ void layer_norm(const LayerNorm& a, int64_t begin, int64_t end) {
   const Factors<T> factors(a.weight, 0, n);
   const C* factor = factors.data();
   const T* bias = static_cast<const T*>(a.bias);
+  const T* x = static_cast<const T*>(a.x) + begin * a.x_stride;
+  C total = sum<C>(n, [&](auto at) { return get(x, at); });
   for (int64_t i = begin; i < end; ++i) {
-    const T* x = static_cast<const T*>(a.x) + i * a.x_stride;
+    const bool is_last = i + 1 == end;
     T* y = static_cast<T*>(a.y) + i * n;
-    const T* next = next_of_one(x, a.x_stride, n, i + 1 == end);
-    C mean, r;
-    moments(x, n, a.eps, mean, r);
-    for_vectors<C>(n, [&](auto at) {
-      prefetch(next, at);
+    const T* next = next_row(x, a.x_stride, is_last);
+    const T* soon = next_of_one(x, a.x_stride, n, is_last);
+    const C mean = total / C(n), r = reciprocal_deviation(x, n, mean, a.eps);
+    // The next row's sum, too: memory is read while this row is written.
+    total = sum<C>(n, [&](auto at) {
+      prefetch(soon, at);
       auto value = (get(x, at) - mean) * r * get(factor, at);
       if (bias != nullptr) value += get(bias, at);
       put(y, at, value, a.stream);
+      return get(next, at);
     });
+    x = next;
   }
 }
 
@@ -180,8 +182,8 @@ void layer_norm_backward(const LayerNormBackward& a, int64_t begin, int64_t end)
       const T* x = static_cast<const T*>(a.x) + i * a.x_stride;
       const T* g = static_cast<const T*>(a.grad) + i * a.grad_stride;
       T* d = static_cast<T*>(a.dx) + i * n;
-      C mean, r;
-      moments(x, n, a.eps, mean, r);
+      const C mean = sum<C>(n, [&](auto at) { return get(x, at); }) / C(n);
+      const C r = reciprocal_deviation(x, n, mean, a.eps);
       const C gradients = sum<C>(n, [&](auto at) { return get(g, at) * get(factor, at); }) / C(n);
       const C products = sum<C>(n, [&](auto at) { return get(g, at) * get(factor, at) * (get(x, at) - mean); });
       const C inner = products * r / C(n);

@@ -13,7 +13,8 @@
 
 namespace opwheel::cpu {
 
-// Calls part(begin, end) for ranges that together are 0 <= i < rows, on several threads where there is work enough.
+// Calls part(begin, end) for ranges that together are 0 <= i < rows, none of them empty, on several threads where there
+// is work enough.
 // `length` is what a row costs, in elements. A call must not throw: check before.
 // Much work is in several pieces for each thread, which take one after the other, so that one that is held up, by the
 // system's giving it memory for the first time for example, leaves more of them to the others. They are of equal size.
@@ -33,7 +34,7 @@ void for_row_ranges(int64_t rows, int64_t length, const Part& part) {
     const Part& part;
     const int64_t rows, count;
     std::atomic<int64_t> next{0};
-  } work{part, rows, of_thread * threads};
+  } work{part, rows, std::min(rows, of_thread * threads)};
   const auto whole_share = [](int64_t begin, int64_t end, void* work) { static_cast<Work*>(work)->part(begin, end); };
   const auto pieces = [](int64_t, int64_t, void* context) {
     Work& work = *static_cast<Work*>(context);
