@@ -73,7 +73,7 @@ c10::IValue negated(const c10::IValue& value) {
   return arithmetic(Kind::subtract, c10::IValue(int64_t{0}), value);
 }
 
-}  // namespace
+c10::IValue evaluate(const Expression& expression, const Known& known);
 
 std::vector<c10::IValue> evaluate_call(const Expression& call, const Known& known) {
   std::vector<c10::IValue> stack;
@@ -110,6 +110,16 @@ c10::IValue evaluate(const Expression& expression, const Known& known) {
     default:
       return arithmetic(expression.kind, evaluate(expression.parts[0], known), evaluate(expression.parts[1], known));
   }
+}
+
+}  // namespace
+
+std::vector<c10::IValue> evaluate_all(const Expression& formula, const Known& known) {
+  if (formula.kind == Kind::call) return evaluate_call(formula, known);
+  std::vector<c10::IValue> values;
+  values.reserve(1);
+  values.push_back(evaluate(formula, known));
+  return values;
 }
 
 }  // namespace opwheel::autograd

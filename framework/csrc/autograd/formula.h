@@ -24,9 +24,7 @@ struct Known {
   c10::function_ref<c10::IValue(int)> result;
 };
 
-// The value of a formula for one argument.
-c10::IValue evaluate(const Expression& expression, const Known& known);
-// The values of a formula for several arguments, which is a call with as many results.
-std::vector<c10::IValue> evaluate_call(const Expression& call, const Known& known);
+// The values of a formula: several of a call with several results, else one.
+std::vector<c10::IValue> evaluate_all(const Expression& formula, const Known& known);
 
 }  // namespace opwheel::autograd

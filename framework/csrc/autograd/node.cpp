@@ -17,6 +17,8 @@ using torch::autograd::VariableInfo;
 
 namespace {
 
+// Functions that most backward passes do not call are not inlined, so that what they run is close together in memory.
+
 // What was kept, and what is wanted: all that the gradients follow from.
 struct Backward {
   const Operator& op;
@@ -33,7 +35,7 @@ struct Backward {
 // Undefined tensors are None among arguments.
 c10::IValue as_argument(const at::Tensor& tensor) { return tensor.defined() ? c10::IValue(tensor) : c10::IValue(); }
 
-c10::IValue as_list(const c10::TypePtr& type, at::ArrayRef<at::Tensor> tensors) {
+[[gnu::noinline]] c10::IValue as_list(const c10::TypePtr& type, at::ArrayRef<at::Tensor> tensors) {
   const c10::TypePtr element = type->containedType(0);
   c10::impl::GenericList list(element);
   for (const at::Tensor& tensor : tensors) {
@@ -66,7 +68,7 @@ at::Tensor kept_result(const Backward& call, int position) {
   return *(call.saved.end() - from_end);
 }
 
-variable_list gradients_by_reference(const Backward& call) {
+[[gnu::noinline]] variable_list gradients_by_reference(const Backward& call) {
   std::vector<c10::IValue> arguments;
   for (int i = 0; i < call.op.argument_count; ++i) arguments.push_back(kept_argument(call, i));
   std::vector<bool> needed;
@@ -75,7 +77,7 @@ variable_list gradients_by_reference(const Backward& call) {
 }
 
 // The gradients that arrived; of several, those that formulas name are zeros where none did.
-variable_list with_zeros(const Backward& call) {
+[[gnu::noinline]] variable_list with_zeros(const Backward& call) {
   variable_list gradients = call.gradients;
   for (size_t i = 0; i < call.plan.gradients.size(); ++i) {
     at::Tensor& gradient = gradients[call.plan.gradients[i]];
@@ -91,28 +93,16 @@ variable_list gradients_by_formula(const Backward& call) {
   const auto argument = [&](int i) { return kept_argument(call, i); };
   const auto result = [&](int i) { return c10::IValue(kept_result(call, i)); };
   const Known known{are_several ? filled : call.gradients, argument, result};
+  std::vector<std::vector<c10::IValue>> values(call.plan.formulas.size());  // of each formula
   variable_list gradients(call.outputs.size());
-  const auto is_needed = [&](int argument) {
-    return std::any_of(call.outputs.begin(), call.outputs.end(),
-                       [&](const Output& output) { return output.argument == argument && output.is_needed; });
-  };
-  const auto deliver = [&](int argument, const c10::IValue& value) {
-    for (size_t i = 0; i < gradients.size(); ++i) {
-      const Output& output = call.outputs[i];
-      if (output.argument != argument || !output.is_needed || value.isNone()) continue;
-      gradients[i] = value.isList() ? value.toTensorVector().at(output.index) : value.toTensor();
-    }
-  };
-  for (const Formula* formula : call.plan.formulas) {
-    const auto& targets = formula->targets;
-    if (std::none_of(targets.begin(), targets.end(), is_needed)) continue;
-    if (formula->values.back() == 0) {
-      const c10::IValue value = evaluate(formula->expression, known);
-      for (int target : targets) deliver(target, value);
-      continue;
-    }
-    const std::vector<c10::IValue> values = evaluate_call(formula->expression, known);
-    for (size_t i = 0; i < targets.size(); ++i) deliver(targets[i], values[formula->values[i]]);
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    const Output& output = call.outputs[i];
+    if (!output.is_needed) continue;
+    const Source& source = call.plan.sources[output.argument];
+    auto& of_formula = values[source.formula];
+    if (of_formula.empty()) of_formula = evaluate_all(*call.plan.formulas[source.formula], known);
+    const c10::IValue& value = of_formula[source.value];
+    if (!value.isNone()) gradients[i] = value.isList() ? value.toTensorVector().at(output.index) : value.toTensor();
   }
   return gradients;
 }
@@ -123,7 +113,7 @@ variable_list gradients_of_tensors(const Backward& call) {
 }
 
 // What was drawn does not depend on the inputs, but formulas cannot say more than once how.
-variable_list refusing_to_be_differentiated(const Operator& op, variable_list gradients) {
+[[gnu::noinline]] variable_list refusing_to_be_differentiated(const Operator& op, variable_list gradients) {
   auto error = make_node<torch::autograd::DelayedError>(
       op.name + ": trying to differentiate twice an operator that draws random numbers",
       static_cast<int64_t>(gradients.size()));

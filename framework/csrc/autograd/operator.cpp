@@ -85,15 +85,19 @@ Plan Operator::make_plan(uint64_t needed) const {
   // A formula for several arguments is taken where all of them are needed, or have no formula of their own.
   Plan plan;
   plan.needed = needed;
+  plan.sources.resize(argument_count);
   uint64_t left = needed;
   for (const Formula& formula : formulas) {
     const uint64_t wanted = left & bits(formula);
-    if (wanted && (wanted == bits(formula) || (wanted & ~single))) {
-      plan.formulas.push_back(&formula);
-      left &= ~wanted;
+    if (!wanted || (wanted != bits(formula) && !(wanted & ~single))) continue;
+    for (size_t i = 0; i < formula.targets.size(); ++i) {
+      if (!(left >> formula.targets[i] & 1)) continue;
+      plan.sources[formula.targets[i]] = {static_cast<int>(plan.formulas.size()), formula.values[i]};
     }
+    plan.formulas.push_back(&formula.expression);
+    left &= ~wanted;
   }
-  for (const Formula* formula : plan.formulas) collect(formula->expression, *this, plan);
+  for (const Expression* formula : plan.formulas) collect(*formula, *this, plan);
   plan.without_formula = left != 0;
   if (!is_random) {
     for (int i : plan.results) plan.is_inexact_again |= without_gradient[i];

@@ -47,10 +47,17 @@ struct Formula {
   Expression expression;
 };
 
+// Where an argument's gradient comes from.
+struct Source {
+  int formula;  // of the plan's
+  int value;    // of the formula's
+};
+
 // What to do for one set of needed gradients.
 struct Plan {
   uint64_t needed = 0;  // a bit for each argument
-  std::vector<const Formula*> formulas;
+  std::vector<const Expression*> formulas;
+  std::vector<Source> sources;    // for each argument; set for those needed
   std::vector<int> gradients;     // which the formulas name
   std::vector<int> arguments;     // to be kept
   std::vector<int> results;       // to be kept

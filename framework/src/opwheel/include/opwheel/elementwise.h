@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -28,7 +29,7 @@ class ElementwisePlan {
   struct Operand {
     std::string_view name;
     TensorInfo info;
-    char* data = nullptr;
+    char* data;
     int64_t strides[kMaxDims];  // in bytes, one for each dimension of the plan; 0 where the operand is broadcast
   };
 
@@ -64,16 +65,12 @@ class ElementwisePlan {
 
   // Step 1: shape, dtype and device of the result, from the inputs. Throws where they do not fit together.
   void infer(int32_t device_type) {
-    check_inputs(device_type);
-    infer_shape();
-    infer_dtype();
-    infer_numel();
-    for (int i = 0; numel > 0 && i < input_count(); ++i) check_memory(input(i));
+    if (!infer_flat(device_type)) infer_in_general(device_type);
   }
 
   // Step 2, for each output that is to be allocated: its strides in elements.
   void new_output_strides(int64_t* strides) {
-    if (inputs_are_flat_) return contiguous_strides(ndim, sizes, strides);
+    if (is_flat()) return contiguous_strides(ndim, sizes, strides);
     if (std::any_of(operands + output_count, operands + operand_count, [&](auto& input) { return is_copied(input); })) {
       return as_if_copied(strides);
     }
@@ -98,12 +95,30 @@ class ElementwisePlan {
   // Step 3, once every output is set: orders the loops by stride, innermost first, and merges two neighbours where one
   // stride leads every operand through both.
   void finish() {
-    if (is_flat()) return flatten();
+    const bool are_flat = is_flat() && std::all_of(operands, operands + output_count, [&](const Operand& output) {
+                            return has_shape(output.info, ndim, sizes) && is_contiguous(output.info);
+                          });
+    if (are_flat) return flatten();
     int order[kMaxDims];
     iteration_order(0, order);
     permute(sizes, order);
     for (int i = 0; i < operand_count; ++i) permute(operands[i].strides, order);
     coalesce();
+  }
+
+  // Whether every input is contiguous, of one dtype, and of the result's shape or 0-d.
+  bool is_flat() const { return result_like_ != kNone; }
+
+  // Step 3 of such a plan, with outputs that were allocated for it: nothing of them has to be looked at.
+  void finish_flat(std::span<const Tensor> outputs) {
+    for (Operand* output = operands; const Tensor& tensor : outputs) {
+      void* data = nullptr;
+      OPWHEEL_SHIM(torch_get_mutable_data_ptr(tensor.handle(), &data));
+      output->info = input(result_like_).info;
+      output->data = static_cast<char*>(data);
+      ++output;
+    }
+    flatten();
   }
 
   void check_device(const Operand& operand, int32_t device_type) const {
@@ -116,14 +131,48 @@ class ElementwisePlan {
 
  private:
   std::string_view operator_;
-  // Every input is contiguous, and of the result's shape or a single element. What follows from it is known without a
-  // look at dimensions, which takes a good part of a call on a few elements.
-  bool inputs_are_flat_ = false;
+  static constexpr int kNone = -1;
+  int result_like_ = kNone;  // if the plan is flat: an input with the result's shape, dtype, strides and device
 
   void set(int i, std::string_view name, const Tensor& tensor, void* data) {
     operands[i].name = name;
     operands[i].info = TensorInfo(tensor);
     operands[i].data = static_cast<char*>(data);
+  }
+
+  // What most calls come to, in one look at each input. On a few elements the rules for all others would take more than
+  // the rest of the call, and push more of what the program runs besides out of the processor's caches.
+  bool infer_flat(int32_t device_type) {
+    int whole = 0;  // the first input that is not 0-d, if there is one
+    while (whole + 1 < input_count() && input(whole).info.ndim == 0) ++whole;
+    const TensorInfo& result = input(whole).info;
+    if (result.dtype == DType::unsupported || result.device.type != device_type) return false;
+    if (result.ndim > kMaxDims || result.numel == 0) return false;
+    int64_t strides[kMaxDims];
+    contiguous_strides(static_cast<int>(result.ndim), result.sizes, strides);
+    for (int i = 0; i < input_count(); ++i) {
+      const TensorInfo& info = input(i).info;
+      if (info.dtype != result.dtype || info.device != result.device || !has_memory(input(i))) return false;
+      if (info.ndim == 0) continue;
+      if (!has_shape(info, result.ndim, result.sizes) || !std::equal(strides, strides + info.ndim, info.strides)) {
+        return false;
+      }
+    }
+    device = result.device;
+    dtype = result.dtype;
+    numel = result.numel;
+    ndim = static_cast<int>(result.ndim);
+    std::copy_n(result.sizes, ndim, sizes);
+    result_like_ = whole;
+    return true;
+  }
+
+  __attribute__((noinline)) void infer_in_general(int32_t device_type) {
+    check_inputs(device_type);
+    infer_shape();
+    infer_dtype();
+    infer_numel();
+    for (int i = 0; numel > 0 && i < input_count(); ++i) check_memory(input(i));
   }
 
   void check_inputs(int32_t device_type) {
@@ -144,11 +193,6 @@ class ElementwisePlan {
 
   void infer_shape() {
     for (int i = 0; i < input_count(); ++i) ndim = std::max(ndim, static_cast<int>(input(i).info.ndim));
-    if (const TensorInfo* shape = flat_shape()) {
-      inputs_are_flat_ = true;
-      std::copy_n(shape->sizes, ndim, sizes);
-      return;
-    }
     std::fill_n(sizes, ndim, 1);
     for (int i = 0; i < input_count(); ++i) {
       const TensorInfo& info = input(i).info;
@@ -159,21 +203,6 @@ class ElementwisePlan {
         size = info.sizes[d];
       }
     }
-  }
-
-  // An input of the result's shape, if all inputs are flat. Next to single elements PyTorch looks at the strides of
-  // dimensions of one element, too, and at those of empty tensors.
-  const TensorInfo* flat_shape() const {
-    if (inputs_share(&TensorInfo::sizes)) return every_input_is(is_contiguous) ? &input(0).info : nullptr;
-    const Operand* const end = operands + operand_count;
-    const Operand* const whole =
-        std::find_if(operands + output_count, end, [](const Operand& operand) { return operand.info.numel != 1; });
-    if (whole == end || whole->info.ndim != ndim || whole->info.numel == 0) return nullptr;
-    const bool are_flat = std::all_of(operands + output_count, end, [&](const Operand& operand) {
-      return has_contiguous_strides(operand.info) &&
-             (operand.info.numel == 1 || has_shape(operand.info, ndim, whole->info.sizes));
-    });
-    return are_flat ? &whole->info : nullptr;
   }
 
   // PyTorch refuses what it cannot count, in these words: elements in the order of the dimensions, so that an empty
@@ -190,8 +219,11 @@ class ElementwisePlan {
   }
 
   // Memory that was given back, and tensors without any of their own, are a null pointer plus the storage's offset.
+  static bool has_memory(const Operand& operand) {
+    return reinterpret_cast<intptr_t>(operand.data) != operand.info.offset * element_size(operand.info.dtype);
+  }
   void check_memory(const Operand& operand) const {
-    if (reinterpret_cast<intptr_t>(operand.data) != operand.info.offset * element_size(operand.info.dtype)) return;
+    if (has_memory(operand)) return;
     fail(operator_, ": argument '", operand.name,
          "' has no memory: its storage was resized to nothing, or it is a tensor of a subclass without data; pass a ",
          "tensor that holds its elements");
@@ -238,20 +270,13 @@ class ElementwisePlan {
                        [&](const Operand& operand) { return property(operand.info); });
   }
 
-  bool is_flat() const {
-    return inputs_are_flat_ && std::all_of(operands, operands + output_count, [&](const Operand& output) {
-             return has_shape(output.info, ndim, sizes) && is_contiguous(output.info);
-           });
-  }
-
-  // What ordering and merging come to when all operands are contiguous, and of one shape or a single element.
+  // What ordering and merging come to when all operands are contiguous, and of one shape or 0-d.
   void flatten() {
     if (ndim == 0) return;
+    for (int i = 0; i < operand_count; ++i)
+      operands[i].strides[0] = operands[i].info.ndim == 0 ? 0 : element_size(dtype);
     ndim = 1;
     sizes[0] = numel;
-    for (int i = 0; i < operand_count; ++i) {
-      operands[i].strides[0] = operands[i].info.numel == numel ? element_size(operands[i].info.dtype) : 0;
-    }
   }
 
   void broadcast_strides(Operand& operand) const {

@@ -56,8 +56,12 @@ __attribute__((noinline)) inline ElementwisePlan plan_new(const Schema& schema, 
   ElementwisePlan plan = plan_inputs(schema, inputs, static_cast<int>(results.size()), device_type);
   // 2. Allocate.
   for (Tensor& result : results) result = new_output(plan);
-  for (std::size_t i = 0; i < results.size(); ++i) plan.set_output(static_cast<int>(i), "result", results[i]);
   // 3. Order the loops.
+  if (plan.is_flat()) {
+    plan.finish_flat(results);
+    return plan;
+  }
+  for (std::size_t i = 0; i < results.size(); ++i) plan.set_output(static_cast<int>(i), "result", results[i]);
   if (plan.numel > 0) plan.finish();
   return plan;
 }

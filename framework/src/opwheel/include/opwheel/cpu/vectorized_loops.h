@@ -75,6 +75,7 @@ struct Arrangement {
 __attribute__((noinline)) inline Arrangement arrangement(const LoopSpec& spec, DType type, int64_t size, int outputs,
                                                          int operands) {
   Arrangement found{.is_in_blocks = size <= 4};
+#pragma GCC unroll 1
   for (int k = 0; k < operands; ++k) {
     const bool is_repeated = k >= outputs && spec.strides[k] == 0;
     const bool is_next = spec.strides[k] == size || is_repeated;
