@@ -87,6 +87,13 @@ MUTATIONS = [
     Mutation("results are always contiguous", "opwheel/elementwise.h", "int order[kMaxDims];\n    iteration_order(output_count, order);",
              "return contiguous_strides(ndim, sizes, strides);\n    int order[kMaxDims];\n"
              "    iteration_order(output_count, order);"),
+    Mutation("other dtypes count as flat", "opwheel/elementwise.h", "info.dtype != result.dtype || ", ""),
+    Mutation("other shapes count as flat", "opwheel/elementwise.h", "!has_shape(info, result.ndim, result.sizes) || ", ""),
+    Mutation("other strides count as flat", "opwheel/elementwise.h",
+             " || !std::equal(strides, strides + info.ndim, info.strides)", ""),
+    Mutation("operands without memory count as flat", "opwheel/elementwise.h", " || !has_memory(input(i))", ""),
+    Mutation("a flat 0-d operand is not repeated", "opwheel/elementwise.h",
+             "operands[i].info.ndim == 0 ? 0 : element_size(dtype)", "element_size(dtype)"),
     Mutation("ties between strides are not broken", "opwheel/layout.h", "sizes[a] > sizes[b]", "false"),
     Mutation("dimensions merge although they do not fit", "opwheel/elementwise.h",
              "return operand.strides[outer] == sizes[inner] * operand.strides[inner];", "return operand.strides[outer] > 0;"),
