@@ -103,13 +103,6 @@ inline void contiguous_strides(int ndim, const int64_t* sizes, int64_t* strides)
   }
 }
 
-// Whether all strides are those of a new tensor, those of dimensions with one element, too.
-inline bool has_contiguous_strides(const TensorInfo& tensor) {
-  int64_t expected[kMaxDims];
-  contiguous_strides(static_cast<int>(tensor.ndim), tensor.sizes, expected);
-  return std::equal(expected, expected + tensor.ndim, tensor.strides);
-}
-
 inline bool has_shape(const TensorInfo& tensor, int64_t ndim, const int64_t* sizes) {
   return tensor.ndim == ndim && std::equal(sizes, sizes + ndim, tensor.sizes);
 }

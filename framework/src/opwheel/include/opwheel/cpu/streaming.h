@@ -17,7 +17,6 @@ namespace opwheel::cpu {
 // Whether operands of so many bytes together fill the last-level cache. Measured on a Zen 4 with 32 MiB: from there on
 // rows and element-wise loops are faster with streamed results; at 24 MiB they take between 0.8 and 1.15 times as long,
 // depending on how much of the cache others use.
-//
 // Of a larger cache few cores have much use. On two of a Xeon with 480 MiB, streamed results of float32 rows take, for
 // operands of 64 MiB, 0.88 of the time, together with a torch.relu() of the result as long as others; of 128 MiB 0.7
 // and 0.95, but of 32 MiB 1.06 and 1.2.
