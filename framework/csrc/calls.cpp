@@ -12,6 +12,7 @@
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <Python.h>
+#include <c10/util/SmallVector.h>
 
 #include <exception>
 #include <memory>
@@ -43,13 +44,14 @@ struct Argument {
   PyObject* keyword;  // its name, interned, if it is given by name; never freed, as interned names are
 };
 
+// What a call reads is in one place, as that of csrc/autograd/operator.h.
 struct Call {
+  PyMethodDef definition{};
   c10::OperatorHandle op;
-  std::vector<Argument> arguments;
   size_t positional = 0;
+  c10::SmallVector<Argument, 4> arguments;
   PyObject* torch_function;  // owned
   std::string name;
-  PyMethodDef definition{};
 };
 
 class ReleasedLock {
@@ -217,7 +219,7 @@ __attribute__((visibility("default"))) PyObject* opwheel_calls_function(const ch
   using opwheel::Call;
   try {
     const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name, overload);
-    auto call = std::make_unique<Call>(Call{op, {}, 0, torch_function, name, {}});
+    auto call = std::make_unique<Call>(Call{{}, op, 0, {}, torch_function, name});
     if (!opwheel::add_arguments(*call)) {
       Py_INCREF(Py_None);
       return Py_None;

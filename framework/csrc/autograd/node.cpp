@@ -93,12 +93,16 @@ variable_list gradients_by_formula(const Backward& call) {
   const auto argument = [&](int i) { return kept_argument(call, i); };
   const auto result = [&](int i) { return c10::IValue(kept_result(call, i)); };
   const Known known{are_several ? filled : call.gradients, argument, result};
-  std::vector<std::vector<c10::IValue>> values(call.plan.formulas.size());  // of each formula
+  c10::SmallVector<std::vector<c10::IValue>, 2> values(call.plan.formulas.size());  // of each formula
   variable_list gradients(call.outputs.size());
   for (size_t i = 0; i < gradients.size(); ++i) {
     const Output& output = call.outputs[i];
     if (!output.is_needed) continue;
     const Source& source = call.plan.sources[output.argument];
+    if (source.formula == Source::kArrives) {
+      gradients[i] = known.gradients[source.value];
+      continue;
+    }
     auto& of_formula = values[source.formula];
     if (of_formula.empty()) of_formula = evaluate_all(*call.plan.formulas[source.formula], known);
     const c10::IValue& value = of_formula[source.value];
@@ -112,15 +116,25 @@ variable_list gradients_of_tensors(const Backward& call) {
   return by_reference ? gradients_by_reference(call) : gradients_by_formula(call);
 }
 
-// What was drawn does not depend on the inputs, but formulas cannot say more than once how.
-[[gnu::noinline]] variable_list refusing_to_be_differentiated(const Operator& op, variable_list gradients) {
+// What was drawn does not depend on the inputs, but formulas cannot say more than once how: these gradients refuse to
+// be differentiated.
+[[gnu::noinline]] variable_list gradients_of_random(const Backward& call) {
+  variable_list gradients;
+  {
+    const at::NoGradGuard guard;
+    gradients = gradients_of_tensors(call);
+  }
   auto error = make_node<torch::autograd::DelayedError>(
-      op.name + ": trying to differentiate twice an operator that draws random numbers",
+      call.op.name + ": trying to differentiate twice an operator that draws random numbers",
       static_cast<int64_t>(gradients.size()));
   for (at::Tensor& gradient : gradients) {
     if (gradient.defined()) gradient = gradient.detach().requires_grad_();
   }
   return (*error)(std::move(gradients));
+}
+
+[[gnu::noinline]] void put_first(variable_list& gradients, size_t position) {
+  std::rotate(gradients.begin(), gradients.begin() + position, gradients.begin() + position + 1);
 }
 
 variable_list backward(const Backward& call) {
@@ -131,16 +145,9 @@ variable_list backward(const Backward& call) {
   const bool none =
       std::none_of(call.gradients.begin(), call.gradients.end(), [](const auto& g) { return g.defined(); });
   if (none) return variable_list(call.outputs.size());
-  variable_list result;
-  if (call.op.is_random && at::GradMode::is_enabled()) {
-    const at::NoGradGuard guard;
-    result = gradients_of_tensors(call);
-  } else {
-    result = gradients_of_tensors(call);
-  }
-  if (call.op.is_random && at::GradMode::is_enabled())
-    result = refusing_to_be_differentiated(call.op, std::move(result));
-  std::rotate(result.begin(), result.begin() + call.target, result.begin() + call.target + (call.target ? 1 : 0));
+  variable_list result =
+      call.op.is_random && at::GradMode::is_enabled() ? gradients_of_random(call) : gradients_of_tensors(call);
+  if (call.target != 0) put_first(result, call.target);
   return result;
 }
 

@@ -14,7 +14,7 @@ bool has_tensors(const c10::Type& type) {
 
 // What a formula names is added to what the plan needs.
 void collect(const Expression& expression, const Operator& op, Plan& plan) {
-  const auto add = [](std::vector<int>& positions, int position) {
+  const auto add = [](Positions& positions, int position) {
     if (std::find(positions.begin(), positions.end(), position) == positions.end()) positions.push_back(position);
   };
   switch (expression.kind) {
@@ -90,14 +90,17 @@ Plan Operator::make_plan(uint64_t needed) const {
   for (const Formula& formula : formulas) {
     const uint64_t wanted = left & bits(formula);
     if (!wanted || (wanted != bits(formula) && !(wanted & ~single))) continue;
+    const Expression& expression = formula.expression;
+    const bool arrives = expression.kind == Expression::Kind::gradient;
+    const int position = arrives ? Source::kArrives : static_cast<int>(plan.formulas.size());
     for (size_t i = 0; i < formula.targets.size(); ++i) {
       if (!(left >> formula.targets[i] & 1)) continue;
-      plan.sources[formula.targets[i]] = {static_cast<int>(plan.formulas.size()), formula.values[i]};
+      plan.sources[formula.targets[i]] = {position, arrives ? expression.index : formula.values[i]};
     }
-    plan.formulas.push_back(&formula.expression);
+    if (!arrives) plan.formulas.push_back(&expression);
+    collect(expression, *this, plan);
     left &= ~wanted;
   }
-  for (const Expression* formula : plan.formulas) collect(*formula, *this, plan);
   plan.without_formula = left != 0;
   if (!is_random) {
     for (int i : plan.results) plan.is_inexact_again |= without_gradient[i];

@@ -3,6 +3,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
+#include <c10/util/SmallVector.h>
 
 #include <atomic>
 #include <cstdint>
@@ -47,23 +48,30 @@ struct Formula {
   Expression expression;
 };
 
-// Where an argument's gradient comes from.
+// Where an argument's gradient comes from: a formula's value, or, where the formula is nothing but `grad`, a gradient
+// that arrives.
 struct Source {
-  int formula;  // of the plan's
-  int value;    // of the formula's
+  static constexpr int kArrives = -1;
+
+  int formula = kArrives;  // of the plan's
+  int value = 0;           // of the formula's; of the gradients that arrive
 };
+
+// Positions of arguments or results: few, and in place, as is all that a call reads of the structures below. In a
+// program that does more than call one operator, each part that lies elsewhere in memory is one more wait for it.
+using Positions = c10::SmallVector<int, 4>;
 
 // What to do for one set of needed gradients.
 struct Plan {
-  uint64_t needed = 0;  // a bit for each argument
-  std::vector<const Expression*> formulas;
-  std::vector<Source> sources;    // for each argument; set for those needed
-  std::vector<int> gradients;     // which the formulas name
-  std::vector<int> arguments;     // to be kept
-  std::vector<int> results;       // to be kept
+  uint64_t needed = 0;            // a bit for each argument
   bool without_formula = false;   // some gradient has no formula: all of them come from the reference
   bool is_inexact_again = false;  // a result without a gradient is kept: differentiating the formulas again would take
                                   // it for a constant, so that second derivatives come from the reference
+  Positions arguments;            // to be kept
+  Positions results;              // to be kept
+  Positions gradients;            // which the formulas name
+  c10::SmallVector<Source, 4> sources;  // for each argument; set for those needed
+  c10::SmallVector<const Expression*, 2> formulas;
 };
 
 struct Operator {
@@ -75,20 +83,20 @@ struct Operator {
   const Plan& plan(uint64_t needed) const;
 
   c10::OperatorHandle handle;
-  std::string name;  // without the namespace, as in error messages: "axpby.out"
   int argument_count = 0;
   int result_count = 0;
-  std::vector<int> tensors;  // positions of arguments that are or contain tensors
-  std::vector<int> written;  // positions of arguments that are overwritten
   bool is_in_place = false;  // hands back what it has overwritten
   bool is_out = false;       // the same, and it is keyword-only
-  std::vector<std::string> result_names;
-
   bool is_differentiable = true;
   bool is_random = false;
-  std::vector<bool> without_gradient;  // for each result, whether it is declared to have none
-  std::vector<int> unused;             // results with a gradient that no formula uses
-  std::vector<Formula> formulas;       // those for most arguments first
+  Positions tensors;                           // arguments that are or contain tensors
+  Positions written;                           // arguments that are overwritten
+  Positions unused;                            // results with a gradient that no formula uses
+  c10::SmallVector<bool, 4> without_gradient;  // for each result, whether it is declared to have none
+
+  std::string name;  // without the namespace, as in error messages: "axpby.out"
+  std::vector<std::string> result_names;
+  std::vector<Formula> formulas;  // those for most arguments first
   std::optional<c10::OperatorHandle> reference;
 
  private:

@@ -84,7 +84,7 @@ void check_random(const Operator& op) {
   if (!any) throw std::invalid_argument(op.name + ": a random operator whose derivatives name no result");
 }
 
-void note_gradients(const Expression& expression, std::vector<bool>& used) {
+void note_gradients(const Expression& expression, c10::SmallVector<bool, 4>& used) {
   if (expression.kind == Expression::Kind::gradient) used[expression.index] = true;
   if (expression.kind == Expression::Kind::gradients) used.assign(used.size(), true);
   for (const Expression& part : expression.parts) note_gradients(part, used);
@@ -92,7 +92,7 @@ void note_gradients(const Expression& expression, std::vector<bool>& used) {
 
 void note_unused(Operator& op) {
   if (op.formulas.empty() || op.result_count < 2) return;
-  std::vector<bool> used = op.without_gradient;
+  auto used = op.without_gradient;
   for (const Formula& formula : op.formulas) note_gradients(formula.expression, used);
   for (int i = 0; i < op.result_count; ++i) {
     if (!used[i]) op.unused.push_back(i);

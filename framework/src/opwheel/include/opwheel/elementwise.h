@@ -28,9 +28,13 @@ class ElementwisePlan {
  public:
   struct Operand {
     std::string_view name;
-    TensorInfo info;
+    union {
+      TensorInfo info;
+    };
     char* data;
     int64_t strides[kMaxDims];  // in bytes, one for each dimension of the plan; 0 where the operand is broadcast
+
+    Operand() {}  // sets nothing, nor does the union: a plan has room for more operands than most calls have
   };
 
   DType dtype = DType::unsupported;  // of the result

@@ -104,8 +104,8 @@ inline std::string device_name(int32_t type, int32_t index) {
 }
 
 struct Device {
-  int32_t type;
-  int32_t index;
+  int32_t type = -1;  // no device
+  int32_t index = -1;
   bool operator==(const Device&) const = default;
   std::string name() const { return device_name(type, index); }
 };
@@ -159,16 +159,16 @@ class Tensor {
 
 // Sizes and strides are borrowed from the tensor: valid until it is resized or restrided.
 struct TensorInfo {
-  int64_t ndim;
-  int64_t numel;
-  int64_t* sizes;
-  int64_t* strides;  // in elements
-  int64_t offset;    // in elements, from the start of the storage
-  int32_t dtype_code;
-  DType dtype;
+  int64_t ndim = 0;
+  int64_t numel = 0;
+  int64_t* sizes = nullptr;
+  int64_t* strides = nullptr;  // in elements
+  int64_t offset = 0;          // in elements, from the start of the storage
+  int32_t dtype_code = -1;
+  DType dtype = DType::unsupported;
   Device device;
 
-  TensorInfo() {}  // sets nothing: a plan has room for many
+  TensorInfo() = default;
   __attribute__((noinline)) explicit TensorInfo(const Tensor& tensor) {
     const AtenTensorHandle handle = tensor.handle();
     OPWHEEL_SHIM(aoti_torch_get_dim(handle, &ndim));
