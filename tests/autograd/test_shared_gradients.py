@@ -25,6 +25,10 @@ def total_of(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
     return x + y - z
 
 
+def total_and_copy(x: Tensor, y: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+    return x + y, z.clone()
+
+
 FORMULA = "scaled_sum_backward(grad_scaled, grad_total, total, weight)"
 
 
@@ -37,6 +41,7 @@ OPERATORS = {
     "weight_first": (scaled_sum, {"weight , ( y,x )": "swapped(grad_scaled, grad_total, total, weight)"}),
     "by_function": (scaled_sum, {"(x, y), weight": of_function}),
     "total_of": (total_of, {"(x, y)": "grad", "z": "-grad"}),
+    "total_and_copy": (total_and_copy, {"(x, y)": "grad_total", "z": "grads[1]"}),
 }
 
 
@@ -53,6 +58,7 @@ register_python(
         f"weight_first{SCALED}": scaled_sum,
         f"by_function{SCALED}": scaled_sum,
         "total_of(Tensor x, Tensor y, Tensor z) -> Tensor": total_of,
+        "total_and_copy(Tensor x, Tensor y, Tensor z) -> (Tensor total, Tensor copy)": total_and_copy,
         f"scaled_sum_backward{BACKWARD}": scaled_sum_backward,
         f"swapped{BACKWARD}": swapped,
     },
