@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from opwheel.dispatch import Operator, register, register_python
+from opwheel.dispatch import Elementwise, Operator, register, register_python
 from opwheel.registry.policy import Policy
 
 
@@ -21,6 +21,27 @@ def test_a_python_kernel_may_use_numpy():
 
 
 _libraries = []  # operators last as long as these
+
+
+def test_a_python_kernel_that_overwrites_may_use_numpy():
+    def double_(x):
+        x.numpy()[:] *= 2
+        return x
+
+    space, schemas = "numpy_in_place", ("double(Tensor x) -> Tensor", "double_(Tensor(a!) x) -> Tensor(a!)")
+    library = torch.library.Library(space, "DEF")
+    _libraries.append(library)
+    for schema in schemas:
+        library.define(schema)
+    library.impl("double_", double_, "CPU")
+    operator = Operator("double", rule=Elementwise(), reference=lambda x: x * 2, derivatives={"x": "grad * 2"})
+    register(SimpleNamespace(namespace=space, schemas=schemas, policy=Policy()), [operator])
+    x = torch.ones(3, requires_grad=True)
+    y = x * 3
+    torch.ops.numpy_in_place.double_(y).sum().backward()
+    assert y.tolist() == [6.0, 6.0, 6.0]
+    assert x.grad.tolist() == [6.0, 6.0, 6.0]
+
 
 ALIASING = {
     "argument": (lambda x: (x, x * 2), "'y' in the memory of an argument"),

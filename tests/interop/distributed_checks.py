@@ -20,7 +20,7 @@ def check_placements(mesh, overload, shapes):
     placements = list(itertools.product(choices, repeat=mesh.ndim))
     args = arguments(overload, shapes, torch.float32, "cpu", requires_grad=True)
     expected = as_tuple(overload.op(*args))
-    gradients = torch.autograd.grad(sum(part.square().sum() for part in expected), overload.tensors(args))
+    gradients = gradients_of(expected, overload.tensors(args))
     combinations = list(itertools.product(placements, repeat=len(overload.tensor_arguments)))
     # All of them on one dimension of processes, a sample of the hundreds on two: the same one in every process.
     for chosen in random.Random(0).sample(combinations, min(27, len(combinations))):
@@ -30,9 +30,17 @@ def check_placements(mesh, overload, shapes):
         for result, reference in zip(results, expected, strict=True):
             torch.testing.assert_close(result.full_tensor(), reference)
         leaves = [value for value in sharded if isinstance(value, DTensor)]
-        found = torch.autograd.grad(sum(part.square().sum() for part in results), leaves)
-        for gradient, reference in zip(found, gradients, strict=True):
+        for gradient, reference in zip(gradients_of(results, leaves), gradients, strict=True):
             torch.testing.assert_close(gradient.full_tensor(), reference)
+
+
+def gradients_of(results, leaves):
+    """Of all results together, and of the last alone: nothing arrives at the others then."""
+    losses = [part.square().sum() for part in results]
+    return (
+        *torch.autograd.grad(sum(losses), leaves, retain_graph=True),
+        *torch.autograd.grad(losses[-1], leaves, allow_unused=True, materialize_grads=True),
+    )
 
 
 def distribute(mesh, value, placements):
@@ -114,12 +122,26 @@ def check_in_place(mesh, overload):
     torch.testing.assert_close(target.full_tensor(), expected)
 
 
+def check_gradients_in_place(mesh, overload):
+    """Of what was in the first tensor before, and of the others."""
+    args = arguments(overload, (8, 6), torch.float32, "cpu", requires_grad=True)
+    leaves = overload.tensors(args)
+    overwritten = overload.op(args[0] * 1, *args[1:])
+    expected = torch.autograd.grad(overwritten.square().sum(), leaves)
+    given = [distribute(mesh, v, [Shard(0)] * mesh.ndim) if isinstance(v, torch.Tensor) else v for v in args]
+    result = overload.op(given[0] * 1, *given[1:])
+    found = torch.autograd.grad(result.square().sum(), [value for value in given if isinstance(value, DTensor)])
+    for gradient, reference in zip(found, expected, strict=True):
+        torch.testing.assert_close(gradient.full_tensor(), reference)
+
+
 def main():
     shape = tuple(int(size) for size in sys.argv[1].split("x"))
     mesh = init_device_mesh("cpu", shape)
     for overload in muladd.library.overloads.values():
         if overload.is_in_place:
             check_in_place(mesh, overload)
+            check_gradients_in_place(mesh, overload)
         if overload.mutates:
             continue
         count = len(overload.tensor_arguments)

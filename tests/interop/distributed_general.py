@@ -35,11 +35,16 @@ def whole(tensor):
 
 
 def gradients(overload, values, results):
+    """Of all results together, and of each alone: nothing arrives at the others then."""
     inputs = [tensor for tensor in overload.all_tensors(values) if tensor.requires_grad]
-    used = [result for result in results if result.requires_grad]
-    if not inputs or not used:
+    losses = [(whole(result) ** 2).sum() for result in results if result.requires_grad]
+    if not inputs or not losses:
         return []
-    return torch.autograd.grad(sum((whole(result) ** 2).sum() for result in used), inputs, allow_unused=True)
+    return [
+        gradient
+        for loss in (sum(losses), *losses)
+        for gradient in torch.autograd.grad(loss, inputs, allow_unused=True, retain_graph=True)
+    ]
 
 
 def check(mesh, overload, samples):

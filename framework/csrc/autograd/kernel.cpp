@@ -139,6 +139,12 @@ void AutogradKernel::below(c10::DispatchKeySet keys, std::vector<c10::IValue>& s
   }
 }
 
+// A kernel in Python may ask for x.numpy(), which PyTorch refuses for what requires grad where gradients are on.
+void AutogradKernel::below_without_gradients(c10::DispatchKeySet keys, std::vector<c10::IValue>& stack) {
+  const at::NoGradGuard guard;
+  below(keys, stack);
+}
+
 void AutogradKernel::record(c10::DispatchKeySet keys, std::vector<c10::IValue>& stack, const Given& given,
                             const Plan& plan) {
   check_is_recorded(op_);
@@ -150,10 +156,7 @@ void AutogradKernel::record(c10::DispatchKeySet keys, std::vector<c10::IValue>& 
   c10::SmallVector<at::Tensor, 4> tensors;  // held, because the call takes the arguments off the stack
   for (const auto& one : given) tensors.push_back(*one.tensor);
 
-  {
-    const at::NoGradGuard guard;  // a kernel in Python may ask for x.numpy()
-    below(keys, stack);
-  }
+  below_without_gradients(keys, stack);
 
   const size_t first = stack.size() - op_.result_count;
   check_results_are_new(op_, tensors, stack.data() + first);
@@ -190,7 +193,7 @@ void AutogradKernel::record_in_place(c10::DispatchKeySet keys, std::vector<c10::
     }));
   }
 
-  below(keys, stack);
+  below_without_gradients(keys, stack);
 
   const auto position = node->add_input_metadata(target);
   torch::autograd::impl::rebase_history(target, {node, position});

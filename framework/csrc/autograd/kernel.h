@@ -17,9 +17,8 @@ using Given = c10::SmallVector<GivenTensor, 4>;
 
 // At the Autograd key: decides which derivative rules apply to a call.
 //
-// 1. Under a torch.func transform, or when an input carries a forward-mode tangent, the reference is called, and ATen's
-// own
-//    rules apply: reverse, forward, any order, any composition.
+// 1. Under a torch.func transform, or when an input carries a forward-mode tangent, the reference is called, and the
+//    rules of ATen's operators apply: reverse, forward, any order, any composition.
 // 2. Otherwise, when an input requires grad, a node is recorded that computes the operator's formulas.
 // 3. Otherwise the backend's kernel runs and nothing is recorded.
 class AutogradKernel : public c10::OperatorKernel {
@@ -32,6 +31,7 @@ class AutogradKernel : public c10::OperatorKernel {
   void record(c10::DispatchKeySet keys, std::vector<c10::IValue>& stack, const Given& given, const Plan& plan);
   void record_in_place(c10::DispatchKeySet keys, std::vector<c10::IValue>& stack, const Given& given, const Plan& plan);
   void below(c10::DispatchKeySet keys, std::vector<c10::IValue>& stack);
+  void below_without_gradients(c10::DispatchKeySet keys, std::vector<c10::IValue>& stack);
 
   const Operator& op_;
 };

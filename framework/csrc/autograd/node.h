@@ -40,8 +40,11 @@ class Derivative : public torch::autograd::Node {
   // Before the operator runs: afterwards an argument may be another.
   void keep_argument(const c10::IValue& value);
   void keep_result(const at::Tensor& result);
-  // For each gradient that the formulas name, if there are several results: what a zero is.
-  void keep_shape(const at::Tensor& result) { shapes_.emplace_back(result); }
+  // For each gradient that the formulas name, if there are several results: what a zero is. Of a subclass of Tensor,
+  // whose zeros may be more than a shape says (DTensor), it is kept.
+  void keep_shape(const at::Tensor& result) {
+    shapes_.emplace_back(result, /*use_zeros_like=*/result.key_set().has(c10::DispatchKey::Python));
+  }
   // For each tensor among the arguments, in their order; the overwritten one is told by set_target, by its position
   // among them.
   void add_output(const Output& output) { outputs_.push_back(output); }

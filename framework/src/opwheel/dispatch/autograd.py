@@ -301,7 +301,12 @@ def _without_gradient(overload: Overload, derivatives: Derivatives, results: tup
 
 
 def _zeros_like(result: Tensor) -> Callable[[], Tensor]:
-    """What makes a gradient of zeros, without keeping the result."""
+    """What makes a gradient of zeros, without keeping the result.
+
+    That of a subclass, whose zeros may be more than a shape says (DTensor), is kept.
+    """
+    if type(result) is not Tensor:
+        return partial(torch.zeros_like, result.detach())
     return partial(torch.zeros, result.shape, dtype=result.dtype, device=result.device)
 
 

@@ -106,7 +106,8 @@ def _parts(tensor: Tensor) -> list[Tensor]:
     if type(tensor) is Tensor or not hasattr(tensor, "__tensor_flatten__"):
         return [tensor]
     names, _ = tensor.__tensor_flatten__()
-    return [part for name in names for part in _parts(getattr(tensor, name))]
+    members = (getattr(tensor, name) for name in names)  # a DTensor's mesh is among them
+    return [part for member in members if isinstance(member, Tensor) for part in _parts(member)]
 
 
 def _walk(tensor: Tensor) -> tuple[object, ...]:
@@ -120,16 +121,23 @@ def _byte_range(tensor: Tensor) -> tuple[int, int]:
 
 
 def _interleaved(output: Tensor, given: Tensor) -> bool:
-    """Both only touch addresses start + k * divisor: x[::2] and x[1::2] never meet."""
-    divisor = math.gcd(
-        *(
-            stride * tensor.element_size()
-            for tensor in (output, given)
-            for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
-            if size > 1
-        )
-    )
-    if divisor == 0:
+    """Whether each has a place of its own in every step: ``x[::2]`` and ``x[1::2]``, first and last columns."""
+    (block, step), (other_block, other_step) = _blocks(output), _blocks(given)
+    step = math.gcd(step, other_step)
+    if step == 0:
         return False
-    phase = (given.data_ptr() - output.data_ptr()) % divisor
-    return phase >= output.element_size() and divisor - phase >= given.element_size()
+    phase = (given.data_ptr() - output.data_ptr()) % step
+    return phase >= block and step - phase >= other_block
+
+
+def _blocks(tensor: Tensor) -> tuple[int, int]:
+    """The bytes of its blocks without gaps, and the bytes that their distances are multiples of, 0 for one block."""
+    block = size = tensor.element_size()
+    step = 0
+    dims = zip(tensor.stride(), tensor.shape, strict=True)
+    for stride, length in sorted((stride, length) for stride, length in dims if length > 1):
+        if stride * size == block:
+            block *= length
+        else:
+            step = math.gcd(step, stride * size)
+    return block, step
