@@ -1,4 +1,4 @@
-"""exp, sigmoid and erf of vectors (opwheel/cpu/vector_math.h): the errors that the header names, against float64."""
+"""exp, sigmoid, tanh and erf of vectors (opwheel/cpu/vector_math.h): the errors that the header names."""
 
 import ctypes
 import subprocess
@@ -28,6 +28,7 @@ static void each(const void* x, void* y, int64_t n, const F& function) {
   }
 FUNCTION(exp_of_negative, exp_of_negative)
 FUNCTION(sigmoid, sigmoid)
+FUNCTION(tanh, tanh)
 FUNCTION(erf, erf)
 FUNCTION(exp_of_negative_for_bfloat16, exp_of_negative_for<isa::BFloat16>)
 FUNCTION(sigmoid_for_bfloat16, sigmoid_for<isa::BFloat16>)
@@ -123,6 +124,13 @@ def test_bfloat16_is_rounded_as_pytorch_does_it(functions, floats):
     torch.testing.assert_close(*distances, rtol=0, atol=0, equal_nan=True)
 
 
+def test_units_of_tanh(functions, floats):
+    got, want = functions("tanh", floats), torch.tanh(floats.double())
+    normal = want.abs() > LEAST
+    assert units(got[normal], want[normal]).max() <= 6
+    assert (got[~normal].double() - want[~normal]).abs().max() <= 1.2e-38  # subnormal: as the processor has them
+
+
 def test_error_of_erf(functions, floats):
     error = (functions("erf", floats).double() - torch.erf(floats.double())).abs()
     assert error.max() <= 1.5e-7
@@ -132,14 +140,15 @@ def test_error_of_erf(functions, floats):
 def test_special_values(functions, dtype):
     inf, nan = float("inf"), float("nan")
     x = torch.tensor([0.0, -0.0, -inf, nan, inf], dtype=dtype)
-    for function, reference in (("sigmoid", torch.sigmoid), ("erf", torch.erf)):
-        torch.testing.assert_close(functions(function, x), reference(x), equal_nan=True, rtol=1e-6, atol=1e-7)
+    for function in ("sigmoid", "tanh", "erf"):
+        expected = getattr(torch, function)(x)
+        torch.testing.assert_close(functions(function, x), expected, equal_nan=True, rtol=1e-6, atol=1e-7)
     torch.testing.assert_close(functions("exp_of_negative", x[:4]), torch.exp(x[:4]), equal_nan=True, rtol=0, atol=0)
 
 
 def test_vectors_of_double(functions):
     x = torch.cat([torch.linspace(-800, 800, 10_001, dtype=torch.float64), torch.linspace(-6, 6, 10_001).double()])
-    for function, reference in (("sigmoid", torch.sigmoid), ("erf", torch.erf)):
-        torch.testing.assert_close(functions(function, x), reference(x), rtol=1e-15, atol=1e-300)
+    for function in ("sigmoid", "tanh", "erf"):
+        torch.testing.assert_close(functions(function, x), getattr(torch, function)(x), rtol=1e-15, atol=1e-300)
     negative = x[x <= 0]
     torch.testing.assert_close(functions("exp_of_negative", negative), torch.exp(negative), rtol=1e-15, atol=1e-320)

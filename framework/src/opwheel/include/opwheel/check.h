@@ -4,7 +4,7 @@
 //     check(weight, "weight").same_device(x, "x").same_dtype(x, "x").shape({columns});
 //
 // What does not hold is an error that names the argument, what it is and what is expected; the operator's name is put
-// in front of it. The first check of an argument must be on a defined tensor.
+// in front of it. check() itself refuses a tensor whose memory was given back; it must be a defined one.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,13 @@ namespace opwheel {
 
 class Check {
  public:
-  Check(const Tensor& tensor, std::string_view name) : handle_(tensor.handle()), info_(tensor), name_(name) {}
+  Check(const Tensor& tensor, std::string_view name) : handle_(tensor.handle()), info_(tensor), name_(name) {
+    if (info_.numel > 0 && !has_memory()) {
+      refuse(
+          "has no memory: its storage was resized to nothing, or it is a tensor of a subclass without data; pass a "
+          "tensor that holds its elements");
+    }
+  }
 
   const Check& dtype(DTypes expected) const {
     const ScalarType given = scalar_type(info_.dtype_code);
@@ -104,6 +110,13 @@ class Check {
   static constexpr std::string_view kOfThatShape = "; pass a tensor of that shape";
   static constexpr std::string_view kMoveIt = "; move it with .to(...)";
 
+  // Memory that was given back, and tensors without any of their own, are a null pointer plus the storage's offset.
+  bool has_memory() const {
+    void* data = nullptr;
+    OPWHEEL_SHIM(aoti_torch_get_data_ptr(handle_, &data));
+    const auto itemsize = static_cast<int64_t>(aoti_torch_dtype_element_size(info_.dtype_code));
+    return reinterpret_cast<intptr_t>(data) != info_.offset * itemsize;
+  }
   const Check& on_type(int32_t type) const {
     if (info_.device.type != type) {
       refuse("is on ", info_.device.name(), ", expected on ", device_name(type, -1), kMoveIt);

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <numeric>
 
+#include "opwheel/allocate.h"
 #include "opwheel/elementwise.h"
 
 namespace opwheel {
@@ -16,37 +17,55 @@ enum class Overlap { none, same_elements, partial, unknown };
 
 namespace detail {
 
-// First and one-past-last byte that an operand touches, before or after the plan is finished.
+// First and one-past-last byte that a tensor touches.
 struct ByteRange {
   int64_t begin, end;
+
+  bool meets(const ByteRange& other) const { return begin < other.end && other.begin < end; }
 };
 
-inline ByteRange byte_range(const ElementwisePlan::Operand& operand) {
-  ByteRange range{reinterpret_cast<int64_t>(operand.data), reinterpret_cast<int64_t>(operand.data)};
-  for (int64_t d = 0; d < operand.info.ndim; ++d) {
-    const int64_t reach = (operand.info.sizes[d] - 1) * operand.info.strides[d] * element_size(operand.info.dtype);
+inline ByteRange byte_range(const TensorInfo& tensor, const void* data) {
+  ByteRange range{reinterpret_cast<int64_t>(data), reinterpret_cast<int64_t>(data)};
+  for (int64_t d = 0; d < tensor.ndim; ++d) {
+    const int64_t reach = (tensor.sizes[d] - 1) * tensor.strides[d] * element_size(tensor.dtype);
     (reach < 0 ? range.begin : range.end) += reach;
   }
-  range.end += element_size(operand.info.dtype);
+  range.end += element_size(tensor.dtype);
   return range;
 }
 
-inline int64_t stride_gcd(const ElementwisePlan::Operand& operand) {
-  int64_t divisor = 0;
-  for (int64_t d = 0; d < operand.info.ndim; ++d) {
-    if (operand.info.sizes[d] > 1)
-      divisor = std::gcd(divisor, operand.info.strides[d] * element_size(operand.info.dtype));
-  }
-  return divisor;
-}
+// A tensor as blocks without gaps, all of them `block` bytes long, that begin at multiples of `step` bytes from the
+// first, or just one if that is 0.
+struct Blocks {
+  int64_t block, step = 0;
 
-// Both operands only touch addresses start + k * divisor: interleaved ones, such as x[::2] and x[1::2], never meet.
-inline bool interleaved(const ElementwisePlan::Operand& a, const ElementwisePlan::Operand& b) {
-  const int64_t divisor = std::gcd(stride_gcd(a), stride_gcd(b));
-  if (divisor == 0) return false;
-  const int64_t distance = reinterpret_cast<int64_t>(b.data) - reinterpret_cast<int64_t>(a.data);
-  const int64_t phase = (distance % divisor + divisor) % divisor;
-  return phase >= element_size(a.info.dtype) && divisor - phase >= element_size(b.info.dtype);
+  explicit Blocks(const TensorInfo& tensor) : block(element_size(tensor.dtype)) {
+    const int64_t size = block;
+    uint64_t within = 0;  // dimensions, a bit each
+    for (bool has_grown = true; has_grown;) {
+      has_grown = false;
+      for (int64_t d = 0; d < tensor.ndim; ++d) {
+        if (within >> d & 1 || tensor.sizes[d] == 1 || tensor.strides[d] * size != block) continue;
+        block *= tensor.sizes[d];
+        within |= uint64_t{1} << d;
+        has_grown = true;
+      }
+    }
+    for (int64_t d = 0; d < tensor.ndim; ++d) {
+      if (!(within >> d & 1) && tensor.sizes[d] > 1) step = std::gcd(step, tensor.strides[d] * size);
+    }
+  }
+};
+
+// Whether blocks of both never meet, because each has a place of its own in every step: x[::2] and x[1::2], or the
+// first and the last columns of a matrix.
+inline bool are_interleaved(const TensorInfo& a, const void* a_data, const TensorInfo& b, const void* b_data) {
+  const Blocks of_a(a), of_b(b);
+  const int64_t step = std::gcd(of_a.step, of_b.step);
+  if (step == 0) return false;
+  const int64_t distance = reinterpret_cast<int64_t>(b_data) - reinterpret_cast<int64_t>(a_data);
+  const int64_t phase = (distance % step + step) % step;
+  return phase >= of_a.block && step - phase >= of_b.block;
 }
 
 }  // namespace detail
@@ -78,17 +97,26 @@ inline bool may_overlap_itself(const TensorInfo& tensor) {
   return dims[1].stride / divisor < dims[0].size && dims[0].stride / divisor < dims[1].size;
 }
 
+// Whether some element of one tensor may be, in part, where one of the other is. That they are apart is found out where
+// the addresses between their first and last bytes are, and where blocks of both take turns.
+inline bool may_share_memory(const Tensor& a, const Tensor& b) {
+  const TensorInfo one(a), other(b);
+  if (one.numel == 0 || other.numel == 0) return false;
+  const void *const data_a = data<void>(a), *const data_b = data<void>(b);
+  return detail::byte_range(one, data_a).meets(detail::byte_range(other, data_b)) &&
+         !detail::are_interleaved(one, data_a, other, data_b);
+}
+
 // Call on a finished plan.
 inline Overlap overlap(const ElementwisePlan& plan, const ElementwisePlan::Operand& output,
                        const ElementwisePlan::Operand& input) {
   if (plan.numel == 0 || input.info.numel == 0) return Overlap::none;
-  const detail::ByteRange a = detail::byte_range(output);
-  const detail::ByteRange b = detail::byte_range(input);
-  if (a.end <= b.begin || b.end <= a.begin) return Overlap::none;
+  const detail::ByteRange range = detail::byte_range(output.info, output.data);
+  if (!range.meets(detail::byte_range(input.info, input.data))) return Overlap::none;
   const bool is_same_view = output.data == input.data && output.info.dtype == input.info.dtype &&
                             std::equal(output.strides, output.strides + plan.ndim, input.strides);
   if (is_same_view) return Overlap::same_elements;
-  if (detail::interleaved(output, input)) return Overlap::none;
+  if (detail::are_interleaved(output.info, output.data, input.info, input.data)) return Overlap::none;
   const bool both_dense = is_non_overlapping_and_dense(output.info) && is_non_overlapping_and_dense(input.info);
   return both_dense ? Overlap::partial : Overlap::unknown;
 }

@@ -1,12 +1,12 @@
-// exp, sigmoid and erf on vectors of float, free of branches and divisions, and on vectors of double as the C library
-// has them. Included by vectorized_rows.h, inside the namespace of one instruction set.
+// exp, sigmoid, tanh and erf on vectors of float, free of branches and divisions, and on vectors of double as the C
+// library has them. Included by vectorized_rows.h, inside the namespace of one instruction set.
 //
 // The polynomials are weighted least-squares fits, at Chebyshev nodes, of the functions named beside them. The errors
 // are those that tests/toolchain/test_vector_math.py allows, against float64: exp_of_negative(x) is exp(x) for x <= 0,
 // within 2 units in the last place; zero below -86, where exp(x) is less than 4.5e-38. sigmoid(x) is 1 / (1 + exp(-x)),
-// within 4 units where it is more than 4.5e-38, and zero below. exp_of_negative_for<T>() and sigmoid_for<T>() are the
-// same for results of type T: for bfloat16 their relative error is up to 2^-12, a sixteenth of its unit in the last
-// place.
+// within 4 units where it is more than 4.5e-38, and zero below; tanh(x) is within 6 units. exp_of_negative_for<T>() and
+// sigmoid_for<T>() are the same for results of type T: for bfloat16 their relative error is up to 2^-12, a sixteenth of
+// its unit in the last place.
 
 using Floats = VectorOf<float>::type;
 using Doubles = VectorOf<double>::type;
@@ -20,6 +20,9 @@ inline Doubles exp_of_negative(Doubles x) {
   return each(x, [](double value) { return __builtin_exp(value); });
 }
 inline Doubles sigmoid(Doubles x) { return 1.0 / (1.0 + exp_of_negative(-x)); }
+inline Doubles tanh(Doubles x) {
+  return each(x, [](double value) { return __builtin_tanh(value); });
+}
 inline Doubles erf(Doubles x) {
   return each(x, [](double value) { return __builtin_erf(value); });
 }
@@ -104,6 +107,16 @@ inline V sigmoid_for(V x) {
   if constexpr (kIs<T, BFloat16> && kIs<V, Floats>) return _mm512_rcp14_ps(1.0f + exp2_short(x * -1.44269504f));
 #endif
   return sigmoid(x);
+}
+
+// Within 0.6: x + x^3 p(x^2), so that what is next to zero keeps all of its digits. Beyond: 2 sigmoid(2 x) - 1.
+inline Floats tanh(Floats x) {
+  const Floats s = x * x;
+  Floats p = s * -5.89394523e-3f + 2.07946170e-2f;
+  p = p * s - 5.37832938e-2f;
+  p = p * s + 1.33319154e-1f;
+  p = p * s - 3.33332986e-1f;
+  return s < 0.36f ? x + x * s * p : 2.0f * sigmoid(2.0f * x) - 1.0f;
 }
 
 // Within 1: x (1 + p(x^2)). Beyond: 1 - exp(l(|x|) - |x|), from a fit of log(1 - erf(x)) + x; 1 from 4 on. The absolute

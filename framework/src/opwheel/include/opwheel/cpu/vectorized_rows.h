@@ -16,6 +16,7 @@
 // `at` is a position, of whole registers and then of single elements: get() and put() convert.
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <type_traits>
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -286,18 +287,14 @@ __attribute__((always_inline)) inline C maximum(int64_t n, C start, const Value&
   return reduce<C>(n, start, value, [](Vector<C> a, Vector<C> b) { return a > b ? a : b; });
 }
 
-// Memory for a row, aligned to a cache line. Not initialised.
+// Memory for a row, aligned to a cache line. Not initialised. Throws std::bad_alloc, which run() has an error for.
 template <class C>
 struct Buffer {
   C* data;
-  explicit Buffer(int64_t n) : data(allocate(static_cast<std::size_t>(n) * sizeof(C))) {}
+  explicit Buffer(int64_t n)
+      : data(static_cast<C*>(::operator new(static_cast<std::size_t>(n) * sizeof(C), std::align_val_t(kLine)))) {}
   Buffer(const Buffer&) = delete;
-  ~Buffer() { __builtin_free(data); }
-
- private:
-  static C* allocate(std::size_t bytes) {
-    return static_cast<C*>(__builtin_aligned_alloc(kLine, (bytes + kLine - 1) / kLine * kLine));
-  }
+  ~Buffer() { ::operator delete(data, std::align_val_t(kLine)); }
 };
 
 }  // namespace
