@@ -1,5 +1,6 @@
 """The operators as users call them, beside PyTorch's own. What every backend must do is in the conformance kit."""
 
+import math
 import os
 import subprocess
 import sys
@@ -7,6 +8,8 @@ import sys
 import pytest
 import torch
 import transformer_ops
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from opwheel.process_memory import peak
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -289,10 +292,32 @@ def test_rope_keeps_lengths_and_turns_back():
     torch.testing.assert_close(tuple(t.transpose(1, 2) for t in again), turned)
 
 
-def test_quantised_rows_come_back_within_half_a_step():
-    x = torch.randn(7, 33)
+SPECIAL = (math.nan, math.inf, -math.inf, 0.0, -0.0, 1e-45, 2e-43, 1e-11, -3e38, 65504.0)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(
+    st.lists(st.sampled_from(SPECIAL), max_size=3),
+    st.floats(-45, 38).map(lambda exponent: 10**exponent),
+    st.integers(0, 70),
+    st.sampled_from([torch.float32, torch.float64, torch.bfloat16, torch.float16]),
+)
+def test_quantised_rows_come_back_within_half_a_step(special, size, length, dtype):
+    """Whatever numbers are among them; where one is nan or infinite, so is all of the row."""
+    row = (torch.randn(length) * size).to(dtype)
+    at = torch.randperm(length)[: len(special)]
+    row[at] = torch.tensor(special).to(dtype)[: len(at)]
+    x = torch.stack([row, torch.ones_like(row)])
     q, scale = transformer_ops.quantize_rowwise(x)
-    assert ((transformer_ops.dequantize_rowwise(q, scale) - x).abs() <= 0.5001 * scale[:, None]).all()
+    back = transformer_ops.dequantize_rowwise(q, scale, dtype=torch.float64)
+    if row.float().isfinite().all():
+        rounding = 2**-149  # of a scale that is subnormal, times 127
+        assert ((back - x.double()).abs() <= 0.5001 * scale[:, None] + 127 * rounding).all()
+        assert (scale[0] == 0) == (row.float().abs() <= 127 * rounding / 2).all()
+    else:
+        assert back[0].isnan().all()
+        assert torch.isnan(scale[0]) == row.isnan().any()
+    torch.testing.assert_close(back[1], torch.ones(length, dtype=torch.float64), rtol=1e-6, atol=0)
 
 
 @pytest.mark.parametrize(

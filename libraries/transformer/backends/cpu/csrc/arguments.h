@@ -9,6 +9,7 @@
 #include "opwheel/cpu/row_kernels.h"
 #include "opwheel/kernels.h"
 #include "opwheel/layout.h"
+#include "opwheel/overlap.h"
 
 namespace transformer_ops::cpu {
 
@@ -43,23 +44,25 @@ inline void check_like(const Tensor& tensor, std::string_view name, const Tensor
 constexpr std::string_view kBothAreWritten = "both are written to",
                            kIsRead = "it is read while the other is written to";
 
-// Refuses two tensors of one dtype, of which one or both are written to, that are surely the same memory.
+// Refuses two tensors, of which one or both are written to, that may share memory.
 inline void check_apart(const Tensor& a, std::string_view a_name, const Tensor& b, std::string_view b_name,
                         std::string_view why = kBothAreWritten) {
-  const opwheel::TensorInfo one(a), other(b);
-  if (one.numel == 0 || other.numel == 0) return;
-  const int64_t size = static_cast<int64_t>(aoti_torch_dtype_element_size(one.dtype_code));
-  const int64_t begin = reinterpret_cast<int64_t>(data<void>(a));
-  const int64_t other_begin = reinterpret_cast<int64_t>(data<void>(b));
-  const bool have_gaps = !opwheel::is_non_overlapping_and_dense(one) || !opwheel::is_non_overlapping_and_dense(other);
-  const bool meet = begin < other_begin + other.numel * size && other_begin < begin + one.numel * size;
-  if (have_gaps ? begin == other_begin : meet) {
+  if (opwheel::may_share_memory(a, b)) {
     fail("argument '", a_name, "' shares memory with '", b_name, "', and ", why, "; clone one of them first");
+  }
+}
+// Refuses what is written to if several of its elements share one place in memory.
+inline void check_elements_apart(const Tensor& written, std::string_view name) {
+  if (opwheel::may_overlap_itself(opwheel::TensorInfo(written))) {
+    fail("several elements of argument '", name,
+         "' share one place in memory (an expanded or overlapping view); pass a tensor of its own, for instance its "
+         ".clone()");
   }
 }
 // The tensor that a result goes into. It is not resized.
 inline void check_out(const Tensor& out, const Tensor& x, std::string_view x_name) {
   check_like(out, "out", x, x_name);
+  check_elements_apart(out, "out");
   check_apart(out, "out", x, x_name, kIsRead);
 }
 // Where Rows had to make a copy of what is overwritten.

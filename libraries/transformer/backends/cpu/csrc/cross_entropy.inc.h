@@ -1,14 +1,16 @@
 // Cross entropy over rows of logits, forward and backward. Included by kernels.inc.h.
 
-// softcap * tanh(x / softcap) with tanh(u) = 2 sigmoid(2 u) - 1, or x.
+// softcap * tanh(x / softcap), or x.
 template <class V, class C>
 inline V capped(V x, C softcap) {
-  return softcap > 0 ? softcap * (2 * sigmoid(x * (2 / softcap)) - 1) : x;
+  return softcap > 0 ? softcap * tanh(x / softcap) : x;
 }
 
 // With z = log(sum(exp(x))) and t the target, for one row:
 //   loss = w[t] (1 - smoothing) (z - x[t]) + smoothing / n sum(w (z - x)) + lse_square_scale z^2
-// where w, the weights of classes, is 1 for all if there is none; the last term is in z_loss, too.
+// where w, the weights of classes, is 1 for all if there is none; the last term is in z_loss, too. Logits may be large
+// and close together: z is the largest of them and a small number, whose sum, lse, is rounded. Differences from z are
+// taken from one and then the other, and lse_rest is what lse has lost.
 template <class T>
 void cross_entropy(const CrossEntropy& a, int64_t begin, int64_t end) {
   using C = ComputeType<T>;
@@ -17,7 +19,8 @@ void cross_entropy(const CrossEntropy& a, int64_t begin, int64_t end) {
   const T* w = static_cast<const T*>(a.weight);
   for (int64_t i = begin; i < end; ++i) {
     C &loss = static_cast<C*>(a.loss)[i], &z_loss = static_cast<C*>(a.z_loss)[i], &lse = static_cast<C*>(a.lse)[i];
-    loss = z_loss = lse = C(0);
+    C& lse_rest = static_cast<C*>(a.lse_rest)[i];
+    loss = z_loss = lse = lse_rest = C(0);
     const int64_t target = a.target[i];
     if (target == a.ignore_index) continue;
     const T* x = static_cast<const T*>(a.x) + i * a.x_stride;
@@ -25,22 +28,25 @@ void cross_entropy(const CrossEntropy& a, int64_t begin, int64_t end) {
     const C largest = maximum<C>(n, -static_cast<C>(__builtin_inf()), [&](auto at) { return get(x, at); });
     const C top = capped(Vector<C>{} + largest, softcap)[0];
     const C total = sum<C>(n, [&](auto at) { return exp_of_negative(capped(get(x, at), softcap) - top); });
-    lse = top + static_cast<C>(__builtin_log(static_cast<double>(total)));
-    const C z = lse, chosen = capped(Vector<C>{} + static_cast<C>(widen(x[target])), softcap)[0];
+    const C log_total = static_cast<C>(__builtin_log(static_cast<double>(total)));
+    lse = top + log_total;
+    lse_rest = (top - lse) + log_total;
+    const C chosen = capped(Vector<C>{} + static_cast<C>(widen(x[target])), softcap)[0];
     const C factor = w == nullptr ? C(1) : static_cast<C>(widen(w[target]));
-    loss = factor * (C(1) - smoothing) * (z - chosen);
+    loss = factor * (C(1) - smoothing) * ((top - chosen) + log_total);
     if (smoothing > 0 && w == nullptr) {
-      loss += smoothing * (z - sum<C>(n, [&](auto at) { return capped(get(x, at), softcap); }) / C(n));
+      loss += smoothing * (sum<C>(n, [&](auto at) { return top - capped(get(x, at), softcap); }) / C(n) + log_total);
     } else if (smoothing > 0) {
-      loss += smoothing / C(n) * sum<C>(n, [&](auto at) { return get(w, at) * (z - capped(get(x, at), softcap)); });
+      const auto weighted = [&](auto at) { return get(w, at) * ((top - capped(get(x, at), softcap)) + log_total); };
+      loss += smoothing / C(n) * sum<C>(n, weighted);
     }
-    z_loss = static_cast<C>(a.lse_square_scale) * z * z;
+    z_loss = static_cast<C>(a.lse_square_scale) * lse * lse;
     loss += z_loss;
   }
 }
 
-// With p = exp(x - z): dx = factor (w[t] (1 - smoothing) (p - [k = t]) + smoothing / n (p sum(w) - w) +
-// 2 lse_square_scale z p), times the derivative of the cap.
+// With p = exp(x - z): dx = grad (w[t] (1 - smoothing) (p - [k = t]) + smoothing / n (p sum(w) - w)) +
+// (grad + grad_z) 2 lse_square_scale z p, times the derivative of the cap.
 template <class T>
 void cross_entropy_backward(const CrossEntropyBackward& a, int64_t begin, int64_t end) {
   using C = ComputeType<T>;
@@ -56,14 +62,15 @@ void cross_entropy_backward(const CrossEntropyBackward& a, int64_t begin, int64_
       for_vectors<C>(n, [&](auto at) { put(d, at, Vector<C>{}); });
       continue;
     }
-    const C z = static_cast<const C*>(a.lse)[i];
-    const C g = static_cast<const C*>(a.grad)[a.grad_per_row ? i : 0] * static_cast<C>(a.scale);
+    const C z = static_cast<const C*>(a.lse)[i], z_rest = static_cast<const C*>(a.lse_rest)[i];
+    const C g = static_cast<const C*>(a.grad)[a.grad_per_row ? i : 0];
+    const C of_z = g + (a.grad_z == nullptr ? C(0) : static_cast<const C*>(a.grad_z)[i]);
     const C chosen = (w == nullptr ? C(1) : static_cast<C>(widen(w[target]))) * (C(1) - smoothing);
-    const C of_p = chosen + smoothing / C(n) * weights + C(2) * static_cast<C>(a.lse_square_scale) * z;
-    const C shift = smoothing / C(n);
+    const C of_p = g * (chosen + smoothing / C(n) * weights) + of_z * C(2) * static_cast<C>(a.lse_square_scale) * z;
+    const C shift = g * (smoothing / C(n));
     const auto gradient = [&](auto value, auto weight) {
       const auto capped_value = capped(value, softcap);
-      auto result = g * (of_p * exp_of_negative_for<T>(capped_value - z) - shift * weight);
+      auto result = of_p * exp_of_negative_for<T>((capped_value - z) - z_rest) - shift * weight;
       if (softcap > 0) result *= 1 - (capped_value / softcap) * (capped_value / softcap);
       return result;
     };
@@ -78,16 +85,5 @@ void cross_entropy_backward(const CrossEntropyBackward& a, int64_t begin, int64_
       put(d, at, gradient(get(x, at), weight));
     });
     d[target] = narrow<T>(own);
-  }
-}
-
-template <class T>
-void scaled(const Scaled& a, int64_t begin, int64_t end) {
-  using C = ComputeType<T>;
-  const C factor = *static_cast<const C*>(a.factor);
-  for (int64_t i = begin; i < end; ++i) {
-    const T* x = static_cast<const T*>(a.x) + i * a.x_stride;
-    T* y = static_cast<T*>(a.y) + i * a.length;
-    for_vectors<C>(a.length, [&](auto at) { put(y, at, get(x, at) * factor); });
   }
 }

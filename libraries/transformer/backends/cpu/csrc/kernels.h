@@ -1,6 +1,6 @@
 // What each kernel is given, and the table of kernels of one instruction set. Lengths and strides are in elements,
-// strides from one row to the next; rows are contiguous. `weight` and `bias` may be null. `stream`: whether y, or dx,
-// is written past the caches.
+// strides from one row to the next; rows are contiguous. `weight` and `bias` may be null. `stream`: whether results
+// of the shape of x are written past the caches.
 #pragma once
 
 #include <cstdint>
@@ -138,26 +138,33 @@ struct Rope {
 struct CrossEntropy {
   const void *x, *weight;
   const int64_t* target;
-  void *loss, *z_loss, *lse;
+  void *loss, *z_loss, *lse, *lse_rest;
   int64_t length, x_stride, ignore_index;
   double lse_square_scale, label_smoothing, softcap;
 };
 
-// grad is float (double for float64): one for each row, or one for all.
+// grad is float (double for float64): one for each row, or one for all. grad_z: one for each row, or null.
 struct CrossEntropyBackward {
-  const void *grad, *x, *weight, *lse;
+  const void *grad, *grad_z, *x, *weight, *lse, *lse_rest;
   const int64_t* target;
   void* dx;
   int64_t length, x_stride, ignore_index;
-  double lse_square_scale, label_smoothing, softcap, scale;
+  double lse_square_scale, label_smoothing, softcap;
   bool grad_per_row;
 };
 
-// x * factor, which is float (double for float64).
+// x * factor, which is float (double for float64), as x is if it is wide.
 struct Scaled {
   const void *x, *factor;
   void* y;
   int64_t length, x_stride;
+  bool x_is_wide;
+};
+
+// Adds x to sum, which is float (double for float64).
+struct Accumulate {
+  const void* x;
+  void* sum;
 };
 
 struct Quantize {
@@ -188,6 +195,7 @@ struct Table {
   ByDtype<CrossEntropy> cross_entropy;
   ByDtype<CrossEntropyBackward> cross_entropy_backward;
   ByDtype<Scaled> scaled;
+  ByDtype<Accumulate> accumulate;
   ByDtype<Quantize> quantize;
   ByDtype<Dequantize> dequantize;
 };

@@ -11,6 +11,7 @@ using namespace ::opwheel::cpu::OPWHEEL_ISA;
 #include "angles.inc.h"
 #include "attention.inc.h"
 #include "cross_entropy.inc.h"
+#include "linear_cross_entropy.inc.h"
 #include "norms.inc.h"
 #include "quantize.inc.h"
 #include "rope.inc.h"
@@ -34,6 +35,7 @@ const Table table = {
     OPWHEEL_BY_DTYPE(cross_entropy),
     OPWHEEL_BY_DTYPE(cross_entropy_backward),
     OPWHEEL_BY_DTYPE(scaled),
+    OPWHEEL_BY_DTYPE(accumulate),
     OPWHEEL_BY_DTYPE(quantize),
     OPWHEEL_BY_DTYPE(dequantize),
 };

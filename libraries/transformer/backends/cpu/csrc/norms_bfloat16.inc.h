@@ -33,15 +33,17 @@ WITH_AVX512_BF16 inline __m512i nearest_bfloat16(Vector<float> even, Vector<floa
   return _mm512_permutexvar_epi16(order, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(odd, even)));
 }
 
-// Squares of 32 elements go to `sum`, of x or of x + residual, which goes into `total`.
+// Squares of 32 elements go to `sum`, of x or of x + residual, which goes into `total`, and past the caches into
+// `streamed` if that is not null.
 template <bool has_residual>
-WITH_AVX512_BF16 inline void add_squares(const BFloat16* x, const BFloat16* residual, BFloat16* total, __m512& sum,
-                                         Smallest& smallest) {
+WITH_AVX512_BF16 inline void add_squares(const BFloat16* x, const BFloat16* residual, BFloat16* total,
+                                         BFloat16* streamed, __m512& sum, Smallest& smallest) {
   __m512i words = _mm512_loadu_si512(x);
   if constexpr (has_residual) {
     const __m512i more = _mm512_loadu_si512(residual);
     words = narrow_even_odd(widen_even(words) + widen_even(more), widen_odd(words) + widen_odd(more));
     _mm512_storeu_si512(total, words);
+    if (streamed != nullptr) stream_vector(streamed, words);
   }
   smallest.add(words);
   const auto values = reinterpret_cast<__m512bh>(words);
@@ -49,18 +51,19 @@ WITH_AVX512_BF16 inline void add_squares(const BFloat16* x, const BFloat16* resi
 }
 
 template <bool has_residual>
-WITH_AVX512_BF16 inline float sum_of_squares(const BFloat16* x, const BFloat16* residual, BFloat16* total, int64_t n,
-                                             Smallest& smallest) {
+WITH_AVX512_BF16 inline float sum_of_squares(const BFloat16* x, const BFloat16* residual, BFloat16* total,
+                                             BFloat16* streamed, int64_t n, Smallest& smallest) {
   __m512 sums[4] = {};
+  const auto add = [&](int64_t at, __m512& sum) WITH_AVX512_BF16 {
+    BFloat16* const past = streamed == nullptr ? nullptr : streamed + at;
+    add_squares<has_residual>(x + at, residual + at, total + at, past, sum, smallest);
+  };
   int64_t k = 0;
   for (; k + 4 * 32 <= n; k += 4 * 32) {
 #pragma GCC unroll 4
-    for (int64_t i = 0; i < 4; ++i) {
-      const int64_t at = k + 32 * i;
-      add_squares<has_residual>(x + at, residual + at, total + at, sums[i], smallest);
-    }
+    for (int64_t i = 0; i < 4; ++i) add(k + 32 * i, sums[i]);
   }
-  for (; k < n; k += 32) add_squares<has_residual>(x + k, residual + k, total + k, sums[0], smallest);
+  for (; k < n; k += 32) add(k, sums[0]);
   return _mm512_reduce_add_ps((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
@@ -88,6 +91,7 @@ WITH_AVX512_BF16 void rms_norm_bfloat16(const RmsNorm& a, int64_t begin, int64_t
   Smallest of_weight;
   for (int64_t k = 0; k < n; k += 32) of_weight.add(_mm512_loadu_si512(weight + k));
   const float smallest_weight = of_weight.value();
+  const Buffer<BFloat16> buffer(has_residual && a.stream ? n : 0);
   for (int64_t i = begin; i < end; ++i) {
     const auto* x = static_cast<const BFloat16*>(a.x) + i * a.x_stride;
     const auto* const residual = static_cast<const BFloat16*>(a.residual) + i * a.residual_stride;
@@ -97,8 +101,9 @@ WITH_AVX512_BF16 void rms_norm_bfloat16(const RmsNorm& a, int64_t begin, int64_t
     const auto* const next = has_residual ? next_row(x, a.x_stride, is_last) : next_of_one(x, a.x_stride, n, is_last);
     const auto* const next_residual = next_row(residual, a.residual_stride, is_last);
     Smallest of_x;
-    float squares = sum_of_squares<has_residual>(x, residual, total, n, of_x);
-    if constexpr (has_residual) x = total;
+    auto* const again = a.stream ? buffer.data : total;
+    float squares = sum_of_squares<has_residual>(x, residual, again, a.stream ? total : nullptr, n, of_x);
+    if constexpr (has_residual) x = again;
     // Squares below 2^-126 are missing; they have no weight in a sum that is not small itself.
     if (squares < static_cast<float>(n) * 1e-30f) {
       squares = sum<float>(n, [&](auto at) { return get(x, at) * get(x, at); });

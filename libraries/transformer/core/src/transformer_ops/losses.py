@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import torch
 from torch import Tensor
 
@@ -39,14 +41,14 @@ def cross_entropy(
         The loss, or ``(loss, z_loss)``: 0-d, or ``(rows,)`` without a reduction; float64 for float64, else float32.
 
     Raises:
-        RuntimeError: a shape or dtype does not fit, or a target is no class.
-        ValueError: ``reduction`` is none of these, or ``softcap`` is not positive.
+        RuntimeError: a shape or dtype does not fit, a target is no class, or ``label_smoothing`` is not from 0 to 1.
+        ValueError: ``reduction`` is none of these, or ``softcap`` is not a positive number.
     """
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"reduction is {reduction!r}, expected 'mean', 'sum' or 'none'")
-    if softcap is not None and softcap <= 0:
+    if softcap is not None and not 0 < softcap < inf:
         raise ValueError(f"softcap is {softcap}, expected None or a positive number")
-    losses, z_losses, _ = torch.ops.transformer_ops.cross_entropy_rows(
+    losses, z_losses, *_ = torch.ops.transformer_ops.cross_entropy_rows(
         input, target, weight, ignore_index, lse_square_scale, label_smoothing, softcap or 0.0
     )
     if reduction == "sum":
@@ -57,7 +59,8 @@ def cross_entropy(
         if weight is None:
             losses = losses.sum() / rows
         else:
-            share = torch.where(counted, weight[torch.where(counted, target, 0)], 0).sum()
+            weights = torch.where(counted, weight[torch.where(counted, target, 0)], 0)
+            share = weights.sum(dtype=losses.dtype)
             losses = (losses - z_losses).sum() / share + z_losses.sum() / rows
         z_losses = z_losses.sum() / rows
-    return (losses, z_losses) if return_z_loss else losses
+    return (losses, z_losses.detach()) if return_z_loss else losses

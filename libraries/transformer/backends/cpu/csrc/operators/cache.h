@@ -16,6 +16,13 @@ inline void reshape_and_cache(const Tensor& key, const Tensor& value, Tensor& ke
   const Check cache = check(key_cache, "key_cache").on_cpu().same_dtype(key, "key").shape({-1, -1, heads, length});
   const int64_t blocks = cache.info().sizes[0], block_size = cache.info().sizes[1];
   check(value_cache, "value_cache").on_cpu().same_dtype(key, "key").shape({blocks, block_size, heads, values.sizes[2]});
+  const auto check_written = [&](const Tensor& cache, std::string_view name) {
+    check_elements_apart(cache, name);
+    check_apart(cache, name, key, "key", kIsRead);
+    check_apart(cache, name, value, "value", kIsRead);
+  };
+  check_written(key_cache, "key_cache");
+  check_written(value_cache, "value_cache");
   check_apart(value_cache, "value_cache", key_cache, "key_cache");
   check(given_slots, "slot_mapping").on_cpu().dtype(ScalarType::Long).shape({tokens});
   const Tensor slots = contiguous(given_slots);

@@ -12,12 +12,14 @@
 namespace transformer_ops::cpu {
 
 // The loss of input @ weight^T + bias, whose rows are made a few at a time: never are all logits in memory. With
-// `trains`, their gradients take their place, and those of the inputs follow at once.
-inline std::array<Tensor, 4> linear_cross_entropy(const Tensor& given_input, const Tensor& given_weight,
+// `trains`, their gradients take their place, and those of the inputs follow at once: d_input, d_weight, d_bias and
+// their common factor. It is not multiplied in, because 16-bit numbers would be too small: the gradient that arrives at
+// the loss may be a large factor, made so that they are not. What is summed over rows is in the dtype that is computed
+// in.
+inline std::array<Tensor, 5> linear_cross_entropy(const Tensor& given_input, const Tensor& given_weight,
                                                   const Tensor& given_target, const OptionalTensor& given_bias,
                                                   int64_t ignore_index, double lse_square_scale, double label_smoothing,
                                                   std::string_view reduction, double softcap, bool trains) {
-  constexpr int64_t kRows = 256;  // of logits: enough for the matrix product to be fast
   const Check checked = check(given_input, "input").on_cpu().dtype(opwheel::floating).ndim(2);
   const int64_t rows = checked.info().sizes[0], width = checked.info().sizes[1];
   const Check of_weight =
@@ -25,10 +27,13 @@ inline std::array<Tensor, 4> linear_cross_entropy(const Tensor& given_input, con
   const int64_t classes = of_weight.info().sizes[0];
   const Tensor bias = optional_vector(given_bias, "bias", given_input, classes, "input");
   const Targets target(given_target, rows, classes, ignore_index);
+  check_numbers(label_smoothing, softcap);
   if (reduction != "mean" && reduction != "sum") {
     fail("argument 'reduction' is '", reduction, "', expected 'mean' or 'sum'");
   }
   const ScalarType dtype = dtype_of(given_input), accumulated = wide(dtype);
+  const bool is_narrow = dtype != accumulated;
+  const int64_t at_once = is_narrow ? 512 : 256;  // of logits: enough for the matrix product to be fast
   const opwheel::Device device = device_of(given_input);
   const Tensor input = contiguous(given_input), weight = contiguous(given_weight);
   const Tensor weight_t = opwheel::cpu::transposed(weight);
@@ -37,20 +42,23 @@ inline std::array<Tensor, 4> linear_cross_entropy(const Tensor& given_input, con
 
   Tensor loss = new_empty({}, accumulated, device);
   Tensor d_input = new_empty(trains ? opwheel::Sizes{rows, width} : opwheel::Sizes{0}, dtype, device);
-  Tensor d_weight = new_empty(trains ? opwheel::Sizes{classes, width} : opwheel::Sizes{0}, dtype, device);
-  Tensor d_bias = new_empty({trains && given_bias ? classes : 0}, dtype, device);
-  if (rows == 0) {
+  Tensor d_weight = new_empty(trains ? opwheel::Sizes{classes, width} : opwheel::Sizes{0}, accumulated, device);
+  Tensor d_bias = new_empty({trains && given_bias ? classes : 0}, accumulated, device);
+  Tensor factor = new_empty({}, accumulated, device);
+  fill(factor, counted == 0 ? 0 : scale);  // rows that do not count have no gradient, not even where all are such
+  if (rows == 0 || is_narrow) {
     OPWHEEL_SHIM(aoti_torch_zero_(d_weight.handle()));
     OPWHEEL_SHIM(aoti_torch_zero_(d_bias.handle()));
   }
-  const Tensor logits = new_empty({std::min(kRows, rows), classes}, dtype, device);
-  const Tensor row_loss = new_empty({rows}, accumulated, device), row_z = new_empty({rows}, accumulated, device);
-  const Tensor lse = new_empty({rows}, accumulated, device), one = new_empty({1}, accumulated, device);
-  Tensor ones = new_empty({1, std::min(kRows, rows)}, dtype, device);
+  const Tensor logits = new_empty({std::min(at_once, rows), classes}, dtype, device);
+  const auto of_rows = [&] { return new_empty({rows}, accumulated, device); };
+  const Tensor row_loss = of_rows(), row_z = of_rows(), lse = of_rows(), lse_rest = of_rows();
+  const Tensor one = new_empty({1}, accumulated, device);
+  Tensor ones = new_empty({1, std::min(at_once, rows)}, dtype, device);
   fill(one, 1);
   fill(ones, 1);
-  for (int64_t begin = 0; begin < rows; begin += kRows) {
-    const int64_t count = std::min(kRows, rows - begin);
+  for (int64_t begin = 0; begin < rows; begin += at_once) {
+    const int64_t count = std::min(at_once, rows - begin);
     const Tensor x = opwheel::cpu::rows_of(input, begin, count), some = opwheel::cpu::rows_of(logits, 0, count);
     if (given_bias) {
       opwheel::cpu::matmul_add(some, bias, x, weight_t);
@@ -67,6 +75,7 @@ inline std::array<Tensor, 4> linear_cross_entropy(const Tensor& given_input, con
                                .loss = at(row_loss),
                                .z_loss = at(row_z),
                                .lse = at(lse),
+                               .lse_rest = at(lse_rest),
                                .length = classes,
                                .x_stride = classes,
                                .ignore_index = ignore_index,
@@ -76,9 +85,11 @@ inline std::array<Tensor, 4> linear_cross_entropy(const Tensor& given_input, con
     run(kernels().cross_entropy, dtype, forward, count, 4 * classes);
     if (!trains) continue;
     const CrossEntropyBackward backward{.grad = data<void>(one),
+                                        .grad_z = nullptr,
                                         .x = data<void>(some),
                                         .weight = nullptr,
                                         .lse = at(lse),
+                                        .lse_rest = at(lse_rest),
                                         .target = target.data + begin,
                                         .dx = data<void>(some),
                                         .length = classes,
@@ -87,13 +98,21 @@ inline std::array<Tensor, 4> linear_cross_entropy(const Tensor& given_input, con
                                         .lse_square_scale = lse_square_scale,
                                         .label_smoothing = label_smoothing,
                                         .softcap = softcap,
-                                        .scale = scale,
                                         .grad_per_row = false};
     run(kernels().cross_entropy_backward, dtype, backward, count, 4 * classes);
     opwheel::cpu::matmul(opwheel::cpu::rows_of(d_input, begin, count), some, weight);
-    // The first product is written, those of further rows are added.
+    // The first product is written, those of further rows are added; one of 16-bit numbers has to be made first.
     const auto collect = [&](const Tensor& sum, const Tensor& a, const Tensor& b) {
-      begin == 0 ? opwheel::cpu::matmul(sum, a, b) : opwheel::cpu::matmul_add(sum, sum, a, b);
+      if (is_narrow) {
+        const Tensor product = new_empty(sizes_of(sum), dtype, device);
+        opwheel::cpu::matmul(product, a, b);
+        const int64_t count = opwheel::TensorInfo(sum).numel;
+        run(kernels().accumulate, dtype, Accumulate{data<void>(product), data<void>(sum)}, count, 1);
+      } else if (begin == 0) {
+        opwheel::cpu::matmul(sum, a, b);
+      } else {
+        opwheel::cpu::matmul_add(sum, sum, a, b);
+      }
     };
     collect(d_weight, opwheel::cpu::transposed(some), x);
     if (given_bias) {
@@ -106,7 +125,7 @@ inline std::array<Tensor, 4> linear_cross_entropy(const Tensor& given_input, con
     for (int64_t i = 0; i < rows; ++i) total += static_cast<double>(data<T>(row_loss)[i]);
     *data<T>(loss) = static_cast<T>(total * scale);
   });
-  return {std::move(loss), std::move(d_input), std::move(d_weight), std::move(d_bias)};
+  return {std::move(loss), std::move(d_input), std::move(d_weight), std::move(d_bias), std::move(factor)};
 }
 
 inline Tensor fused_linear_cross_entropy(const Tensor& input, const Tensor& weight, const Tensor& target,
@@ -116,7 +135,7 @@ inline Tensor fused_linear_cross_entropy(const Tensor& input, const Tensor& weig
                                       reduction, softcap, false);
   return std::move(results[0]);
 }
-inline std::array<Tensor, 4> fused_linear_cross_entropy_training(const Tensor& input, const Tensor& weight,
+inline std::array<Tensor, 5> fused_linear_cross_entropy_training(const Tensor& input, const Tensor& weight,
                                                                  const Tensor& target, const OptionalTensor& bias,
                                                                  int64_t ignore_index, double lse_square_scale,
                                                                  double label_smoothing, std::string_view reduction,
@@ -125,12 +144,17 @@ inline std::array<Tensor, 4> fused_linear_cross_entropy_training(const Tensor& i
                               softcap, true);
 }
 
-inline Tensor scaled(const Tensor& given, const Tensor& factor) {
+inline Tensor scaled(const Tensor& given, const Tensor& factor, const Tensor& like) {
   const int64_t n = check_rows(given, "x");
-  check(factor, "factor").on_cpu().dtype(wide(dtype_of(given))).shape({});
+  const ScalarType dtype = dtype_of(like);
+  check(like, "like").on_cpu().dtype(opwheel::floating).same_shape(given, "x");
+  const bool is_wide = dtype_of(given) == wide(dtype);
+  if (!is_wide) check(given, "x").dtype(dtype);
+  check(factor, "factor").on_cpu().dtype(wide(dtype)).shape({});
   const Rows x(given);
-  Tensor y = new_empty(sizes_of(given), dtype_of(given), device_of(given));
-  run(kernels().scaled, dtype_of(given), Scaled{x.data(), data<void>(factor), data<void>(y), n, x.stride}, x.rows, n);
+  Tensor y = new_empty(sizes_of(given), dtype, device_of(given));
+  const Scaled arguments{x.data(), data<void>(factor), data<void>(y), n, x.stride, is_wide};
+  run(kernels().scaled, dtype, arguments, x.rows, n);
   return y;
 }
 

@@ -113,7 +113,8 @@ inline std::array<Tensor, 2> fused_add_rms_norm(const Tensor& x, const Tensor& r
   const Casting casting = casting_of(casting_mode);
   Tensor y = new_empty(sizes_of(x), dtype_of(x), device_of(x)), sum = new_empty(sizes_of(x), dtype_of(x), device_of(x));
   const Rows rows(y), sums(sum);
-  normalise(x, &residual, weight, eps, offset, casting, rows, &sums, should_stream(rows, 4));
+  const bool stream = should_stream(rows, 4) && should_stream(sums, 4);
+  normalise(x, &residual, weight, eps, offset, casting, rows, &sums, stream);
   return {std::move(y), std::move(sum)};
 }
 
@@ -121,7 +122,13 @@ inline void fused_add_rms_norm_(Tensor& x, Tensor& residual, const OptionalTenso
                                 double offset, std::string_view casting_mode) {
   const int64_t n = check_rows(x, "x");
   check_like(residual, "residual", x, "x");
+  check_elements_apart(x, "x");
+  check_elements_apart(residual, "residual");
   check_apart(residual, "residual", x, "x");
+  if (given_weight) {
+    check_apart(x, "x", *given_weight, "weight", kIsRead);
+    check_apart(residual, "residual", *given_weight, "weight", kIsRead);
+  }
   const Tensor weight = optional_vector(given_weight, "weight", x, n);
   const Casting casting = casting_of(casting_mode);
   const Rows y(x), sum(residual);  // copies where rows are not contiguous

@@ -15,6 +15,7 @@ inline std::array<Tensor, 2> quantize_rowwise(const Tensor& given) {
   leading.pop_back();
   Tensor q = new_empty(sizes_of(given), ScalarType::Char, device_of(given));
   Tensor scale = new_empty(leading, ScalarType::Float, device_of(given));
+  if (n == 0) fill(scale, 0);
   run(kernels().quantize, dtype_of(given), Quantize{x.data(), data<void>(q), data<void>(scale), n, x.stride}, x.rows,
       n);
   return {std::move(q), std::move(scale)};

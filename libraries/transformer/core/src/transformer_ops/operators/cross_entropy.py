@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from math import inf, nan
 
 import torch
 from opwheel import Operator
@@ -18,6 +19,18 @@ def _capped(x: Tensor, softcap: float) -> Tensor:
     return softcap * torch.tanh(x / softcap) if softcap > 0 else x
 
 
+def check_numbers(label_smoothing: float, softcap: float) -> None:
+    """Refuse what has no meaning.
+
+    Raises:
+        RuntimeError: ``label_smoothing`` is no share, or ``softcap`` negative, infinite or nan.
+    """
+    if not 0 <= label_smoothing <= 1:
+        raise RuntimeError(f"argument 'label_smoothing' is {label_smoothing}, expected 0 to 1")
+    if not 0 <= softcap < inf:
+        raise RuntimeError(f"argument 'softcap' is {softcap}, expected a positive number, or 0 for none")
+
+
 def cross_entropy_rows_reference(
     input: Tensor,
     target: Tensor,
@@ -26,20 +39,26 @@ def cross_entropy_rows_reference(
     lse_square_scale: float,
     label_smoothing: float,
     softcap: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The loss of each row, the part of it that ``lse_square_scale`` adds, and log(sum(exp)) of its logits."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The loss of each row, the part of it that ``lse_square_scale`` adds, log(sum(exp)), and what it is rounded by."""
     check_shape(target, "target", input.shape[:-1])
+    check_numbers(label_smoothing, softcap)
     counted = target != ignore_index
     index = torch.where(counted, target, 0)
     logits = _capped(wide(input), softcap)
-    lse = torch.logsumexp(logits, -1)
+    # Logits may be large and close together: of the largest of them and the small rest, only the sum is rounded.
+    top = logits.detach().amax(-1)
+    log_sum = torch.log(torch.exp(logits - top.unsqueeze(-1)).sum(-1))
+    lse = top + log_sum
+    below = top.unsqueeze(-1) - logits
     weights = torch.ones_like(logits[0]) if weight is None else wide(weight)
-    loss = weights[index] * (1 - label_smoothing) * (lse - logits.gather(-1, index.unsqueeze(-1)).squeeze(-1))
+    loss = weights[index] * (1 - label_smoothing) * (below.gather(-1, index.unsqueeze(-1)).squeeze(-1) + log_sum)
     if label_smoothing > 0:
-        loss = loss + label_smoothing / input.shape[-1] * (weights * (lse.unsqueeze(-1) - logits)).sum(-1)
+        loss = loss + label_smoothing / input.shape[-1] * (weights * (below + log_sum.unsqueeze(-1))).sum(-1)
     z_loss = lse_square_scale * lse * lse
-    loss, z_loss, lse = (torch.where(counted, one, 0) for one in (loss + z_loss, z_loss, lse))
-    return loss, z_loss, lse
+    results = (loss + z_loss, z_loss, lse, (top - lse) + log_sum)
+    loss, z_loss, lse, lse_rest = (torch.where(counted, one, 0) for one in results)
+    return loss, z_loss, lse, lse_rest
 
 
 def _pytorchs(
@@ -50,7 +69,7 @@ def _pytorchs(
     lse_square_scale: float,
     label_smoothing: float,
     softcap: float,
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The rows' losses by PyTorch, from which log(sum(exp)) follows without another pass over the logits."""
     if weight is not None or lse_square_scale or label_smoothing or softcap:
         raise ValueError("without weights, lse_square_scale, label_smoothing and softcap")
@@ -58,35 +77,39 @@ def _pytorchs(
     counted = target != ignore_index
     index = torch.where(counted, target, 0).unsqueeze(-1)
     lse = loss.detach() + wide(input.detach().gather(-1, index).squeeze(-1))
-    return loss, torch.zeros_like(loss), torch.where(counted, lse, 0)
+    return loss, torch.zeros_like(loss), torch.where(counted, lse, 0), torch.zeros_like(loss)
 
 
 def cross_entropy_backward_reference(
     grad: Tensor,
+    grad_z: Tensor,
     input: Tensor,
     target: Tensor,
     weight: Tensor | None,
     lse: Tensor,
+    lse_rest: Tensor,
     ignore_index: int,
     lse_square_scale: float,
     label_smoothing: float,
     softcap: float,
 ) -> Tensor:
-    """The gradient of the logits, where those of the rows' losses are ``grad``."""
+    """The gradient of the logits, where those of the rows' losses are ``grad``, and those of their z-losses too."""
+    check_numbers(label_smoothing, softcap)
     counted = (target != ignore_index).unsqueeze(-1)
     index = torch.where(counted, target.unsqueeze(-1), 0)
     classes = input.shape[-1]
     logits = _capped(wide(input), softcap)
     z = lse.unsqueeze(-1)
-    p = torch.exp(logits - z)
+    p = torch.exp((logits - z) - lse_rest.unsqueeze(-1))
     weights = torch.ones_like(logits[0]) if weight is None else wide(weight)
     chosen = weights[index] * (1 - label_smoothing)
     smoothing = label_smoothing / classes
-    d = p * (chosen + smoothing * weights.sum() + 2 * lse_square_scale * z) - smoothing * weights
-    d = d - torch.zeros_like(d).scatter(-1, index, chosen)
+    grad, of_z = grad.unsqueeze(-1), (grad + grad_z).unsqueeze(-1) * 2 * lse_square_scale * z
+    d = p * (grad * (chosen + smoothing * weights.sum()) + of_z) - grad * smoothing * weights
+    d = d - torch.zeros_like(d).scatter(-1, index, grad * chosen)
     if softcap > 0:
         d = d * (1 - (logits / softcap).pow(2))
-    return torch.where(counted, grad.unsqueeze(-1) * d, 0).to(input.dtype)
+    return torch.where(counted, d, 0).to(input.dtype)
 
 
 def _numbers() -> Iterator[tuple[float, float, float]]:
@@ -121,24 +144,28 @@ def _backward_samples(device: str, dtype: torch.dtype, requires_grad: bool) -> I
     for x, target, weight, ignored, *numbers in _arguments(device, dtype, requires_grad):
         assert isinstance(x, Tensor)
         lse = wide(x.detach()).logsumexp(-1) if numbers[-1] == 0 else wide(x.detach()).logsumexp(-1) + 1
-        grad = torch.rand(5, device=device, dtype=lse.dtype, requires_grad=requires_grad)
-        yield Sample(grad, x, target, weight, lse.requires_grad_(requires_grad), ignored, *numbers)
+        of_rows = [torch.rand(5, device=device, dtype=lse.dtype, requires_grad=requires_grad) for _ in range(3)]
+        kept = lse.requires_grad_(requires_grad), of_rows[2]
+        yield Sample(*of_rows[:2], x, target, weight, *kept, ignored, *numbers)
 
 
 def _errors(device: str) -> Iterator[ErrorSample]:
     x, numbers = torch.ones(2, 3, device=device), (-100, 0.0, 0.0, 0.0)
     yield ErrorSample(Sample(x, torch.tensor([0, 3], device=device), None, *numbers), (RuntimeError, IndexError))
     yield ErrorSample(Sample(x, torch.tensor([0], device=device), None, *numbers), RuntimeError)
+    target = torch.tensor([0, 1], device=device)
+    for wrong in ((0.0, 1.5, 0.0), (0.0, 0.0, -2.0), (0.0, 0.0, nan), (0.0, 0.0, inf)):
+        yield ErrorSample(Sample(x, target, None, -100, *wrong), RuntimeError)
 
 
 CROSS_ENTROPY_ROWS = Operator(
     "cross_entropy_rows",
     reference=cross_entropy_rows_reference,
     derivatives={
-        "input": "cross_entropy_backward(grad, input, target, weight, lse, ignore_index, lse_square_scale, "
-        "label_smoothing, softcap)"
+        "input": "cross_entropy_backward(grad_loss, grad_z_loss, input, target, weight, lse, lse_rest, ignore_index, "
+        "lse_square_scale, label_smoothing, softcap)"
     },
-    not_differentiable=("z_loss", "lse"),
+    not_differentiable=("lse", "lse_rest"),
     samples=_samples,
     measured=_measured,
     peers={"F.cross_entropy": _pytorchs},

@@ -29,10 +29,8 @@ def _fused_linear_cross_entropy(
     if reduction not in ("mean", "sum"):
         raise ValueError(f"reduction is {reduction!r}, expected 'mean' or 'sum'")
     logits = torch.nn.functional.linear(input, weight, bias)
-    loss, _, _ = cross_entropy_rows_reference(
-        logits, target, None, ignore_index, lse_square_scale, label_smoothing, softcap
-    )
-    return loss.sum() / ((target != ignore_index).sum() if reduction == "mean" else 1)
+    rows = cross_entropy_rows_reference(logits, target, None, ignore_index, lse_square_scale, label_smoothing, softcap)
+    return rows[0].sum() / ((target != ignore_index).sum() if reduction == "mean" else 1)
 
 
 def _fused_linear_cross_entropy_training(
@@ -45,16 +43,17 @@ def _fused_linear_cross_entropy_training(
     label_smoothing: float = 0.0,
     reduction: str = "mean",
     softcap: float = 0.0,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     options = (ignore_index, lse_square_scale, label_smoothing)
     loss = _fused_linear_cross_entropy(input, weight, target, bias, *options, reduction, softcap)
     logits = torch.nn.functional.linear(input, weight, bias)
-    _, _, lse = cross_entropy_rows_reference(logits, target, None, *options, softcap)
-    counted = (target != ignore_index).to(lse.dtype)
-    grad = counted / (counted.sum() if reduction == "mean" else 1)
-    d = cross_entropy_backward_reference(grad, logits, target, None, lse, *options, softcap)
-    d_bias = input.new_empty(0) if bias is None else d.sum(0)
-    return loss, d @ weight, d.t() @ input, d_bias
+    _, _, lse, rest = cross_entropy_rows_reference(logits, target, None, *options, softcap)
+    grad, grad_z = torch.ones_like(lse), torch.zeros_like(lse)
+    d = cross_entropy_backward_reference(grad, grad_z, logits, target, None, lse, rest, *options, softcap)
+    d_bias = wide(input.new_empty(0)) if bias is None else wide(d).sum(0)
+    counted = (target != ignore_index).sum().to(loss.dtype)
+    factor = torch.where(counted > 0, 1 / counted, 0) if reduction == "mean" else torch.ones_like(loss)
+    return loss, d @ weight, wide(d).t() @ wide(input), d_bias, factor
 
 
 def _samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
@@ -95,6 +94,8 @@ def _errors(device: str) -> Iterator[ErrorSample]:
     yield ErrorSample(Sample(x, weight, torch.tensor([0, 4], device=device)), (RuntimeError, IndexError))
     target = torch.tensor([0, 1], device=device)
     yield ErrorSample(Sample(x, weight, target, None, -100, 0.0, 0.0, "none"), (RuntimeError, ValueError))
+    for wrong in ((0.0, -0.5, "mean", 0.0), (0.0, 0.0, "mean", -2.0)):
+        yield ErrorSample(Sample(x, weight, target, None, -100, *wrong), RuntimeError)
 
 
 FUSED_LINEAR_CROSS_ENTROPY = Operator(
@@ -131,45 +132,62 @@ FUSED_LINEAR_CROSS_ENTROPY = Operator(
 FUSED_LINEAR_CROSS_ENTROPY_TRAINING = Operator(
     "fused_linear_cross_entropy_training",
     reference=_fused_linear_cross_entropy_training,
-    derivatives={"input": "scaled(d_input, grad)", "weight": "scaled(d_weight, grad)", "bias": "scaled(d_bias, grad)"},
-    not_differentiable=("d_input", "d_weight", "d_bias"),
+    derivatives={
+        "input": "scaled(d_input, grad_loss * factor, input)",
+        "weight": "scaled(d_weight, grad_loss * factor, weight)",
+        "bias": "scaled(d_bias, grad_loss * factor, bias)",
+    },
+    not_differentiable=("d_input", "d_weight", "d_bias", "factor"),
     samples=_samples,
 )
 
 
-def _scaled(x: Tensor, factor: Tensor) -> Tensor:
+def _scaled(x: Tensor, factor: Tensor, like: Tensor) -> Tensor:
     check_shape(factor, "factor", ())
-    if factor.dtype != wide(x).dtype:
-        raise RuntimeError(f"argument 'factor' is {factor.dtype}, expected {wide(x).dtype}; convert it with .to(...)")
-    return (wide(x) * factor).to(x.dtype)
+    check_shape(like, "like", x.shape)
+    if x.dtype not in (like.dtype, wide(like).dtype):
+        raise RuntimeError(f"argument 'x' is {x.dtype}, but 'like' is {like.dtype}; convert it with .to(...)")
+    if factor.dtype != wide(like).dtype:
+        raise RuntimeError(
+            f"argument 'factor' is {factor.dtype}, expected {wide(like).dtype}; convert it with .to(...)"
+        )
+    return (wide(x) * factor).to(like.dtype)
 
 
 def _scaled_samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
     make = partial(randn, device=device, requires_grad=requires_grad)
+    computed = torch.float64 if dtype is torch.float64 else torch.float32
     for shape in SHAPES:
-        yield Sample(make(*shape, dtype=dtype), make(dtype=torch.float64 if dtype is torch.float64 else torch.float32))
+        like = randn(*shape, device=device, dtype=dtype)
+        yield Sample(make(*shape, dtype=dtype), make(dtype=computed), like)
+        if computed != dtype:
+            yield Sample(make(*shape, dtype=computed), make(dtype=computed), like)
 
 
 def _scaled_measured(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
     make = partial(randn, device=device)
+    x = make(32_000, 512, dtype=dtype, requires_grad=requires_grad)
     # The factor is a gradient: it needs one itself for second derivatives alone.
-    yield Sample(make(32_000, 512, dtype=dtype, requires_grad=requires_grad), make(dtype=torch.float32))
+    yield Sample(x, make(dtype=torch.float32), x.detach())
 
 
 def _scaled_errors(device: str) -> Iterator[ErrorSample]:
-    x = torch.ones(2, 3, device=device)
-    yield ErrorSample(Sample(x, torch.ones(1, device=device)), RuntimeError)
-    yield ErrorSample(Sample(x, torch.ones((), device=device, dtype=torch.float64)), RuntimeError)
+    x, factor = torch.ones(2, 3, device=device), torch.ones((), device=device)
+    yield ErrorSample(Sample(x, torch.ones(1, device=device), x), RuntimeError)
+    yield ErrorSample(Sample(x, factor.double(), x), RuntimeError)
+    yield ErrorSample(Sample(x, factor, x[:1]), RuntimeError)
+    yield ErrorSample(Sample(x.double(), factor, x), RuntimeError)
 
 
-# In the place of `grad * d_weight`: a result as large as a vocabulary gets huge pages here.
+# `grad * factor * d_weight`, rounded once to the weight's dtype, in the place of several operators: a result as large
+# as a vocabulary gets huge pages here.
 SCALED = Operator(
     "scaled",
     reference=_scaled,
-    rule=Rows(x=1),
-    derivatives={"x": "scaled(grad, factor)"},
+    rule=Rows(x=1, like=1),
+    derivatives={"x": "scaled(grad, factor, x)"},
     samples=_scaled_samples,
     measured=_scaled_measured,
-    peers={"x * factor": lambda x, factor: x * factor},
+    peers={"x * factor": lambda x, factor, like: (x * factor).to(like.dtype)},
     errors=_scaled_errors,
 )

@@ -14,8 +14,10 @@ from .samples import SHAPES, randn
 
 def _quantize_rowwise(x: Tensor) -> tuple[Tensor, Tensor]:
     values = x.float()
-    scale = values.abs().amax(-1) / 127
-    return (values / scale.clamp_min(1e-12).unsqueeze(-1)).round().to(torch.int8), scale
+    scale = (values.abs().amax(-1) if x.shape[-1] > 0 else values.sum(-1)) / 127
+    divisor = torch.where(scale > 0, scale, 1).unsqueeze(-1)
+    q = (values / divisor).round().clamp(-127, 127)
+    return torch.where(scale.isfinite().unsqueeze(-1), q, 0).to(torch.int8), scale
 
 
 def _dequantize_rowwise(q: Tensor, scale: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -23,7 +25,7 @@ def _dequantize_rowwise(q: Tensor, scale: Tensor, dtype: torch.dtype = torch.flo
 
 
 def _samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
-    for shape in SHAPES:
+    for shape in (*SHAPES, (2, 0)):
         yield Sample(randn(*shape, device=device, dtype=dtype, requires_grad=requires_grad))
 
 
@@ -53,7 +55,8 @@ QUANTIZE_ROWWISE = Operator(
 
     Returns:
         ``(q, scale)``: int8 of the shape of ``x``, from -127 to 127, and float32 of that shape without the last
-        dimension. The scale is 0 where a row is. Not differentiable.
+        dimension. The scale is 0 where a row is; it is nan or infinite where a row has such an element, and ``q`` is
+        0 there. Not differentiable.
 
     Raises:
         RuntimeError: ``x`` is 0-d, or of another dtype.

@@ -6,7 +6,7 @@ import math
 from typing import NoReturn
 
 import torch
-from opwheel.dispatch.overlap import Overlap, overlap
+from opwheel.dispatch.overlap import Overlap, may_overlap_itself, overlap
 from torch import Tensor
 
 FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -75,17 +75,27 @@ def vector(x: Tensor | None, name: str, other: Tensor, other_name: str) -> Tenso
 
 
 def check_apart(a: Tensor, name: str, b: Tensor, other_name: str, why: str = "both are written to") -> None:
-    """Refuse two tensors, of which one or both are written to, that are surely the same memory."""
-    if overlap(a, b) in (Overlap.SAME_ELEMENTS, Overlap.PARTIAL):
+    """Refuse two tensors, of which one or both are written to, that may share memory."""
+    if overlap(a, b) is not Overlap.NONE:
         refuse(name, f"shares memory with '{other_name}', and {why}; clone one of them first")
+
+
+def check_written(written: Tensor, name: str, **read: Tensor | None) -> None:
+    """Refuse what is written to if its elements share places in memory, with each other or with what is read."""
+    if may_overlap_itself(written):
+        raise RuntimeError(
+            f"several elements of argument '{name}' share one place in memory (an expanded or overlapping view); pass "
+            "a tensor of its own, for instance its .clone()"
+        )
+    for other_name, other in read.items():
+        if other is not None:
+            check_apart(written, name, other, other_name, "it is read while the other is written to")
 
 
 def check_out(out: Tensor, x: Tensor, x_name: str, **others: Tensor | None) -> None:
     """Check the tensor that a result of the shape of ``x`` goes into; it must not be the memory of another argument."""
     check_like(out, "out", x, x_name)
-    for name, tensor in {x_name: x, **others}.items():
-        if tensor is not None:
-            check_apart(out, "out", tensor, name, "it is read while the other is written to")
+    check_written(out, "out", **{x_name: x}, **others)
 
 
 def write_back(rows: Tensor, tensor: Tensor) -> None:

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .arguments import check_apart, check_device, check_dtype, check_indices, check_same, check_shape
+from .arguments import check_apart, check_device, check_dtype, check_indices, check_same, check_shape, check_written
 from .launch import block_of, launch
 
 BLOCK = 1024
@@ -56,6 +56,8 @@ def reshape_and_cache(key: Tensor, value: Tensor, key_cache: Tensor, value_cache
     blocks, block_size = key_cache.shape[:2]
     check_same(value_cache, "value_cache", key, "key")
     check_shape(value_cache, "value_cache", blocks, block_size, heads, value.shape[2])
+    for cache, name in ((key_cache, "key_cache"), (value_cache, "value_cache")):
+        check_written(cache, name, key=key, value=value)
     check_apart(value_cache, "value_cache", key_cache, "key_cache")
     check_dtype(slot_mapping, "slot_mapping", torch.int64)
     check_device(slot_mapping, "slot_mapping", key, "key")

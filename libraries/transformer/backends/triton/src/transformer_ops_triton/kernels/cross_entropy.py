@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import NamedTuple
 
 import torch
@@ -9,16 +10,16 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .arguments import FLOATING, check_device, check_dtype, check_indices, check_shape, rows_of, vector, wide
-from .language import load, store
+from .arguments import FLOATING, check_device, check_dtype, check_indices, check_shape, refuse, rows_of, vector, wide
+from .language import load, store, tanh
 from .launch import block_of, compute_dtype, launch
 
 
 @triton.jit
 def _capped(x, SOFTCAP: tl.constexpr):
-    # softcap * tanh(x / softcap) with tanh(u) = 2 sigmoid(2 u) - 1, or x.
+    # softcap * tanh(x / softcap), or x.
     if SOFTCAP > 0:
-        x = SOFTCAP * (2 * tl.sigmoid(x * (2 / SOFTCAP)) - 1)
+        x = SOFTCAP * tanh(x / SOFTCAP)
     return x
 
 
@@ -36,6 +37,7 @@ def _cross_entropy(
     loss,
     z_loss,
     lse,
+    lse_rest,
     x_stride,
     ignore_index,
     N: tl.constexpr,
@@ -56,7 +58,10 @@ def _cross_entropy(
         tl.store(loss + row, zero)
         tl.store(z_loss + row, zero)
         tl.store(lse + row, zero)
+        tl.store(lse_rest + row, zero)
         return
+    chosen = _capped(tl.load(x + t).to(COMPUTE), SOFTCAP)
+    near = _finite(chosen)  # what logits are near to: sums of their distances from it are small
     # One pass: what has been summed up is scaled anew when a larger logit comes.
     largest = tl.full([], -float("inf"), COMPUTE)
     total = tl.full([], 0, COMPUTE)
@@ -73,35 +78,41 @@ def _cross_entropy(
         total = total * tl.exp(before - shift) + tl.sum(exps, 0)
         if SMOOTHING > 0:
             if weight is None:
-                values += tl.where(mask, value, 0)
+                values += tl.where(mask, value - near, 0)
             else:
                 w = load(weight, at, mask, COMPUTE)
-                values += w * tl.where(mask, value, 0)
+                values += w * tl.where(mask, value - near, 0)
                 weights += w
-    z = _finite(largest) + tl.log(total)
-    result = z - _capped(tl.load(x + t).to(COMPUTE), SOFTCAP)
-    result *= 1 - SMOOTHING
+    # Logits may be large and close together: of the largest of them and the small rest, only the sum is rounded.
+    top = _finite(largest)
+    log_total = tl.log(total)
+    z = top + log_total
+    result = ((top - chosen) + log_total) * (1 - SMOOTHING)
     if weight is not None:
         result *= tl.load(weight + t).to(COMPUTE)
     if SMOOTHING > 0:
+        from_near = (top - near) + log_total
         if weight is None:
-            result += SMOOTHING * (z - tl.sum(values, 0) / N)
+            result += SMOOTHING * (from_near - tl.sum(values, 0) / N)
         else:
-            result += SMOOTHING / N * (z * tl.sum(weights, 0) - tl.sum(values, 0))
+            result += SMOOTHING / N * (from_near * tl.sum(weights, 0) - tl.sum(values, 0))
     of_z = LSE_SQUARE_SCALE * z * z
     tl.store(loss + row, result + of_z)
     tl.store(z_loss + row, of_z)
     tl.store(lse + row, z)
+    tl.store(lse_rest + row, (top - z) + log_total)
 
 
 @triton.jit
 def _cross_entropy_backward(
     grad,
+    grad_z,
     x,
     weight,
     weight_sum,
     target,
     lse,
+    lse_rest,
     dx,
     grad_stride,
     x_stride,
@@ -114,8 +125,8 @@ def _cross_entropy_backward(
     COMPUTE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    # With p = exp(x - z): dx = grad (p (w[t] (1 - smoothing) + smoothing / n sum(w) + 2 lse_square_scale z)
-    # - w[t] (1 - smoothing) [k = t] - smoothing / n w), times the derivative of the cap. dx may be x.
+    # With p = exp(x - z): dx = grad (p (w[t] (1 - smoothing) + smoothing / n sum(w)) - w[t] (1 - smoothing) [k = t]
+    # - smoothing / n w) + (grad + grad_z) 2 lse_square_scale z p, times the derivative of the cap. dx may be x.
     row = tl.program_id(0).to(tl.int64)
     x += row * x_stride
     dx += row * dx_stride
@@ -126,26 +137,30 @@ def _cross_entropy_backward(
             store(dx, at, at < N, tl.zeros([BLOCK], COMPUTE))
         return
     z = tl.load(lse + row)
+    z_rest = tl.load(lse_rest + row)
     g = tl.load(grad + row * grad_stride)
+    of_z = g
+    if grad_z is not None:
+        of_z += tl.load(grad_z + row)
     chosen = tl.full([], 1 - SMOOTHING, COMPUTE)
     sum_of_weights = tl.full([], N, COMPUTE)
     if weight is not None:
         chosen *= tl.load(weight + t).to(COMPUTE)
         sum_of_weights = tl.load(weight_sum)
-    of_p = chosen + SMOOTHING / N * sum_of_weights + 2 * LSE_SQUARE_SCALE * z
+    of_p = g * (chosen + SMOOTHING / N * sum_of_weights) + of_z * (2 * LSE_SQUARE_SCALE) * z
     for start in range(0, N, BLOCK):
         at = start + tl.arange(0, BLOCK)
         mask = at < N
         value = _capped(load(x, at, mask, COMPUTE), SOFTCAP)
-        d = tl.exp(value - z) * of_p - tl.where(at == t, chosen, 0)
+        d = tl.exp((value - z) - z_rest) * of_p - tl.where(at == t, g * chosen, 0)
         if SMOOTHING > 0:
             if weight is None:
-                d -= SMOOTHING / N
+                d -= g * (SMOOTHING / N)
             else:
-                d -= SMOOTHING / N * load(weight, at, mask, COMPUTE)
+                d -= g * (SMOOTHING / N) * load(weight, at, mask, COMPUTE)
         if SOFTCAP > 0:
             d *= 1 - (value / SOFTCAP) * (value / SOFTCAP)
-        store(dx, at, mask, g * d)
+        store(dx, at, mask, d)
 
 
 class Loss(NamedTuple):
@@ -156,6 +171,13 @@ class Loss(NamedTuple):
     label_smoothing: float
     softcap: float
     weight: Tensor | None = None
+
+    def check(self) -> None:
+        """Refuse what has no meaning."""
+        if not 0 <= self.label_smoothing <= 1:
+            refuse("label_smoothing", f"is {self.label_smoothing}, expected 0 to 1")
+        if not 0 <= self.softcap < inf:
+            refuse("softcap", f"is {self.softcap}, expected a positive number, or 0 for none")
 
     def constants(self, logits: Tensor) -> dict[str, object]:
         """What both kernels are compiled for."""
@@ -168,10 +190,14 @@ class Loss(NamedTuple):
             **block_of(logits.shape[1]),
         }
 
-    def forward(self, logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """``(rows, classes)``, whose rows have their elements one after the other: loss, z-loss and log(sum(exp))."""
+    def forward(self, logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Of ``(rows, classes)``, in whose rows elements follow each other.
+
+        Returns:
+            The loss, the z-loss, log(sum(exp)), and what that is rounded by.
+        """
         rows = logits.shape[0]
-        results = torch.empty(3, rows, dtype=wide(logits.dtype), device=logits.device).unbind()
+        results = torch.empty(4, rows, dtype=wide(logits.dtype), device=logits.device).unbind()
         launch(
             _cross_entropy,
             rows,
@@ -184,9 +210,19 @@ class Loss(NamedTuple):
             self.ignore_index,
             **self.constants(logits),
         )
-        return results[0], results[1], results[2]
+        loss, z_loss, lse, lse_rest = results
+        return loss, z_loss, lse, lse_rest
 
-    def backward(self, grad: Tensor, logits: Tensor, target: Tensor, lse: Tensor, dx: Tensor) -> None:
+    def backward(
+        self,
+        grad: Tensor,
+        grad_z: Tensor | None,
+        logits: Tensor,
+        target: Tensor,
+        lse: Tensor,
+        lse_rest: Tensor,
+        dx: Tensor,
+    ) -> None:
         """Write the gradient of the logits, maybe in their place; ``grad`` may be one number, expanded."""
         weight_sum = None if self.weight is None else self.weight.sum(dtype=wide(logits.dtype))
         launch(
@@ -194,11 +230,13 @@ class Loss(NamedTuple):
             logits.shape[0],
             logits,
             grad,
+            grad_z,
             logits,
             self.weight,
             weight_sum,
             target,
             lse,
+            lse_rest,
             dx,
             grad.stride(0),
             logits.stride(0),
@@ -219,6 +257,7 @@ def targets(given: Tensor, input: Tensor, classes: int, ignore_index: int) -> Te
 
 def _checked(input: Tensor, target: Tensor, weight: Tensor | None, loss: Loss) -> tuple[Loss, Tensor]:
     """The loss with the weight, and the targets."""
+    loss.check()
     check_dtype(input, "input", *FLOATING)
     check_shape(input, "input", -1, -1)
     weighted = loss._replace(weight=vector(weight, "weight", input, "input"))
@@ -233,18 +272,20 @@ def cross_entropy_rows(
     lse_square_scale: float,
     label_smoothing: float,
     softcap: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The loss of each row, the part of it that ``lse_square_scale`` adds, and log(sum(exp)) of its logits."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The loss of each row, the part of it that ``lse_square_scale`` adds, log(sum(exp)), and what it is rounded by."""
     loss, classes = _checked(input, target, weight, Loss(ignore_index, lse_square_scale, label_smoothing, softcap))
     return loss.forward(rows_of(input), classes)
 
 
 def cross_entropy_backward(
     grad: Tensor,
+    grad_z: Tensor,
     input: Tensor,
     target: Tensor,
     weight: Tensor | None,
     lse: Tensor,
+    lse_rest: Tensor,
     ignore_index: int,
     lse_square_scale: float,
     label_smoothing: float,
@@ -252,10 +293,11 @@ def cross_entropy_backward(
 ) -> Tensor:
     """The gradient of the logits."""
     loss, classes = _checked(input, target, weight, Loss(ignore_index, lse_square_scale, label_smoothing, softcap))
-    for tensor, name in ((grad, "grad"), (lse, "lse")):
+    for tensor, name in ((grad, "grad"), (grad_z, "grad_z"), (lse, "lse"), (lse_rest, "lse_rest")):
         check_dtype(tensor, name, wide(input.dtype))
         check_device(tensor, name, input, "input")
         check_shape(tensor, name, input.shape[0])
     dx = input.new_empty(input.shape)
-    loss.backward(grad, rows_of(input), classes, lse.contiguous(), dx)
+    kept = lse.contiguous(), lse_rest.contiguous()
+    loss.backward(grad, grad_z.contiguous(), rows_of(input), classes, *kept, dx)
     return dx

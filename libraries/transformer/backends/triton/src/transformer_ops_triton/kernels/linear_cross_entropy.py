@@ -39,7 +39,7 @@ def fused_linear_cross_entropy(
 ) -> Tensor:
     """See ``transformer_ops.fused_linear_cross_entropy``."""
     loss = Loss(ignore_index, lse_square_scale, label_smoothing, softcap)
-    return _compute(loss, input, weight, target, bias, reduction, None)
+    return _compute(loss, input, weight, target, bias, reduction, None)[0]
 
 
 def fused_linear_cross_entropy_training(
@@ -52,13 +52,18 @@ def fused_linear_cross_entropy_training(
     label_smoothing: float,
     reduction: str,
     softcap: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The loss, and its gradients by ``input``, ``weight`` and ``bias``; the last is empty where there is none."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The loss, its gradients by ``input``, ``weight`` and ``bias``, and their common factor.
+
+    The last gradient is empty where there is no bias. The factor is not multiplied in, because 16-bit numbers would be
+    too small: the gradient that arrives at the loss may be a large factor, made so that they are not. What is summed
+    over rows is in the dtype that is computed in.
+    """
     loss = Loss(ignore_index, lse_square_scale, label_smoothing, softcap)
-    d_input, d_weight = input.new_empty(input.shape), weight.new_zeros(weight.shape)
-    d_bias = input.new_zeros(0 if bias is None else bias.shape)
-    value = _compute(loss, input, weight, target, bias, reduction, (d_input, d_weight, d_bias))
-    return value, d_input, d_weight, d_bias
+    d_input, d_weight = input.new_empty(input.shape), weight.new_zeros(weight.shape, dtype=wide(weight.dtype))
+    d_bias = input.new_zeros(0 if bias is None else bias.shape, dtype=wide(input.dtype))
+    value, factor = _compute(loss, input, weight, target, bias, reduction, (d_input, d_weight, d_bias))
+    return value, d_input, d_weight, d_bias, factor
 
 
 def _compute(
@@ -69,8 +74,9 @@ def _compute(
     given_bias: Tensor | None,
     reduction: str,
     gradients: tuple[Tensor, Tensor, Tensor] | None,
-) -> Tensor:
-    """The loss; each part's logits give way to their gradients, where those are wanted."""
+) -> tuple[Tensor, Tensor]:
+    """The loss, and the factor of its gradients; each part's logits give way to them, where they are wanted."""
+    loss.check()
     check_dtype(input, "input", *FLOATING)
     check_shape(input, "input", -1, -1)
     check_same(weight, "weight", input, "input")
@@ -83,21 +89,24 @@ def _compute(
         check_shape(given_bias, "bias", classes)
     target = targets(given_target, input, classes, loss.ignore_index)
     total = torch.zeros((), dtype=wide(input.dtype), device=input.device)
-    scale = torch.ones_like(total)
-    if reduction == "mean":
-        scale /= (target != loss.ignore_index).sum()
+    one = torch.ones_like(total)
+    counted = (target != loss.ignore_index).sum() if reduction == "mean" else one
     for x, t, begin in zip(input.split(ROWS), target.split(ROWS), range(0, rows, ROWS), strict=True):
         logits = torch.nn.functional.linear(x, weight, given_bias)
-        losses, _, lse = loss.forward(logits, t)
+        losses, _, lse, lse_rest = loss.forward(logits, t)
         total += losses.sum()
         if gradients is not None:
-            loss.backward(scale.expand(len(x)), logits, t, lse, logits)
+            loss.backward(one.expand(len(x)), None, logits, t, lse, lse_rest, logits)
             d_input, d_weight, d_bias = gradients
             torch.mm(logits, weight, out=d_input[begin : begin + len(x)])
-            d_weight.addmm_(logits.t(), x)
+            if d_weight.dtype == x.dtype:
+                d_weight.addmm_(logits.t(), x)
+            else:
+                d_weight += logits.t() @ x
             if given_bias is not None:
-                d_bias += logits.sum(0)
-    return total * scale
+                d_bias += logits.sum(0, dtype=d_bias.dtype)
+    # Rows that do not count have no gradient, not even where all are such.
+    return total / counted, torch.where(counted > 0, one / counted, 0)
 
 
 @triton.jit
@@ -107,13 +116,17 @@ def _scaled(x, factor, y, columns, x_stride, COMPUTE: tl.constexpr, BLOCK: tl.co
     store(y + row * columns, at, mask, load(x + row * x_stride, at, mask, COMPUTE) * tl.load(factor))
 
 
-def scaled(given: Tensor, factor: Tensor) -> Tensor:
-    """``x * factor``, a tensor of no dimensions."""
+def scaled(given: Tensor, factor: Tensor, like: Tensor) -> Tensor:
+    """``x * factor``, a tensor of no dimensions, in the dtype of ``like``."""
     check_rows(given, "x")
-    check_dtype(factor, "factor", wide(given.dtype))
+    check_dtype(like, "like", *FLOATING)
+    check_device(like, "like", given, "x")
+    check_shape(like, "like", *given.shape)
+    check_dtype(given, "x", like.dtype, wide(like.dtype))
+    check_dtype(factor, "factor", wide(like.dtype))
     check_shape(factor, "factor")
     check_device(factor, "factor", given, "x")
-    x, y = rows_of(given), given.new_empty(given.shape)
+    x, y = rows_of(given), given.new_empty(given.shape, dtype=like.dtype)
     columns = x.shape[1]
     launch(
         _scaled,

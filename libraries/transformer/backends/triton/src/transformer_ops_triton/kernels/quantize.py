@@ -19,17 +19,25 @@ def _quantize(x, q, scales, x_stride, N: tl.constexpr, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     x += row * x_stride
     largest = tl.zeros([BLOCK], tl.float32)
+    nans = tl.zeros([BLOCK], tl.int32)
     for start in range(0, N, BLOCK):
         at = start + tl.arange(0, BLOCK)
-        largest = tl.maximum(largest, tl.abs(load(x, at, at < N, tl.float32)))
+        value = tl.abs(load(x, at, at < N, tl.float32))
+        largest = tl.maximum(largest, tl.where(value == value, value, 0))
+        nans += tl.where(value == value, 0, 1)
     scale = tl.div_rn(tl.max(largest, 0), 127.0)
+    if tl.sum(nans, 0) > 0:
+        scale = scale * float("nan")
     tl.store(scales + row, scale)
-    divisor = tl.maximum(scale, 1e-12)
+    is_finite = scale < float("inf")  # nor nan
+    divisor = tl.where(scale > 0, scale, 1.0)
     for start in range(0, N, BLOCK):
         at = start + tl.arange(0, BLOCK)
         quotient = tl.div_rn(load(x, at, at < N, tl.float32), divisor)
         # Above 2^23 there are only whole numbers: the sum is rounded to one, to the nearest, ties to even.
         nearest = (quotient + 12582912.0) - 12582912.0
+        # Tiny scales have few bits: a quotient may be larger than 127.
+        nearest = tl.where(is_finite, tl.minimum(tl.maximum(nearest, -127.0), 127.0), 0.0)
         tl.store(q + row * N + at, nearest.to(tl.int8), mask=at < N)
 
 

@@ -8,7 +8,18 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .arguments import check_apart, check_like, check_out, check_rows, refuse, rows_of, vector, wide, write_back
+from .arguments import (
+    check_apart,
+    check_like,
+    check_out,
+    check_rows,
+    check_written,
+    refuse,
+    rows_of,
+    vector,
+    wide,
+    write_back,
+)
 from .language import load, rounded, store, weighted
 from .launch import block_of, compute_dtype, launch
 from .weight_gradients import weight_gradients
@@ -195,6 +206,8 @@ def fused_add_rms_norm_(
     """See ``transformer_ops.fused_add_rms_norm_``."""
     settings = _Settings.of(x, "x", weight, eps, offset, casting_mode)
     check_like(residual, "residual", x, "x")
+    check_written(x, "x", weight=weight)
+    check_written(residual, "residual", weight=weight)
     check_apart(residual, "residual", x, "x")
     y, total = rows_of(x), rows_of(residual)  # copies where rows are not views
     _launch(y, total, y, total, settings)

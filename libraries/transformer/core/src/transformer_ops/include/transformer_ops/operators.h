@@ -47,10 +47,11 @@
          "bool interleaved=False) -> (Tensor, Tensor)")                                                               \
   KERNEL(cross_entropy_rows,                                                                                          \
          "cross_entropy_rows(Tensor input, Tensor target, Tensor? weight, int ignore_index, float lse_square_scale, " \
-         "float label_smoothing, float softcap) -> (Tensor loss, Tensor z_loss, Tensor lse)")                         \
+         "float label_smoothing, float softcap) -> (Tensor loss, Tensor z_loss, Tensor lse, Tensor lse_rest)")        \
   KERNEL(cross_entropy_backward,                                                                                      \
-         "cross_entropy_backward(Tensor grad, Tensor input, Tensor target, Tensor? weight, Tensor lse, "              \
-         "int ignore_index, float lse_square_scale, float label_smoothing, float softcap) -> Tensor")                 \
+         "cross_entropy_backward(Tensor grad, Tensor grad_z, Tensor input, Tensor target, Tensor? weight, "           \
+         "Tensor lse, Tensor lse_rest, int ignore_index, float lse_square_scale, float label_smoothing, "             \
+         "float softcap) -> Tensor")                                                                                  \
   KERNEL(quantize_rowwise, "quantize_rowwise(Tensor x) -> (Tensor q, Tensor scale)")                                  \
   KERNEL(dequantize_rowwise, "dequantize_rowwise(Tensor q, Tensor scale, *, ScalarType dtype=float) -> Tensor")       \
   KERNEL(reshape_and_cache,                                                                                           \
@@ -63,5 +64,5 @@
   KERNEL(fused_linear_cross_entropy_training,                                                                         \
          "fused_linear_cross_entropy_training(Tensor input, Tensor weight, Tensor target, Tensor? bias=None, "        \
          "int ignore_index=-100, float lse_square_scale=0., float label_smoothing=0., str reduction='mean', "         \
-         "float softcap=0.) -> (Tensor loss, Tensor d_input, Tensor d_weight, Tensor d_bias)")                        \
-  KERNEL(scaled, "scaled(Tensor x, Tensor factor) -> Tensor")
+         "float softcap=0.) -> (Tensor loss, Tensor d_input, Tensor d_weight, Tensor d_bias, Tensor factor)")         \
+  KERNEL(scaled, "scaled(Tensor x, Tensor factor, Tensor like) -> Tensor")

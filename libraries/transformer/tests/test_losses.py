@@ -1,0 +1,139 @@
+"""Cross entropy where numbers are hard: every combination of options, large logits, tiny gradients, many rows."""
+
+import itertools
+import math
+
+import pytest
+import torch
+import transformer_ops
+from torch.nn import functional
+
+ROWS, CLASSES = 6, 5
+SIXTEEN = (torch.float16, torch.bfloat16)
+EPS = {dtype: torch.finfo(dtype).eps for dtype in (*SIXTEEN, torch.float32, torch.float64)}
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    torch.manual_seed(0)
+
+
+def targets(rows=ROWS, classes=CLASSES):
+    target = torch.randint(classes, (rows,))
+    target[2] = -100
+    return target
+
+
+def error(found, expected):
+    """Relative to the largest element, from which the rounding comes."""
+    return ((found.double() - expected.double()).abs().max() / expected.double().abs().max()).item()
+
+
+def exact(x, target, weight, z, smoothing, softcap, reduction):
+    """In PyTorch's operators, and float64."""
+    x = x.double()
+    logits = softcap * torch.tanh(x / softcap) if softcap else x
+    weight = None if weight is None else weight.double()
+    loss = functional.cross_entropy(logits, target, weight, label_smoothing=smoothing, reduction=reduction)
+    squares = torch.where(target == -100, 0, z * logits.logsumexp(-1).square())
+    counted = (target != -100).sum()
+    return loss + {"none": squares, "sum": squares.sum(), "mean": squares.sum() / counted}[reduction]
+
+
+OPTIONS = list(itertools.product([False, True], [0.0, 0.5], [0.0, 0.2], [None, 2.0], ["none", "sum", "mean"]))
+
+
+@pytest.mark.parametrize(("weighted", "z", "smoothing", "softcap", "reduction"), OPTIONS)
+def test_every_combination_of_options(weighted, z, smoothing, softcap, reduction):
+    x, target = torch.randn(ROWS, CLASSES, dtype=torch.float64, requires_grad=True), targets()
+    weight = torch.rand(CLASSES, dtype=torch.float64) if weighted else None
+    loss, z_loss = transformer_ops.cross_entropy(
+        x, target, weight, -100, z, smoothing, reduction, softcap, return_z_loss=True
+    )
+    expected = exact(x, target, weight, z, smoothing, softcap, reduction)
+    torch.testing.assert_close(loss, expected)
+    grad = torch.rand_like(expected)
+    found, wanted = (torch.autograd.grad(one, x, grad) for one in (loss, expected))
+    torch.testing.assert_close(found, wanted)
+    assert not z_loss.requires_grad
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("offset", [0.0, 1e3, -1e5, 1e9, -1e20, 1e37])
+def test_logits_with_a_common_offset(offset, weighted, smoothing, dtype):
+    """They make no difference to a loss, but for what is lost when they are added."""
+    x = (torch.randn(64, 50, dtype=torch.float64) + offset).to(dtype).requires_grad_()
+    target, weight = targets(64, 50), torch.rand(50).to(dtype) if weighted else None
+    expected = exact(x, target, weight, 0.0, smoothing, None, "none")
+    loss = transformer_ops.cross_entropy(x, target, weight, label_smoothing=smoothing, reduction="none")
+    compute = EPS[torch.float64 if dtype is torch.float64 else torch.float32]
+    assert error(loss, expected) <= 16 * compute
+    grad = torch.rand_like(expected)
+    (wanted,) = torch.autograd.grad(expected, x, grad)
+    (found,) = torch.autograd.grad(loss, x, grad.to(loss.dtype))
+    assert error(found, wanted) <= max(16 * compute, 2 * EPS[dtype])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("softcap", [1e-3, 30.0, 1e4, 1e8, 1e30])
+def test_caps_of_any_size(softcap, dtype):
+    x, target = torch.randn(ROWS, CLASSES, dtype=dtype, requires_grad=True), targets()
+    expected = exact(x, target, None, 0.1, 0.1, softcap, "mean")
+    loss = transformer_ops.cross_entropy(x, target, None, -100, 0.1, 0.1, softcap=softcap)
+    assert error(loss, expected) <= 32 * EPS[dtype]
+    (found,), (wanted,) = torch.autograd.grad(loss, x), torch.autograd.grad(expected, x)
+    assert (found - wanted).abs().max() <= 32 * EPS[dtype] * max(1.0, wanted.abs().max())
+
+
+@pytest.mark.parametrize("dtype", SIXTEEN, ids=str)
+def test_weights_of_many_rows(dtype):
+    """Their sum is more than float16 holds, and more than bfloat16 counts to."""
+    x, target = torch.randn(70_000, 2).to(dtype).requires_grad_(), torch.randint(2, (70_000,))
+    loss = transformer_ops.cross_entropy(x, target, torch.ones(2, dtype=dtype))
+    plain = transformer_ops.cross_entropy(x, target)
+    torch.testing.assert_close(loss, plain)
+    torch.testing.assert_close(torch.autograd.grad(loss, x), torch.autograd.grad(plain, x))
+
+
+@pytest.mark.parametrize("loss_scale", [1.0, 65536.0])
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("dtype", SIXTEEN, ids=str)
+def test_gradients_of_a_fused_loss_in_16_bits(dtype, biased, loss_scale):
+    """As small as a mean over many rows makes them, and sums over many parts of the rows."""
+    rows, width, classes = 8192, 4, 4096
+    x, weight = (torch.randn(rows, width) * 0.3).to(dtype), (torch.randn(classes, width) * 0.1 + 1).to(dtype)
+    bias, target = torch.randn(classes).to(dtype), targets(rows, classes)
+    inputs = [one.requires_grad_() for one in (x, weight, bias)[: 2 + biased]]
+    wide = [one.detach().float().requires_grad_() for one in inputs]
+    # The logits are rounded to the dtype, as a linear layer's are: that is no error of the loss.
+    logits = functional.linear(*(one.detach() for one in inputs[:2]), bias if biased else None).float()
+    logits = functional.linear(*wide) + (logits - functional.linear(*wide)).detach()
+    expected = functional.cross_entropy(logits, target) * loss_scale
+    loss = transformer_ops.fused_linear_cross_entropy(*inputs[:2], target, *inputs[2:]) * loss_scale
+    for found, wanted in zip(torch.autograd.grad(loss, inputs), torch.autograd.grad(expected, wide), strict=True):
+        assert found.dtype is dtype
+        smallest = torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps  # what is not scaled may be too small
+        assert (found.float() - wanted).abs().max() <= 2 * EPS[dtype] * wanted.abs().max() + smallest
+
+
+def test_a_fused_loss_of_nothing_that_counts():
+    x, weight = torch.randn(3, 4, requires_grad=True), torch.randn(5, 4, requires_grad=True)
+    loss = transformer_ops.fused_linear_cross_entropy(x, weight, torch.full((3,), -100))
+    assert loss.isnan()  # as PyTorch's: a mean over no rows
+    for gradient in torch.autograd.grad(loss, (x, weight)):
+        assert not gradient.any()
+
+
+@pytest.mark.parametrize(
+    ("options", "argument"),
+    [({"label_smoothing": value}, "label_smoothing") for value in (-0.1, 1.1, math.nan)]
+    + [({"softcap": value}, "softcap") for value in (-2.0, math.inf, math.nan)],
+)
+def test_numbers_without_a_meaning(options, argument):
+    x, target = torch.randn(ROWS, CLASSES), targets()
+    with pytest.raises((RuntimeError, ValueError), match=argument):
+        transformer_ops.cross_entropy(x, target, **options)
+    with pytest.raises(RuntimeError, match=f"argument '{argument}' is"):
+        transformer_ops.fused_linear_cross_entropy(x, torch.randn(7, CLASSES), target, **options)
