@@ -1,4 +1,4 @@
-"""Where in a library's file the ABI number is looked for."""
+"""Where in a library's file the ABI number and the schemas are looked for."""
 
 from __future__ import annotations
 
@@ -38,3 +38,48 @@ def test_found(segments: tuple[bytes, ...], site: Site, run: Run) -> None:
     status = run(site.root)["statuses"]["acme"]
     assert (status["state"], status["code"]) == ("incompatible", "OPWHEEL-E030")
     assert "ABI 9, this core has ABI 1" in status["reason"]
+
+
+def schema(text: str) -> bytes:
+    """A note with what an operator was when the library was built."""
+    value = text.encode() + b"\0"
+    return struct.pack("<III", 8, len(value), 2) + b"opwheel\0" + value.ljust(-(-len(value) // 4) * 4, b"\0")
+
+
+THIS_ABI = struct.pack("<III", 8, 4, 1) + b"opwheel\0" + struct.pack("<i", 1)
+HERE = "muladd(Tensor a, Tensor b, float c) -> Tensor"
+
+
+@pytest.mark.parametrize(
+    "built_for",
+    [
+        HERE.replace("float", "int"),
+        HERE.replace("a, Tensor b", "b, Tensor a"),
+        HERE.replace("float c", "*, float c"),
+        HERE.replace("Tensor a", "Tensor(a!) a"),
+        HERE.replace("-> Tensor", "-> (Tensor, Tensor)"),
+        HERE.replace(", float c", ""),
+    ],
+)
+@pytest.mark.parametrize("operators", ["None", "('mul', 'muladd')"], ids=["all claimed", "it is claimed"])
+def test_other_schemas(built_for: str, operators: str, site: Site, run: Run) -> None:
+    site.install("acme", library=library(THIS_ABI + schema(built_for)), operators=operators)
+    status = run(site.root)["statuses"]["acme"]
+    assert (status["state"], status["code"]) == ("incompatible", "OPWHEEL-E032")
+    assert f"was built for {built_for!r}, this core has {HERE!r}" in status["reason"]
+
+
+@pytest.mark.parametrize(
+    ("built_for", "operators"),
+    [
+        (HERE, "None"),
+        (HERE.replace("float c", "float c=0.5"), "None"),
+        (HERE.replace(", ", ",  "), "None"),
+        (HERE.replace("float", "int"), "('mul',)"),
+        ("gone(Tensor a) -> Tensor", "None"),
+    ],
+    ids=["the same", "another default", "other spaces", "not claimed", "no operator any more"],
+)
+def test_schemas_that_make_no_difference(built_for: str, operators: str, site: Site, run: Run) -> None:
+    site.install("acme", library=library(THIS_ABI + schema(built_for)), operators=operators)
+    assert run(site.root)["statuses"]["acme"]["code"] == "OPWHEEL-E050"  # nothing but notes: it cannot be opened

@@ -40,10 +40,10 @@ import ctypes, site, sys
 from pathlib import Path
 root = Path(site.getsitepackages()[0])
 ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
-from opwheel.registry.abi import read_abi
+from opwheel.registry.abi import read_notes
 for library in (root / "muladd/libmuladd_schema.so", root / "muladd_cpu/libmuladd_cpu.so"):
     ctypes.CDLL(str(library))
-    print("ABI", read_abi(library))
+    print("ABI", read_notes(library).abi)
 """
 
 

@@ -100,6 +100,13 @@ _ROWS = (
         "Install the version the message names.",
     ),
     ErrorCode(
+        "OPWHEEL-E032",
+        "other schemas",
+        "An operator's arguments or results are not those that the backend was built for: its kernel would take what "
+        "arrives for something else.",
+        "Install versions of the core and of the backend that belong together, or build the backend again.",
+    ),
+    ErrorCode(
         "OPWHEEL-E040",
         "this machine cannot use the backend",
         "The backend's probe says that hardware, a driver or a runtime is missing.",

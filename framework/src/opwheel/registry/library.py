@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _CLOSEST_FIRST = (State.LOADED, State.BROKEN, State.INCOMPATIBLE, State.UNSUPPORTED, State.DISABLED, State.SHADOWED)
 
 # With one of these errors a backend is not broken, but made for other versions than those in this process.
-_INCOMPATIBLE = ("OPWHEEL-E030", "OPWHEEL-E031")
+_INCOMPATIBLE = ("OPWHEEL-E030", "OPWHEEL-E031", "OPWHEEL-E032")
 
 
 class StillImportingError(Exception):
@@ -474,7 +474,7 @@ class OperatorLibrary:
             backend = read_plugin(plugin, "opwheel_backend", Backend)
             self._loader.check_untouched("its import or hook", backend)
             self._check_names(backend)
-            check_compatible(backend, self.abi)
+            check_compatible(backend, self.abi, self.schemas)
         except (PluginError, LoadError) as error:
             if plugin.is_being_imported:
                 raise StillImportingError from error

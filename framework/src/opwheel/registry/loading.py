@@ -5,14 +5,16 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+from collections.abc import Iterable, Sequence
 from importlib import metadata
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .._torch_private import close_shared_library, destroy_library, keep_as_ours
+from .._torch_private import close_shared_library, destroy_library, keep_as_ours, parse_schema
 from ..result_cache import allocate_function
-from .abi import read_abi
+from .abi import read_notes
 from .backend import Backend, Probe
 from .elf import check_complete
 from .errors import InvalidBackendError
@@ -33,22 +35,54 @@ class LoadError(Exception):
         self.fix = fix
 
 
-def check_compatible(backend: Backend, abi: int) -> None:
-    """Compare the ABI number and the requirements with this process.
+def check_compatible(backend: Backend, abi: int, schemas: Sequence[str]) -> None:
+    """Compare the ABI number, the schemas and the requirements with this process.
 
     Raises:
         LoadError: naming both sides.
     """
     for path in backend.libraries:
-        built_with = read_abi(path)
-        if built_with is not None and built_with != abi:
+        built_with = read_notes(path)
+        if built_with.abi is not None and built_with.abi != abi:
             raise LoadError(
                 "OPWHEEL-E030",
-                f"{path.name} was built for ABI {built_with}, this core has ABI {abi}",
-                "upgrade the core" if built_with > abi else "upgrade the backend",
+                f"{path.name} was built for ABI {built_with.abi}, this core has ABI {abi}",
+                "upgrade the core" if built_with.abi > abi else "upgrade the backend",
             )
+        _check_schemas(path, built_with.schemas, schemas, backend.operators)
     for text in backend.requires:
         check_requirement(text)
+
+
+def _check_schemas(path: Path, built_for: Iterable[str], schemas: Sequence[str], claimed: Iterable[str] | None) -> None:
+    """Compare the schemas that kernels were compiled for, of operators that are there, with those of this process.
+
+    A kernel takes what arrives for what it was compiled for, a float's bits for an integer's.
+    """
+    here = {_name(text): text for text in schemas}
+    for text in built_for:
+        name = _name(text)
+        is_claimed = claimed is None or name in claimed
+        if is_claimed and name in here and text != here[name] and _meaning(text) != _meaning(here[name]):
+            raise LoadError(
+                "OPWHEEL-E032",
+                f"{path.name} was built for {text!r}, this core has {here[name]!r}",
+                "install versions of the core and of the backend that belong together, or build the backend again",
+            )
+
+
+def _name(schema: str) -> str:
+    return schema.partition("(")[0].strip()
+
+
+def _meaning(schema: str) -> object:
+    """What a kernel depends on: not the default values, which PyTorch fills in."""
+    parsed = parse_schema(schema)
+
+    def of(one: Any) -> tuple[object, ...]:
+        return one.name, str(one.type), one.alias_info is not None and one.alias_info.is_write
+
+    return [(*of(one), one.kwarg_only) for one in parsed.arguments], [of(one)[1:] for one in parsed.returns]
 
 
 def check_requirement(text: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from .._torch_private import is_defined, is_namespace_defined
-from .abi import read_abi
+from .abi import read_notes
 from .elf import check_complete
 
 
@@ -34,7 +34,7 @@ def open_schemas(
     except AttributeError as error:
         raise ImportError(f"{path} is not the schema library of {distribution}: {error}; {reinstall}") from error
     texts.restype = ctypes.POINTER(ctypes.c_char_p)
-    return read_abi(path) or 0, tuple(_until_null(texts()))
+    return read_notes(path).abi or 0, tuple(_until_null(texts()))
 
 
 def _is_open(path: Path) -> bool:

@@ -14,7 +14,7 @@ class State(str, enum.Enum):
     UNSUPPORTED = "unsupported"  # the probe says this machine lacks it
     DISABLED = "disabled"  # the policy keeps it out
     SHADOWED = "shadowed"  # another backend won the dispatch key
-    INCOMPATIBLE = "incompatible"  # ABI number, torch version or another requirement
+    INCOMPATIBLE = "incompatible"  # ABI number, schemas, torch version or another requirement
     INSTALLED = "installed"  # kernels for another runtime than PyTorch, which opens them itself
     BROKEN = "broken"  # it failed; the exception is kept
 

@@ -1,8 +1,10 @@
-// The number a library is built with, written into its file as an ELF note, so that the registry can read it before it
-// opens the file. It changes when the boxing convention or the meaning of a header in this folder changes in a way that
-// an already built library would get wrong. Included by whatever registers operators or kernels.
+// What a library is built with, written into its file as ELF notes, so that the registry can read it before it opens
+// the file: the SDK's number and the schemas of the operators. The number changes when the boxing convention or the
+// meaning of a header in this folder changes in a way that an already built library would get wrong. Included by
+// whatever registers operators or kernels.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #define OPWHEEL_ABI_VERSION 1
@@ -20,5 +22,25 @@ struct AbiNote {
 
 __attribute__((used, section(".note.opwheel"), aligned(4))) constexpr AbiNote abi_note;
 
+// Arguments arrive as 64 bits each, which a kernel reads as what the schema was when it was compiled.
+template <std::size_t length>
+struct SchemaNote {
+  uint32_t name_size = sizeof name;
+  uint32_t value_size = length;
+  uint32_t type = 2;
+  char name[8] = "opwheel";
+  char value[(length + 3) / 4 * 4] = {};
+
+  explicit constexpr SchemaNote(const char (&text)[length]) {
+    for (std::size_t i = 0; i < length; ++i) value[i] = text[i];
+  }
+};
+
 }  // namespace
 }  // namespace opwheel
+
+// One for each row of a library's list (opwheel/operators.h, opwheel/kernel_list.h).
+#undef OPWHEEL_DETAIL_SCHEMA_NOTE
+#define OPWHEEL_DETAIL_SCHEMA_NOTE(identifier, text)                                                               \
+  __attribute__((used, section(".note.opwheel"), aligned(4))) static constexpr ::opwheel::SchemaNote<sizeof(text)> \
+      identifier##_note{text};

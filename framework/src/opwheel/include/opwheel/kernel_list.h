@@ -25,6 +25,7 @@ struct Joined<OperatorList<Operators...>, OperatorList<Kernels...>> {
 #define OPWHEEL_DECLARE_KERNELS(library, KERNELS)                                            \
   namespace library::op {                                                                    \
   KERNELS(OPWHEEL_DETAIL_KERNEL)                                                             \
+  KERNELS(OPWHEEL_DETAIL_SCHEMA_NOTE)                                                        \
   using Kernels = ::opwheel::detail::ListOf<void KERNELS(OPWHEEL_DETAIL_KERNEL_ITEM)>::type; \
   }
 // The element-wise operators, where OPWHEEL_DECLARE_OPERATORS has declared some, and the kernels.

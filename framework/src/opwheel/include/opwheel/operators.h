@@ -31,6 +31,7 @@ struct ListOf {
 #define OPWHEEL_DECLARE_OPERATORS(library, LIST)                                                          \
   namespace library::op {                                                                                 \
   LIST(OPWHEEL_DETAIL_OPERATOR, OPWHEEL_DETAIL_OVERLOAD)                                                  \
+  LIST(OPWHEEL_DETAIL_LISTED_NOTE, OPWHEEL_DETAIL_LISTED_NOTE)                                            \
   using Operators = ::opwheel::detail::ListOf<void LIST(OPWHEEL_DETAIL_ITEM, OPWHEEL_DETAIL_ITEM)>::type; \
   }
 
@@ -60,6 +61,11 @@ struct ListOf {
                 " is listed with a functor, which computes elements of Tensors from Tensors and " \
                 "floats; list what takes or returns something else as a KERNEL (opwheel/kernels.h)");
 #define OPWHEEL_DETAIL_ITEM(identifier, functor, text) , identifier
+#define OPWHEEL_DETAIL_LISTED_NOTE(identifier, functor, text) OPWHEEL_DETAIL_SCHEMA_NOTE(identifier, text)
+// Written into the files of libraries that register something (opwheel/abi.h).
+#ifndef OPWHEEL_DETAIL_SCHEMA_NOTE
+#define OPWHEEL_DETAIL_SCHEMA_NOTE(identifier, text)
+#endif
 
 // For the rows that a use of the list leaves out.
 #define OPWHEEL_IGNORE(identifier, functor, text)
