@@ -44,6 +44,32 @@ def test_softmax_is_not_elementwise(dim):
     assert ("vmap" in found) == (dim == 0)  # rows of the last dimension are what a batch in front of them gives
 
 
+def pairs(device, dtype, requires_grad):
+    for values in matrices(device, dtype, requires_grad):
+        yield Sample(*values.args, torch.randn_like(values.args[0]).requires_grad_(requires_grad))
+
+
+@pytest.mark.parametrize(
+    ("linear", "is_right"),
+    [((), True), ((("x", "y"),), True), ((("x",),), False), ((("y",),), False), ((("x", "y"), ("y",)), False)],
+)
+def test_claims_of_linearity(linear, is_right):
+    found = failed(
+        "mean(Tensor x, Tensor y) -> Tensor", lambda x, y: (x + y) / 2, samples=pairs, rule=Elementwise(linear)
+    )
+    assert found == (set() if is_right else {"shardings"})
+
+
+@pytest.mark.parametrize("linear", [(("x", "z"),), ("x",), ((),), (("alpha",),)])
+def test_linearity_in_what_is_no_tensor_of_the_operator(linear):
+    with pytest.raises(
+        ValueError, match=r"Elementwise\(linear=...\) has .*give tuples of the names of tensors, 'x', 'y'"
+    ):
+        failed(
+            "f(Tensor x, Tensor y, float alpha) -> Tensor", lambda x, y, alpha: x + y * alpha, rule=Elementwise(linear)
+        )
+
+
 def test_rows_over_the_reduced_dimension():
     assert {"vmap", "shardings"} <= failed("softmax(Tensor x) -> Tensor", softmax, rule=Rows(x=1))
 

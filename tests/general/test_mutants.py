@@ -123,6 +123,25 @@ def fails(overload, check, samples):
     return False
 
 
+BACKWARD = "rms_norm_backward(grad, x, weight, rstd)"
+# Right where both tensors require grad; wrong, or an error, where one of them is frozen.
+FROZEN = {
+    "twice the gradient of x alone": {"x, weight": BACKWARD, "x": "grad * 2"},
+    "a gradient of weight alone that is zero": {"x, weight": BACKWARD, "weight": "weight * 0"},
+}
+
+
+@pytest.mark.parametrize("name", FROZEN)
+def test_wrong_derivatives_of_some_tensors_are_found(name):
+    namespace = next(_names)
+    operators = [one._replace(derivatives=FROZEN[name]) if one.name == "rms_norm" else one for one in OPERATORS]
+    register_python(namespace, KERNELS, operators)
+    overload = overloads_of(torch.library.Library(namespace, "FRAGMENT"))["rms_norm"]
+    samples = checks.Samples(overload, 0, torch.float64, CPU)
+    with pytest.raises(AssertionError, match=r"first derivatives of '(x|weight)' alone"):
+        checks.CHECKS["first derivatives"](overload, samples)
+
+
 @pytest.mark.slow
 def test_mutants_are_killed():
     count = len(MUTANTS) * len(TARGETS)

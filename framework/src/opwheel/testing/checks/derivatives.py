@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opwheel.dispatch.overload import Overload, as_tuple
+from opwheel.dispatch.overload import Overload, as_tuple, tensors_in
 
 from .agreement import (
     agree,
@@ -24,8 +24,12 @@ from .cases import Samples, wide_dtype
 
 
 def first_derivatives(overload: Overload, samples: Samples) -> None:
-    """Gradients are those of the reference; without derivatives the call works, and going backward raises."""
+    """Gradients are those of the reference, whichever tensors require them.
+
+    Without derivatives the call works, and going backward raises.
+    """
     _compare_gradients(overload, samples, order=1)
+    _compare_gradients_of_some(overload, samples)
 
 
 def second_derivatives(overload: Overload, samples: Samples) -> None:
@@ -63,6 +67,42 @@ def _compare_gradients(overload: Overload, samples: Samples, order: int) -> None
         [z if g is None else g for g, z in zip(want, zeros, strict=True)],
         coarseness_of_derivatives(wide_dtype(overload)),
     )
+
+
+def _compare_gradients_of_some(overload: Overload, samples: Samples) -> None:
+    """Where other tensors are frozen, for which there may be another formula, gradients are what they are among all."""
+    given = samples.values(requires_grad=True)
+    inputs = differentiable(overload, given)
+    if len(inputs) < 2 or not has_derivatives(overload) or overload.is_random:
+        return
+    expected = gradients_of(run_kernel(overload, given), inputs, 1)
+    for chosen in _subsets(len(inputs)):
+        given = samples.values(requires_grad=True)
+        inputs = differentiable(overload, given)
+        for i, tensor in enumerate(inputs):
+            tensor.requires_grad_(i in chosen)
+        results = [result for result in run_kernel(overload, given) if result.requires_grad]
+        got = gradients_of(results, [inputs[i] for i in chosen], 1) if results else [None] * len(chosen)
+        agree(
+            overload,
+            f"first derivatives of {', '.join(_name(overload, given, inputs[i]) for i in chosen)} alone",
+            [torch.zeros_like(inputs[i]) if g is None else g for i, g in zip(chosen, got, strict=True)],
+            [torch.zeros_like(inputs[i]) if expected[i] is None else expected[i] for i in chosen],
+            coarseness_of_derivatives(wide_dtype(overload)),
+        )
+
+
+def _subsets(count: int) -> list[tuple[int, ...]]:
+    """Each alone, and all but one."""
+    alone = [(i,) for i in range(count)]
+    others = [tuple(j for j in range(count) if j != i) for i in range(count)]
+    return alone if count == 2 else alone + others
+
+
+def _name(overload: Overload, values: tuple[Any, ...], tensor: Tensor) -> str:
+    """The argument that a tensor is, or is in."""
+    found = (i for i in overload.tensor_positions if any(one is tensor for one in tensors_in([values[i]])))
+    return f"'{overload.names[next(found)]}'"
 
 
 def _only_floats(overload: Overload, values: tuple[Any, ...], function: Callable[..., Any]) -> Any:

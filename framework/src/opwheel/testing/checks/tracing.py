@@ -103,8 +103,11 @@ def compiled(overload: Overload, samples: Samples) -> None:
 
 
 def shardings(overload: Overload, samples: Samples) -> None:
-    """What the rule lets DTensor compute without communication gives, part by part, the whole result."""
-    from torch.distributed.tensor import Replicate, Shard
+    """What the rule lets DTensor compute without communication gives, part by part, the whole result.
+
+    Parts are of a dimension, or, of a tensor that is a sum over processes (Partial), what two of them have of it.
+    """
+    from torch.distributed.tensor import Partial, Replicate, Shard
 
     if overload.is_random or overload.is_out or not overload.tensor_positions:
         return
@@ -116,17 +119,22 @@ def shardings(overload: Overload, samples: Samples) -> None:
         tensors = iter([p for p in inputs if p is not None])
         placements = [next(tensors, Replicate()) if isinstance(v, Tensor) else None for v in flat]
         counts = {v.shape[p.dim] for v, p in zip(flat, placements, strict=True) if isinstance(p, Shard)}
-        if len(counts) != 1 or min(counts) < 2:
+        is_sum = any(isinstance(p, Partial) for p in placements)
+        if not is_sum and (len(counts) != 1 or min(counts) < 2):
             continue  # nothing is sharded, or there is nothing to share
         parts = []
-        for k in range(2):
+        for k, share in enumerate((0.25, 0.75)):
             mine = [
-                v.tensor_split(2, p.dim)[k] if isinstance(p, Shard) else v
+                v.tensor_split(2, p.dim)[k] if isinstance(p, Shard) else v * share if isinstance(p, Partial) else v
                 for v, p in zip(flat, placements, strict=True)
             ]
             parts.append(run_kernel(overload, pytree.tree_unflatten(mine, spec)))
         joined = [
-            torch.cat([part[i] for part in parts], placement.dim) if isinstance(placement, Shard) else parts[0][i]
+            torch.cat([part[i] for part in parts], placement.dim)
+            if isinstance(placement, Shard)
+            else parts[0][i] + parts[1][i]
+            if isinstance(placement, Partial)
+            else parts[0][i]
             for i, placement in enumerate(outputs)
         ]
         agree(overload, f"sharded {inputs} -> {outputs}", joined, want)

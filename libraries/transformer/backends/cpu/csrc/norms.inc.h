@@ -44,7 +44,7 @@ class Factors {
 #endif
 
 // has_residual: the sum of x and a residual is normalised, and kept. It is read again: where it is streamed, from a
-// buffer, which takes 0.8 of the time of a sum that is not.
+// buffer: [4096, 2048] takes 0.86 of the time where memory is read and written, and as long where a cache holds all.
 template <class T, bool has_residual>
 void rms_norm_rows(const RmsNorm& a, int64_t begin, int64_t end) {
   using C = ComputeType<T>;

@@ -53,6 +53,14 @@ class Elementwise(Rule):
             refuse(overload, "an Elementwise() operator without a tensor", way_out)
         if not schema.returns or any(str(result.type) != "Tensor" for result in schema.returns):
             refuse(overload, "the results of an Elementwise() operator are Tensors", way_out)
+        tensors = {overload.names[i] for i in overload.tensor_positions} - {overload.names[i] for i in overload.written}
+        for names in self.linear if not overload.mutates else ():
+            if not isinstance(names, tuple) or not names or not set(names) <= tensors:
+                refuse(
+                    overload,
+                    f"Elementwise(linear=...) has {names!r}",
+                    f"give tuples of the names of tensors, {', '.join(map(repr, sorted(tensors)))}",
+                )
         base, name = overload.operator.name, overload.name
         variants = {f"{base}.out": overload.is_out, f"{base}_": overload.is_in_place and overload.written == (0,)}
         if not variants.get(name, name == base and not overload.mutates) or len(overload.written) > 1:
