@@ -152,10 +152,18 @@ def test_a_shared_library_is_listed():
     """Schemas, where each kernel was registered, and what binds the library, of a file alone."""
     library = Path(str(resources.files("muladd"))) / "libmuladd_schema.so"
     done = opwheel_audit(library, "--check", "call", "--only", "muladd::scale")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 2, done.stderr
+    assert "nothing was checked" in done.stderr
     lines = done.stdout.splitlines()
     assert lines[0].startswith("muladd::scale(Tensor ")
     assert f"{library.name}: stable ABI of torch alone, torch >= 2.10" in done.stdout
+
+
+def test_an_operator_may_be_named_without_its_namespace():
+    done = opwheel_audit_here("muladd", "--check", "call", "--only", "scale")
+    assert done.exit_code == 0, done.output
+    assert "muladd::scale(Tensor " in done.stdout
+    assert "muladd::add(" not in done.stdout
 
 
 def test_a_recording_without_calls_is_no_success(tmp_path):
@@ -175,6 +183,8 @@ def test_a_recording_without_calls_is_no_success(tmp_path):
         (["torch", "--record", "no_such_file"], "there is no file no_such_file"),
         (["torch", "--", "true"], "a COMMAND is recorded into a file"),
         (["torch", "--baseline", __file__], "is not what --json of an earlier audit wrote"),
+        (["muladd", "--only", "scal"], "Invalid value for --only: there is no operator 'scal'; there are: muladd::"),
+        (["muladd", "--samples", "nope"], "Invalid value for --samples: "),
     ],
 )
 def test_wrong_usage(options, words):

@@ -19,7 +19,14 @@ _START = 120.0  # seconds until a worker has imported PyTorch and the library
 
 
 class WorkerError(Exception):
-    """A worker ended before it had done what nothing goes on without."""
+    """A worker ended before it had done what nothing goes on without.
+
+    ``given`` names the argument of the command that is at fault, if that is not the target.
+    """
+
+    def __init__(self, reason: str, given: str = "") -> None:
+        super().__init__(reason)
+        self.given = given
 
 
 class Workers:
@@ -42,16 +49,16 @@ class Workers:
         Args:
             samples: ``"module:function"``, or empty.
             recorded: a file of recorded calls, or empty.
-            only: operators; all where empty.
+            only: operators, with or without the namespace; all where empty.
 
         Raises:
-            WorkerError: the library cannot be loaded.
+            WorkerError: the library cannot be loaded, or an operator is none of its.
         """
         rows, how = self._run({"do": "prepare", "samples": samples, "recorded": recorded, "only": list(only)})
         if not rows:
             raise WorkerError(f"the library cannot be loaded: {how}")
         if "error" in rows[-1]:
-            raise WorkerError(rows[-1]["error"])
+            raise WorkerError(rows[-1]["error"], rows[-1].get("given", ""))
         return rows[-1]
 
     def scripts(self, findings: list[Result]) -> list[list[str]]:

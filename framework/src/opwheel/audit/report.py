@@ -41,6 +41,11 @@ class Audit(NamedTuple):
         return list({r.key: r for r in reversed(self.results) if r.outcome in FINDINGS}.values())[::-1]
 
     @property
+    def tried(self) -> int:
+        """Checks that were made."""
+        return sum(result.outcome is not Outcome.NOT_TRIED for result in self.results)
+
+    @property
     def untested(self) -> list[str]:
         """Operators of which no call was tried."""
         tested = {result.cell.operator for result in self.results if result.outcome is not Outcome.NOT_TRIED}

@@ -38,13 +38,14 @@ def audit(
         imports: modules to import first.
         samples: ``"module:function"`` that gives the calls of an operator, or empty.
         recorded: a file of recorded calls.
-        only: operators, ``"namespace::name.overload"``; all where empty.
+        only: operators, ``"namespace::name.overload"`` or without the namespace; all where empty.
         checks: names in :data:`CHECKS`.
         seconds: the time limit for each cell.
         progress: is called with each result.
 
     Raises:
-        WorkerError: the library cannot be loaded, registers nothing, or the calls cannot be had.
+        WorkerError: the library cannot be loaded, registers nothing, lacks an operator of ``only``, or the calls cannot
+            be had.
     """
     with tempfile.TemporaryDirectory() as folder:
         workers = Workers(target, list(imports), Path(folder) / "calls", seconds)

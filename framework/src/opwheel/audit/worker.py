@@ -47,7 +47,13 @@ def _prepare(task: Any, say: Any) -> None:
     except TargetError as error:
         say(error=str(error))
         return
-    wanted = [name for name in loaded if not task["only"] or name in task["only"]]
+    bare = {name: name.partition("::")[2] for name in loaded}
+    unknown = [name for name in task["only"] if name not in bare and name not in bare.values()]
+    if unknown:
+        some = ", ".join(loaded[:20]) + (", ..." if len(loaded) > 20 else "")
+        say(error=f"there is no operator {unknown[0]!r}; there are: {some}", given="--only")
+        return
+    wanted = [name for name in loaded if not task["only"] or name in task["only"] or bare[name] in task["only"]]
     chosen = [one for one in map(listing.describe, wanted) if one.schema]
     names = [one.operator for one in chosen]
     found: list[Call] = []
@@ -57,7 +63,7 @@ def _prepare(task: Any, say: Any) -> None:
         if task["recorded"]:
             found += [c for c in calls.load(Path(task["recorded"])) if c.operator in names]
     except (samples.SamplesError, calls.CallsFileError) as error:
-        say(error=str(error))
+        say(error=str(error), given="--samples" if isinstance(error, samples.SamplesError) else "--record")
         return
     known = {c.operator for c in found}
     found += [c for name in names if name not in known for c in samples.generated(name)]

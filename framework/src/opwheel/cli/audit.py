@@ -28,7 +28,7 @@ def audit(
         list[str] | None, typer.Option("--import", metavar="MODULE", help="Import this first; may be repeated.")
     ] = None,
     only: Annotated[
-        list[str] | None, typer.Option(metavar="NS::NAME", help="Audit only this operator; may be repeated.")
+        list[str] | None, typer.Option(metavar="[NS::]NAME", help="Audit only this operator; may be repeated.")
     ] = None,
     checks: Annotated[list[str] | None, typer.Option("--check", help="Run only this check; may be repeated.")] = None,
     baseline: Annotated[
@@ -42,7 +42,7 @@ def audit(
     """Look for silently wrong operators in any library.
 
     Lists what the library registers and depends on, and checks calls of its operators in separate processes.
-    Exit codes: 0 nothing found, 1 something is silently wrong or crashes, 2 wrong usage.
+    Exit codes: 0 nothing found, 1 something is silently wrong or crashes, 2 wrong usage, or nothing could be checked.
     """
     from ..audit import report, run
     from ..audit.cells import WorkerError
@@ -71,7 +71,7 @@ def audit(
             progress=lambda r: print(f"{r.cell.operator}: {r.cell.check}: {r.outcome.value}", file=sys.stderr),
         )
     except WorkerError as error:
-        raise typer.BadParameter(str(error), param_hint="TARGET") from None
+        raise typer.BadParameter(str(error), param_hint=error.given or "TARGET") from None
     _show(found, known)
     if json_file is not None:
         json_file.write_text(json.dumps(report.as_json(found), indent=1) + "\n")
@@ -79,6 +79,10 @@ def audit(
         report.save_junit(found, junit_file)
     if html_file is not None:
         report.save_html(found, known, html_file)
+    if found.tried == 0:
+        # Whoever reads the exit code alone would take it for an audit without findings.
+        print("nothing was checked: there was no call that could be tried; see --samples and --record", file=sys.stderr)
+        raise typer.Exit(2)
     raise typer.Exit(1 if {finding.key for finding in found.findings} - known else 0)
 
 

@@ -26,7 +26,8 @@ class BuiltWith(NamedTuple):
 
 def read_notes(path: Path) -> BuiltWith:
     """Read the notes of a file, of which there may be none."""
-    abi, schemas = None, {}
+    abi = None
+    schemas: dict[str, None] = {}
     try:
         for kind, value in _notes(path):
             if kind == _ABI and len(value) == 4 and abi is None:

@@ -160,7 +160,7 @@ def test_only_needed_gradients(functional: Overload, device: torch.device) -> No
     args = double(functional, (3, 4), device)
     among_all = torch.autograd.grad(total(args), functional.tensors(args))
     for name, expected in zip(functional.tensor_arguments, among_all, strict=True):
-        given = [value.detach() if isinstance(value, Tensor) else value for value in args]
+        given = tuple(value.detach() if isinstance(value, Tensor) else value for value in args)
         leaf = given[functional.arguments.index(name)].requires_grad_()
         total(given).backward()
         torch.testing.assert_close(leaf.grad, expected)

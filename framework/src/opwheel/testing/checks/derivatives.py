@@ -94,9 +94,9 @@ def _compare_gradients_of_some(overload: Overload, samples: Samples) -> None:
 
 def _subsets(count: int) -> list[tuple[int, ...]]:
     """Each alone, and all but one."""
-    alone = [(i,) for i in range(count)]
-    others = [tuple(j for j in range(count) if j != i) for i in range(count)]
-    return alone if count == 2 else alone + others
+    every = range(count)
+    alone = [tuple(j for j in every if j == i) for i in every]
+    return alone if count == 2 else alone + [tuple(j for j in every if j != i) for i in every]
 
 
 def _name(overload: Overload, values: tuple[Any, ...], tensor: Tensor) -> str:
