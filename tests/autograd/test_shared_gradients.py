@@ -110,21 +110,20 @@ def test_second_derivatives(name):
     assert torch.autograd.gradgradcheck(lambda *tensors: op_of(name)(*tensors), inputs())
 
 
-def test_more_results_than_the_key_has_gradients():
-    def three(grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return grad, grad.clone(), grad.clone()
+@pytest.mark.parametrize(("count", "given"), [(3, "3 results"), (1, "a tensor")])
+def test_another_number_of_gradients_than_the_key_has(count, given):
+    """A tensor, too, of as many rows as there are gradients to be."""
+    space = f"waves_{count}_gradients"
+
+    def gradients(grad: Tensor) -> Tensor | tuple[Tensor, ...]:
+        return torch.stack([grad, grad]) if count == 1 else (grad,) * count
 
     register_python(
-        "waves_too_many",
-        {
-            "f(Tensor x, Tensor y, Tensor z) -> Tensor": total_of,
-            "three(Tensor grad) -> (Tensor, Tensor, Tensor)": three,
-        },
-        [
-            Operator("f", reference=total_of, derivatives={"(x, y), z": "three(grad)"}),
-            Operator("three", reference=three),
-        ],
+        space,
+        {"f(Tensor x, Tensor y, Tensor z) -> Tensor": total_of},
+        [Operator("f", reference=total_of, derivatives={"(x, y), z": gradients})],
     )
-    total = torch.ops.waves_too_many.f(*(torch.ones(3, requires_grad=True) for _ in range(3)))
-    with pytest.raises(ValueError, match="a derivative gave 3 results, its key has gradients for 2"):
+    total = getattr(torch.ops, space).f(*(torch.ones(3, requires_grad=True) for _ in range(3)))
+    message = rf"{space}::f: derivatives\['x, y, z'\] gave {given}, its key has gradients for 2"
+    with pytest.raises(ValueError, match=message):
         total.sum().backward()

@@ -1,10 +1,11 @@
 """What cannot be carried is refused when it is registered: with the schema, what is wrong with it, and a way out."""
 
 import itertools
+import re
 
 import pytest
 import torch
-from opwheel.dispatch import Elementwise, Opaque, Operator, Rows, register_python
+from opwheel.dispatch import Elementwise, Opaque, Operator, Rows, Tolerance, register_python
 
 _names = (f"waves_refused_{number}" for number in itertools.count())
 
@@ -77,6 +78,70 @@ def test_refused_variants(functional, variant, words, rule):
         )
     for word in (variant, *words):
         assert word in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "expected"),
+    [
+        ("name", "", "the name of a schema"),
+        ("reference", None, "a function"),
+        ("rule", Rows, "a rule such as Opaque()"),
+        ("derivatives", "grad", "a dict from names of tensors to formulas"),
+        ("derivatives", {"x": 2.0}, "a dict from names of tensors to formulas"),
+        ("not_differentiable", "result", "a tuple of names"),
+        ("training", None, "the name of an operator"),
+        ("autocast", "fp32", "'promote' or 'lower_precision' or 'float32'"),
+        ("compile", "kernal", "'fuse' or 'kernel'"),
+        ("flops", "1", "a number or a function"),
+        ("tensor_variant", ("t", "f"), "a dict from names of arguments"),
+        ("samples", [()], "a function that gives calls"),
+        ("measured", 1, "a function that gives calls"),
+        ("errors", (), "a function that gives calls"),
+        ("dtypes", torch.float32, "a tuple of dtypes"),
+        ("dtypes", (), "a tuple of dtypes"),
+        ("tolerance", {"float32": Tolerance(0, 0)}, "a dict from dtypes"),
+        ("tolerance", (1e-5, 1e-5), "a dict from dtypes"),
+        ("tolerance", {torch.float32: 1e-5}, "a dict from dtypes"),
+        ("fake", "f", "a function, or None"),
+        ("peers", [torch.relu], "a dict from names to functions"),
+        ("doc", None, "a docstring"),
+    ],
+)
+def test_fields_that_are_not_what_they_are_to_be(field, value, expected):
+    fields = {"name": "f", "reference": lambda x: x} | {field: value}
+    with pytest.raises(ValueError, match=f"::{fields['name']}: {field} is .*, expected {re.escape(expected)}"):
+        register_python(next(_names), {"f(Tensor x) -> Tensor": lambda x: x}, [Operator(**fields)])
+
+
+@pytest.mark.parametrize("operators", [[Operator("f", reference=abs)] * 2, ["f"], [None]])
+def test_what_is_no_list_of_operators(operators):
+    with pytest.raises(ValueError, match=r"two declarations of 'f'|expected an opwheel.Operator"):
+        register_python(next(_names), {"f(Tensor x) -> Tensor": lambda x: x}, operators)
+
+
+@pytest.mark.parametrize(
+    ("formula", "words"),
+    [
+        ("double(grad)", "derivatives['x']: double does not take these arguments; its schema is double("),
+        ("double(grad, x, x, x)", "does not take these arguments"),
+        ("double(grad, x, other=x)", "does not take these arguments"),
+        ("double(grad, x, grad=x)", "does not take these arguments"),
+        ("double(grad, x)", "derivatives['x']: double has 2 results, the key takes 1"),
+        ("double(double(grad), x)", "does not take these arguments"),
+    ],
+)
+def test_formulas_that_the_called_operator_does_not_fit(formula, words):
+    schemas = {"f(Tensor x) -> Tensor": abs, "double(Tensor grad, Tensor x, int n=1) -> (Tensor, Tensor)": divmod}
+    operators = [Operator("f", reference=abs, derivatives={"x": formula}), Operator("double", reference=divmod)]
+    with pytest.raises(ValueError, match=re.escape(words)):
+        register_python(next(_names), schemas, operators)
+
+
+def test_a_schema_without_a_result_that_writes_nowhere():
+    with pytest.raises(
+        ValueError, match=r"returns nothing and writes nowhere; mark what it writes to, as Tensor\(a!\)"
+    ):
+        declare("scale_(Tensor x, float factor) -> ()")
 
 
 def test_a_result_whose_gradient_no_formula_uses():

@@ -114,7 +114,8 @@ def test_nothing_is_said_where_nothing_fails():
     ("group", "hint"),
     [
         ([one("passed", layout="contiguous"), one("failed", layout="sliced")], "strides"),
-        ([one("passed", "float32"), one("failed", "bfloat16")], "bfloat16 alone: rounding"),
+        ([one("passed", "float32"), one("failed", "bfloat16", "", "are not close")], "bfloat16 alone: rounding"),
+        ([one("passed", "float32"), one("failed", "bfloat16", "", "result 1 is torch.bfloat16")], ""),
         ([one("passed", "float32"), one("failed", "float64")], "a float"),
         ([one("failed", "float32", message="Mismatched elements: 3; nan")], "not written"),
         ([one("failed", "float32", message="killed by SIGSEGV")], "debugger"),

@@ -14,6 +14,7 @@ from .declaration import Operator
 from .native import NativeAutograd
 from .overload import Overload
 from .rules.rule import refuse
+from .validation import check_declarations
 
 if TYPE_CHECKING:
     from .library_like import LibraryLike
@@ -32,8 +33,11 @@ def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, O
         The overloads by name.
 
     Raises:
-        ValueError: a schema without a declaration, or the other way round, or what an operator's rule cannot carry.
+        ValueError: a schema without a declaration, or the other way round, a field that is not what it is to be, or
+            what an operator's rule cannot carry.
     """
+    operators = tuple(operators)
+    check_declarations(library.namespace, operators)
     declared = {operator.name: operator for operator in operators}
     overloads: dict[str, Overload] = {}
     for schema in library.schemas:
@@ -55,6 +59,8 @@ def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, O
         if not overload.was_looked_up:  # else it may be in somebody's dict
             calls.install(overload.op)
         overload.rule.check(overload)
+        if not overload.schema.returns and not overload.written:
+            refuse(overload, "it returns nothing and writes nowhere", "mark what it writes to, as Tensor(a!)")
         if overload.operator.training:
             _check_training(overload, overloads)
 

@@ -16,6 +16,7 @@ from .text import TextFormula, parse, targets_of
 class Formula(NamedTuple):
     """A declared derivative, with positions in place of names."""
 
+    name: str  # of the operator and the derivative, for messages
     function: Callable[..., Any]
     values: tuple[int | slice, ...]  # its parameters, among the values that Plan.gradients is given
     inputs: tuple[int, ...]  # what its results are the gradients of, among the arguments
@@ -55,10 +56,11 @@ class Plan(NamedTuple):
         for formula in self.formulas:
             gradient = formula.function(*[values[i] for i in formula.values])
             count_of_results = formula.results[-1] + 1
-            parts = gradient if count_of_results > 1 else (gradient,)
+            parts = gradient if isinstance(gradient, (tuple, list)) and count_of_results > 1 else (gradient,)
             if len(parts) != count_of_results:
                 raise ValueError(
-                    f"a derivative gave {len(parts)} results, its key has gradients for {count_of_results}"
+                    f"{formula.name} gave {'a tensor' if len(parts) == 1 else f'{len(parts)} results'}, "
+                    f"its key has gradients for {count_of_results}"
                 )
             for i, result in zip(formula.inputs, formula.results, strict=True):
                 gradients[i] = parts[result]
@@ -127,10 +129,11 @@ class Derivatives:
                 formula = parse(overload.namespace, formula)
             except ValueError as error:
                 refuse(overload, f"derivatives[{key!r}]: {error}", "see opwheel.dispatch.derivatives.text")
-            missing = [name for name in formula.own if not overload.has_sibling(name)]
+            missing = [call.name for call in formula.calls if not overload.has_sibling(call.name)]
             if missing:
                 refuse(overload, f"derivatives[{key!r}] calls {missing}", "which must be operators of the library")
             names = formula.names
+            self._check_calls(key, formula, len({*results}))
         else:
             names = tuple(inspect.signature(formula).parameters)
         known = {*overload.names, *self._results, *self._gradient_names()}
@@ -141,6 +144,20 @@ class Derivatives:
                 f"there are {sorted(known)}",
             )
         return _Declared(inputs, results, formula, names)
+
+    def _check_calls(self, key: str, formula: TextFormula, count: int) -> None:
+        """Of operators of the library: whether they take these arguments, and give as many results as there are."""
+        for call in formula.calls:
+            sibling = self._overload.sibling(call.name)
+            if sibling is None:  # of an earlier registration
+                continue
+            if not call.fits(sibling.schema):
+                way_out = f"its schema is {sibling.schema_text}"
+                refuse(self._overload, f"derivatives[{key!r}]: {call.name} does not take these arguments", way_out)
+            results = len(sibling.schema.returns)
+            if call.is_outermost and results != count:
+                problem = f"{call.name} has {results} result{'s' * (results != 1)}, the key takes {count}"
+                refuse(self._overload, f"derivatives[{key!r}]: {problem}", "name as many tensors, or give a function")
 
     def _check_random(self) -> None:
         names = set().union(*(one.names for one in self._declared))
@@ -197,6 +214,7 @@ class Derivatives:
         return Plan(
             tuple(
                 Formula(
+                    f"{overload.qualified_name}: derivatives[{', '.join(one.inputs)!r}]",
                     one.function,
                     tuple(positions[n] for n in one.names),
                     tuple(map(names.index, one.inputs)),

@@ -11,7 +11,7 @@ import ast
 import re
 from collections.abc import Callable, Iterable
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -20,17 +20,37 @@ from ..functions import functions_of
 _MEANT = {"true": "True", "false": "False"}
 
 
+class OwnCall(NamedTuple):
+    """A call of an operator of the formula's own library."""
+
+    name: str
+    positional: int
+    keywords: frozenset[str]
+    is_outermost: bool
+
+    def fits(self, schema: Any) -> bool:
+        """Whether an operator with that schema takes these arguments."""
+        plain = [argument.name for argument in schema.arguments if not argument.kwarg_only]
+        given = {*plain[: self.positional], *self.keywords}
+        known = {argument.name for argument in schema.arguments}
+        return (
+            self.positional <= len(plain)
+            and self.keywords <= known - {*plain[: self.positional]}
+            and all(argument.name in given or argument.has_default_value() for argument in schema.arguments)
+        )
+
+
 class TextFormula:
     """A formula, understood.
 
     Attributes:
         names: what it uses, in the order of the function's parameters: arguments, results, ``grad``, ``grads[0]`` ...
-        own: the operators of its own library that it calls.
+        calls: of the operators of its own library.
     """
 
-    def __init__(self, namespace: str, text: str, names: Iterable[str], own: Iterable[str], body: str) -> None:
+    def __init__(self, namespace: str, text: str, names: Iterable[str], calls: Iterable[OwnCall], body: str) -> None:
         self.names = tuple(map(_as_written, names))
-        self.own = tuple(own)
+        self.calls = tuple(calls)
         self._namespace = namespace
         self._text = text
         self._source = f"lambda {', '.join(names)}: {body}"
@@ -58,9 +78,11 @@ def parse(namespace: str, text: str) -> TextFormula:
     except SyntaxError as error:
         raise ValueError(f"{text!r} is not a formula: {error.msg}") from None
     names: dict[str, None] = {}
-    own: dict[str, None] = {}
-    body = _written(tree, names, own, text)
-    return TextFormula(namespace, text, names, own, body)
+    calls: list[OwnCall] = []
+    body = _written(tree, names, calls, text)
+    outermost = isinstance(tree, ast.Call) and body.startswith("_own.")
+    calls = [call._replace(is_outermost=outermost and call is calls[-1]) for call in calls]
+    return TextFormula(namespace, text, names, calls, body)
 
 
 def targets_of(key: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
@@ -103,11 +125,11 @@ class _Own:
         return found
 
 
-def _written(node: ast.expr, names: dict[str, None], own: dict[str, None], text: str) -> str:
+def _written(node: ast.expr, names: dict[str, None], calls: list[OwnCall], text: str) -> str:
     """The expression in Python's words; notes the names and the operators that it uses."""
 
     def of(part: ast.expr) -> str:
-        return _written(part, names, own, text)
+        return _written(part, names, calls, text)
 
     match node:
         case ast.Name(id=name):
@@ -127,7 +149,7 @@ def _written(node: ast.expr, names: dict[str, None], own: dict[str, None], text:
             given = ", ".join([*map(of, args), *(f"{k.arg}={of(k.value)}" for k in keywords)])
             namespace, separator, operator = called.partition("__of__")
             if not separator:
-                own[called] = None
+                calls.append(OwnCall(called, len(args), frozenset(k.arg for k in keywords if k.arg), False))
                 return f"_own.{called}({given})"
             return f"_torch.{namespace}.{operator}({given})"
     raise ValueError(
