@@ -216,6 +216,12 @@ SOFTMAX_BACKWARD = Operator("softmax_backward", reference=softmax_backward_refer
 # --- solve: no formula, derivatives through the reference -------------------------------------------------------------
 
 
+def solve_kernel(a, b):
+    if a.dtype != b.dtype:
+        raise RuntimeError(f"argument 'b' is {b.dtype}, but 'a' is {a.dtype}")
+    return tensor(np.linalg.solve(array(a), array(b)), a)
+
+
 def solve_samples(device, dtype, requires_grad):
     for rows, columns in ((3, 1), (4, 2)):
         a = torch.eye(rows, device=device, dtype=dtype) * 4 + randn(rows, rows, device=device, dtype=dtype) * 0.3
@@ -264,6 +270,8 @@ def cache_reference(key, cache, slots):
 
 
 def cache_kernel(key, cache, slots):
+    if slots.dtype != torch.int64 or slots.shape != key.shape[:1] or cache.shape[1:] != key.shape[1:]:
+        raise RuntimeError(f"rows of {tuple(key.shape)} do not fit into {tuple(cache.shape)} at {tuple(slots.shape)}")
     for row, slot in enumerate(slots.tolist()):
         cache[slot] = key[row]
 
@@ -374,7 +382,7 @@ KERNELS = {
     "dequantize(Tensor q, Tensor scale, *, ScalarType dtype=float) -> Tensor": dequantize_kernel,
     "softmax(Tensor x, int dim) -> Tensor": softmax_kernel,
     "softmax_backward(Tensor grad_y, Tensor y, int dim) -> Tensor": softmax_backward_kernel,
-    "solve(Tensor a, Tensor b) -> Tensor": lambda a, b: tensor(np.linalg.solve(array(a), array(b)), a),
+    "solve(Tensor a, Tensor b) -> Tensor": solve_kernel,
     "nonzero(Tensor x) -> Tensor": lambda x: torch.from_numpy(np.argwhere(array(x))),
     "reshape_and_cache(Tensor key, Tensor(a!) cache, Tensor slots) -> ()": cache_kernel,
     "mixture(Tensor[] parts, Tensor? bias=None, *, int[] weights=[1, 2], bool mean=False, str mode='sum', "

@@ -142,6 +142,23 @@ def test_wrong_derivatives_of_some_tensors_are_found(name):
         checks.CHECKS["first derivatives"](overload, samples)
 
 
+def test_a_kernel_that_does_not_look_at_its_arguments_is_found():
+    namespace = next(_names)
+
+    def unchecked(x, weight, eps):
+        y = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps)
+        return y * weight.flatten()[: x.shape[-1]].to(x.dtype), torch.rsqrt(x.square().mean(-1) + eps)
+
+    kernels = {
+        schema: unchecked if schema.partition("(")[0] == "rms_norm" else kernel for schema, kernel in KERNELS.items()
+    }
+    register_python(namespace, kernels, [one._replace(errors=None) for one in OPERATORS])
+    overload = overloads_of(torch.library.Library(namespace, "FRAGMENT"))["rms_norm"]
+    samples = checks.Samples(overload, 0, torch.float64, CPU)
+    with pytest.raises(AssertionError, match=r"'(x|weight)' has one (more|less) in its last dimension: the"):
+        checks.CHECKS["errors"](overload, samples)
+
+
 @pytest.mark.slow
 def test_mutants_are_killed():
     count = len(MUTANTS) * len(TARGETS)

@@ -34,6 +34,7 @@ def crashing(
             arguments of unusual strides are not tried.
     """
     made = "values" if set(called_by) <= {"values", "errors"} else "values,layouts"
+    made += ",errors" if "errors" in called_by else ""
     found: dict[str, str] = {}
     left = list(operators)
     while left:

@@ -6,7 +6,7 @@ import gc
 import threading
 import warnings
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -192,11 +192,48 @@ def growth(overload: Overload, samples: Samples) -> None:
 
 
 def errors(overload: Overload, samples: Samples) -> None:
-    """What is declared to be refused is refused, by the kernel and by the fake kernel."""
-    if overload.operator.errors is None or samples.index > 0:
-        return
-    for one in overload.operator.errors(samples.device):
-        check_raises(one.error, one.match, partial(overload.op, *one.sample.args, **one.sample.kwargs))
+    """What is declared to be refused is refused, and so are samples with a tensor changed that the reference refuses."""
+    if overload.operator.errors is not None and samples.index == 0:
+        for one in overload.operator.errors(samples.device):
+            check_raises(one.error, one.match, partial(overload.op, *one.sample.args, **one.sample.kwargs))
+    for i in overload.tensor_positions:
+        for what, change in _CHANGES.items():
+            given, again = (_with_changed(samples.values(), i, change) for _ in range(2))
+            if given is None or again is None or not _raises(partial(run_reference, overload, given)):
+                continue
+            if not _raises(partial(run_kernel, overload, again)):
+                raise AssertionError(
+                    f"'{overload.names[i]}' has {what}: the reference refuses it, the kernel computes something"
+                )
+
+
+_OTHER_DTYPES = {torch.float64: torch.float32, torch.float32: torch.float64, torch.int64: torch.int32}
+# What a kernel that does not look would read too much or too little of; None where there is nothing to change.
+_CHANGES: dict[str, Callable[[Tensor], Tensor | None]] = {
+    "one more in its last dimension": lambda x: torch.cat([x, x[..., -1:]], -1) if x.dim() and x.shape[-1] else None,
+    "one less in its last dimension": lambda x: x[..., :-1] if x.dim() and x.shape[-1] > 1 else None,
+    "one more in its first dimension": lambda x: torch.cat([x, x[-1:]]) if x.dim() > 1 and x.shape[0] else None,
+    "a dimension less": lambda x: x[0] if x.dim() and x.shape[0] else None,
+    "a dimension more": lambda x: x.unsqueeze(0),
+    "another dtype": lambda x: x.to(_OTHER_DTYPES[x.dtype]) if x.dtype in _OTHER_DTYPES else None,
+}
+
+
+def _with_changed(
+    values: tuple[Any, ...], position: int, change: Callable[[Tensor], Tensor | None]
+) -> tuple[Any, ...] | None:
+    given = values[position]
+    changed = change(given) if isinstance(given, Tensor) else None
+    return None if changed is None else (*values[:position], changed, *values[position + 1 :])
+
+
+def _raises(call: Callable[[], Any]) -> bool:
+    try:
+        call()
+    except Exception:
+        return True
+    return False
+
 
 
 @contextmanager
