@@ -55,7 +55,7 @@ LIMITS = {
     "muladd_cpu": Limits(400_000),
     "muladd_cuda": Limits(3_000_000, (2, 34)),
     "muladd_sycl": Limits(400_000, (2, 34)),
-    "transformer_ops_cpu": Limits(600_000, (2, 29)),
+    "transformer_ops_cpu": Limits(800_000, (2, 29)),
     "transformer_ops_triton": Limits(100_000, is_compiled=False),
     "muladd_executorch": Limits(1_000_000, (2, 34), needs_torch=False),
 }

@@ -145,7 +145,7 @@ def test_out_of_memory_says_in_python_s_form_how_much_was_wanted(tmp_path):
     assert kernel_errors.memory_wanted(RuntimeError(message.replace("OOM", "LAUNCH"))) is None
 
 
-SHARES = """
+THREADS = """
 #include <cstdio>
 #include "opwheel/cpu/rows.h"
 
@@ -159,7 +159,8 @@ AOTITorchError torch_parallel_for(int64_t begin, int64_t end, int64_t, ParallelF
   return 0;
 }
 }
-
+"""
+SHARES = """
 int main() {
   for (long rows, cost; std::scanf("%u %ld %ld", &threads, &rows, &cost) == 3; std::puts("")) {
     opwheel::cpu::for_row_ranges(rows, cost, [](int64_t begin, int64_t end) {
@@ -173,7 +174,7 @@ int main() {
 def test_threads_get_equal_shares_of_rows(tmp_path):
     """Much work is in pieces of one size, none empty, as many for each thread, whatever the rows are and cost."""
     source, program = tmp_path / "shares.cpp", tmp_path / "shares"
-    source.write_text(SHARES)
+    source.write_text(THREADS + SHARES)
     includes = [f"-I{path}" for path in (opwheel.get_include(), *torch.utils.cpp_extension.include_paths())]
     subprocess.run(["g++", "-std=c++20", *includes, str(source), "-o", str(program)], check=True)
     calls = list(product((1, 2, 3, 64), (0, 1, 7, 64, 100, 4096), (1, 200, 35_000, 90_000, 1 << 21)))
@@ -190,6 +191,48 @@ def test_threads_get_equal_shares_of_rows(tmp_path):
             assert len(pieces) in (rows, len(pieces) // threads * threads)
             several += 1
     assert several > 10
+
+
+THROWS = """
+#include <stdexcept>
+
+int main() {
+  long rows, cost;
+  std::scanf("%u %ld %ld", &threads, &rows, &cost);
+  int called = 0;
+  try {
+    opwheel::cpu::for_rows(rows, cost, [&](int64_t i) {
+      ++called;
+      if (i % 5 == 3) throw std::runtime_error(std::to_string(i));
+    });
+  } catch (const std::runtime_error& error) {
+    std::printf("%s %d", error.what(), called);
+  }
+}
+"""
+
+
+@pytest.mark.parametrize(("threads", "cost"), [(1, 1), (2, 20_000), (2, 2_000_000)], ids=["here", "shares", "pieces"])
+def test_what_a_row_throws_arrives_whatever_thread_it_was_on(tmp_path, threads, cost):
+    source, program = tmp_path / "throws.cpp", tmp_path / "throws"
+    source.write_text(THREADS + THROWS)
+    includes = [f"-I{path}" for path in (opwheel.get_include(), *torch.utils.cpp_extension.include_paths())]
+    subprocess.run(["g++", "-std=c++20", *includes, str(source), "-o", str(program)], check=True)
+    given = f"{threads} 64 {cost}"
+    message, called = subprocess.run([program], input=given, capture_output=True, text=True, check=True).stdout.split()
+    assert message == "3"  # the first one
+    assert int(called) >= 4
+
+
+TWICE = """
+#include "opwheel/kernel_list.h"
+#define LIST(KERNEL) KERNEL(f, "f(Tensor x) -> Tensor") KERNEL(g, "f(Tensor y) -> Tensor")
+OPWHEEL_DECLARE_KERNELS(waves, LIST)
+"""
+
+
+def test_a_name_that_is_listed_twice_does_not_compile(compile_source):
+    assert "two rows of a list of operators have the same name" in compile_source(TWICE)
 
 
 FILLS_CACHES = """

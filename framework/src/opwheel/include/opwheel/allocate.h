@@ -59,6 +59,21 @@ inline Tensor contiguous(const Tensor& tensor) {
   return copy;
 }
 
+// Copies the elements of a tensor of the same shape. A kernel that can only write contiguous memory, for example, ends
+// so where it is given an `out` that is not:
+//
+//     const Tensor y = contiguous(out);   // the same memory, or another
+//     ...
+//     copy_to(out, y);
+//
+// Nothing is done where both are the same memory.
+inline void copy_to(const Tensor& to, const Tensor& from) {
+  void *target = nullptr, *source = nullptr;
+  OPWHEEL_SHIM(aoti_torch_get_data_ptr(to.handle(), &target));
+  OPWHEEL_SHIM(aoti_torch_get_data_ptr(from.handle(), &source));
+  if (target != source) OPWHEEL_SHIM(aoti_torch_copy_(to.handle(), from.handle(), 0));
+}
+
 // The first element. T must be the dtype's C++ type: dispatch() gives it.
 template <class T>
 T* data(const Tensor& tensor) {

@@ -101,7 +101,7 @@ class Check {
   const Check& contiguous() const {
     bool is_contiguous = true;
     OPWHEEL_SHIM(aoti_torch_is_contiguous(handle_, &is_contiguous));
-    if (!is_contiguous) refuse("is not contiguous; pass its .contiguous()");
+    if (!is_contiguous) refuse("is not contiguous; pass a tensor that is");
     return *this;
   }
   const TensorInfo& info() const { return info_; }

@@ -27,11 +27,13 @@ struct Joined<OperatorList<Operators...>, OperatorList<Kernels...>> {
   KERNELS(OPWHEEL_DETAIL_KERNEL)                                                             \
   KERNELS(OPWHEEL_DETAIL_SCHEMA_NOTE)                                                        \
   using Kernels = ::opwheel::detail::ListOf<void KERNELS(OPWHEEL_DETAIL_KERNEL_ITEM)>::type; \
+  OPWHEEL_DETAIL_CHECK_NAMES(Kernels)                                                        \
   }
 // The element-wise operators, where OPWHEEL_DECLARE_OPERATORS has declared some, and the kernels.
 #define OPWHEEL_JOIN_LISTS(library)                                       \
   namespace library::op {                                                 \
   using Everything = ::opwheel::detail::Joined<Operators, Kernels>::type; \
+  OPWHEEL_DETAIL_CHECK_NAMES(Everything)                                  \
   }
 
 #define OPWHEEL_DETAIL_KERNEL(identifier_, text) \

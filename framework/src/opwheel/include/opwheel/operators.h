@@ -9,6 +9,9 @@
 // for AOTInductor and the kernels for ExecuTorch are made from this list.
 #pragma once
 
+#include <cstddef>
+#include <string_view>
+
 #include "opwheel/schema.h"
 
 namespace opwheel {
@@ -24,8 +27,26 @@ struct ListOf {
   using type = OperatorList<Operators...>;
 };
 
+// Whether no two rows have one name. PyTorch would end the process that defines an operator again.
+template <class... Operators>
+constexpr bool have_distinct_names(OperatorList<Operators...>) {
+  constexpr std::size_t kCount = sizeof...(Operators);
+  const std::string_view names[kCount + 1] = {Operators::schema.name...};
+  for (std::size_t i = 0; i < kCount; ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (names[i] == names[j]) return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace detail
 }  // namespace opwheel
+
+#define OPWHEEL_DETAIL_CHECK_NAMES(list)                             \
+  static_assert(::opwheel::detail::have_distinct_names(list{}),      \
+                "opwheel: two rows of a list of operators have the " \
+                "same name in their schemas; give each its own");
 
 // Declares a type for each row, library::op::<identifier>, and library::op::Operators, the list of them.
 #define OPWHEEL_DECLARE_OPERATORS(library, LIST)                                                          \
@@ -33,6 +54,7 @@ struct ListOf {
   LIST(OPWHEEL_DETAIL_OPERATOR, OPWHEEL_DETAIL_OVERLOAD)                                                  \
   LIST(OPWHEEL_DETAIL_LISTED_NOTE, OPWHEEL_DETAIL_LISTED_NOTE)                                            \
   using Operators = ::opwheel::detail::ListOf<void LIST(OPWHEEL_DETAIL_ITEM, OPWHEEL_DETAIL_ITEM)>::type; \
+  OPWHEEL_DETAIL_CHECK_NAMES(Operators)                                                                   \
   }
 
 #define OPWHEEL_DETAIL_OPERATOR(identifier_, Functor_, text) \

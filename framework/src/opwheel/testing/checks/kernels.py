@@ -192,7 +192,7 @@ def growth(overload: Overload, samples: Samples) -> None:
 
 
 def errors(overload: Overload, samples: Samples) -> None:
-    """What is declared to be refused is refused, and so are samples with a tensor changed that the reference refuses."""
+    """What is declared to be refused is refused, and so are samples, a tensor changed, that the reference refuses."""
     if overload.operator.errors is not None and samples.index == 0:
         for one in overload.operator.errors(samples.device):
             check_raises(one.error, one.match, partial(overload.op, *one.sample.args, **one.sample.kwargs))

@@ -15,6 +15,7 @@ namespace transformer_ops::cpu {
 
 using opwheel::check;
 using opwheel::Check;
+using opwheel::copy_to;
 using opwheel::data;
 using opwheel::device_of;
 using opwheel::dtype_of;
@@ -64,10 +65,6 @@ inline void check_out(const Tensor& out, const Tensor& x, std::string_view x_nam
   check_like(out, "out", x, x_name);
   check_elements_apart(out, "out");
   check_apart(out, "out", x, x_name, kIsRead);
-}
-// Where Rows had to make a copy of what is overwritten.
-inline void write_back(const Tensor& copy, const Tensor& tensor) {
-  if (data<void>(copy) != data<void>(tensor)) OPWHEEL_SHIM(aoti_torch_copy_(tensor.handle(), copy.handle(), 0));
 }
 inline Tensor optional_vector(const OptionalTensor& given, std::string_view name, const Tensor& x, int64_t n,
                               std::string_view x_name = "x") {

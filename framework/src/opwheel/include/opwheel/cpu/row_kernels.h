@@ -11,7 +11,6 @@
 //     run(table.norm, dtype_of(x), arguments, rows, length);
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <new>
 #include <string>
@@ -43,20 +42,19 @@ const Table& best(const char* library, const Table& baseline, const Table& avx2,
 template <class Arguments>
 void run(const ByDtype<Arguments>& kernel, ScalarType dtype, const Arguments& arguments, int64_t rows, int64_t cost) {
   const auto function = kernel.functions[static_cast<int>(dtype_from_code(code_of(dtype)))];
-  std::atomic<bool> has_memory{true};
-  for_row_ranges(rows, cost, [&](int64_t begin, int64_t end) {
-    try {
-      function(arguments, begin, end);
-    } catch (const std::bad_alloc&) {  // of a Buffer
-      has_memory = false;
-    }
+  const auto part = [&](int64_t begin, int64_t end) {
+    function(arguments, begin, end);
 #if defined(__x86_64__)
     // Before other threads may be told that streamed results are there.
     if constexpr (requires { arguments.stream; })
       if (arguments.stream) __builtin_ia32_sfence();
 #endif
-  });
-  if (!has_memory) fail(code::launch, " there is no memory for the intermediate values of a row; free some");
+  };
+  try {
+    for_row_ranges(rows, cost, part);
+  } catch (const std::bad_alloc&) {  // of a Buffer
+    fail(code::launch, " there is no memory for the intermediate values of a row; free some");
+  }
 }
 
 // A tensor seen as rows: its last dimension, whose elements follow each other, and all others as one. Where strides do

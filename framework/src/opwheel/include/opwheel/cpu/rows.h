@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <memory>
 
 #include "opwheel/combine.h"
@@ -15,7 +16,7 @@ namespace opwheel::cpu {
 
 // Calls part(begin, end) for ranges that together are 0 <= i < rows, none of them empty, on several threads where there
 // is work enough.
-// `length` is what a row costs, in elements. A call must not throw: check before.
+// `length` is what a row costs, in elements. The first exception that a call throws is thrown again when all are done.
 // Much work is in several pieces for each thread, which take one after the other, so that one that is held up, by the
 // system's giving it memory for the first time for example, leaves more of them to the others. They are of equal size.
 template <class Part>
@@ -34,12 +35,22 @@ void for_row_ranges(int64_t rows, int64_t length, const Part& part) {
     const Part& part;
     const int64_t rows, count;
     std::atomic<int64_t> next{0};
+    std::atomic<bool> has_failed{false};
+    std::exception_ptr error{};
+
+    void call(int64_t begin, int64_t end) noexcept {
+      try {
+        part(begin, end);
+      } catch (...) {
+        if (!has_failed.exchange(true)) error = std::current_exception();
+      }
+    }
   } work{part, rows, std::min(rows, of_thread * threads)};
-  const auto whole_share = [](int64_t begin, int64_t end, void* work) { static_cast<Work*>(work)->part(begin, end); };
+  const auto whole_share = [](int64_t begin, int64_t end, void* work) { static_cast<Work*>(work)->call(begin, end); };
   const auto pieces = [](int64_t, int64_t, void* context) {
     Work& work = *static_cast<Work*>(context);
     for (int64_t i; (i = work.next.fetch_add(1)) < work.count;) {
-      work.part(work.rows * i / work.count, work.rows * (i + 1) / work.count);
+      work.call(work.rows * i / work.count, work.rows * (i + 1) / work.count);
     }
   };
   if (of_thread > 1) {
@@ -47,6 +58,7 @@ void for_row_ranges(int64_t rows, int64_t length, const Part& part) {
   } else {
     OPWHEEL_SHIM(torch_parallel_for(0, rows, grain, whole_share, &work));
   }
+  if (work.error) std::rethrow_exception(work.error);
 }
 
 // The same, with row(i) for each of them.

@@ -62,7 +62,7 @@ inline void swiglu_out(const Tensor& a, const Tensor& b, Tensor& out) {
   check_apart(out, "out", b, "b", kIsRead);
   const Rows y(out);
   gated_into(y, a, b, Activation::silu);
-  write_back(y.tensor, out);
+  copy_to(out, y.tensor);  // where Rows had to make a copy
 }
 inline std::array<Tensor, 2> swiglu_backward(const Tensor& grad, const Tensor& a, const Tensor& b) {
   return gated_backward(grad, a, b, Activation::silu);

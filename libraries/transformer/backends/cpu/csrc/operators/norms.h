@@ -58,7 +58,7 @@ inline void rms_norm_out(const Tensor& x, const OptionalTensor& given_weight, do
   if (given_weight) check_apart(out, "out", *given_weight, "weight", kIsRead);
   const Rows y(out);
   normalise(x, nullptr, weight, eps, offset, casting, y, nullptr, should_stream(y, 2));
-  write_back(y.tensor, out);
+  copy_to(out, y.tensor);  // where Rows had to make a copy
 }
 
 inline std::array<Tensor, 2> norm_backward(const Tensor& given_grad, const Tensor* grad_sum, const Tensor& given,
@@ -133,8 +133,8 @@ inline void fused_add_rms_norm_(Tensor& x, Tensor& residual, const OptionalTenso
   const Casting casting = casting_of(casting_mode);
   const Rows y(x), sum(residual);  // copies where rows are not contiguous
   normalise(x, &residual, weight, eps, offset, casting, y, &sum, false);
-  write_back(y.tensor, x);
-  write_back(sum.tensor, residual);
+  copy_to(x, y.tensor);
+  copy_to(residual, sum.tensor);
 }
 
 inline std::array<Tensor, 2> fused_add_rms_norm_backward(const Tensor& grad_y, const Tensor& grad_sum,
