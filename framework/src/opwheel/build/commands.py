@@ -17,7 +17,7 @@ except ModuleNotFoundError as error:  # without build isolation, pip takes the o
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
-from . import declarations, ninja_file, schemas
+from . import declarations, ninja_file
 from .extensions import CppLibrary
 from .policy_file import compile_policy
 from .toolchain import ToolchainError
@@ -65,7 +65,6 @@ class BuildLibraries(build_ext):
         source = derivatives.empty_source(package, build_dir)
         ext.sources.append(str(source))
         self._build_library(ext, output, build_dir)
-        schemas.check(output)
         root = output.parent.parent
         declarations.run_with(package, root, "stubs")
         declarations.run_with(package, root, "derivatives", str(source))

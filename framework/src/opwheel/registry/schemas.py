@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from .._torch_private import is_defined, is_namespace_defined
+from .._torch_private import is_defined, is_namespace_defined, parse_schema
 from .abi import read_notes
 from .elf import check_complete
 
@@ -18,12 +18,14 @@ def open_schemas(
     """The ABI number and the schemas of the library.
 
     Raises:
-        ImportError: the library cannot be opened, is not a schema library of this namespace, or something else in this
-            process has defined the namespace already.
+        ImportError: the library cannot be opened, is not a schema library of this namespace, or has a schema that
+            PyTorch does not understand, or something else in this process has defined the namespace already.
     """
     reinstall = f"pip install --force-reinstall {distribution}"
+    notes = read_notes(path)
     if not _is_open(path):
         _check_namespace_is_free(namespace, distribution, operators)
+        _check_understood(notes.schemas, path)
     try:
         check_complete(path)
         library = ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
@@ -34,7 +36,7 @@ def open_schemas(
     except AttributeError as error:
         raise ImportError(f"{path} is not the schema library of {distribution}: {error}; {reinstall}") from error
     texts.restype = ctypes.POINTER(ctypes.c_char_p)
-    return read_notes(path).abi or 0, tuple(_until_null(texts()))
+    return notes.abi or 0, tuple(_until_null(texts()))
 
 
 def _is_open(path: Path) -> bool:
@@ -56,6 +58,20 @@ def _check_namespace_is_free(namespace: str, distribution: str, operators: Itera
             f"the operator namespace {what}, by another copy of {distribution} or another package; import only one of "
             "them"
         )
+
+
+def _check_understood(schemas: Iterable[str], path: Path) -> None:
+    # PyTorch would end the process inside of its static initialisers.
+    for text in schemas:
+        if "::" in text.partition("(")[0]:
+            raise ImportError(f"{path}: the schema {text!r} names a namespace; leave it out, it is the library's")
+        try:
+            parse_schema(text)
+        except RuntimeError as error:
+            reason = str(error).partition("\n")[0].strip()
+            if "seen_default_arg" in reason:  # an assertion of PyTorch's
+                reason = "an argument without a default follows one with a default"
+            raise ImportError(f"{path}: PyTorch does not understand the schema {text!r}: {reason}") from None
 
 
 def _until_null(texts: Mapping[int, bytes | None]) -> list[str]:

@@ -235,7 +235,6 @@ def _raises(call: Callable[[], Any]) -> bool:
     return False
 
 
-
 @contextmanager
 def uninitialized_memory_filled() -> Iterator[None]:
     """New tensors hold nan, or the largest number, until they are written to."""
