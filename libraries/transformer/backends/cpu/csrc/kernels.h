@@ -161,10 +161,11 @@ struct Scaled {
   bool x_is_wide;
 };
 
-// Adds x to sum, which is float (double for float64).
+// sum = x, or sum += x; it is float (double for float64).
 struct Accumulate {
   const void* x;
   void* sum;
+  bool adds;
 };
 
 struct Quantize {

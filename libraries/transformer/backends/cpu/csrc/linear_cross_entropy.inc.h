@@ -21,5 +21,5 @@ void accumulate(const Accumulate& a, int64_t begin, int64_t end) {
   using C = ComputeType<T>;
   const T* x = static_cast<const T*>(a.x) + begin;
   C* sum = static_cast<C*>(a.sum) + begin;
-  for_vectors<C>(end - begin, [&](auto at) { put(sum, at, get(sum, at) + get(x, at)); });
+  for_vectors<C>(end - begin, [&](auto at) { put(sum, at, a.adds ? get(sum, at) + get(x, at) : get(x, at)); });
 }

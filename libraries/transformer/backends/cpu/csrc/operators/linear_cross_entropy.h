@@ -46,7 +46,7 @@ inline std::array<Tensor, 5> linear_cross_entropy(const Tensor& given_input, con
   Tensor d_bias = new_empty({trains && given_bias ? classes : 0}, accumulated, device);
   Tensor factor = new_empty({}, accumulated, device);
   fill(factor, counted == 0 ? 0 : scale);  // rows that do not count have no gradient, not even where all are such
-  if (rows == 0 || is_narrow) {
+  if (rows == 0) {
     OPWHEEL_SHIM(aoti_torch_zero_(d_weight.handle()));
     OPWHEEL_SHIM(aoti_torch_zero_(d_bias.handle()));
   }
@@ -107,7 +107,7 @@ inline std::array<Tensor, 5> linear_cross_entropy(const Tensor& given_input, con
         const Tensor product = new_empty(sizes_of(sum), dtype, device);
         opwheel::cpu::matmul(product, a, b);
         const int64_t count = opwheel::TensorInfo(sum).numel;
-        run(kernels().accumulate, dtype, Accumulate{data<void>(product), data<void>(sum)}, count, 1);
+        run(kernels().accumulate, dtype, Accumulate{data<void>(product), data<void>(sum), begin != 0}, count, 1);
       } else if (begin == 0) {
         opwheel::cpu::matmul(sum, a, b);
       } else {
