@@ -193,7 +193,9 @@ def _require_loaded(library: Library, device: str) -> None:
 def _require_known(option: str, kind: str, given: Sequence[str], known: Sequence[str]) -> None:
     unknown = [name for name in given if name not in known]
     if unknown:
-        raise typer.BadParameter(f"no {kind} {unknown[0]!r}; {kind}s are: {', '.join(known)}", param_hint=option)
+        raise typer.BadParameter(
+            f"no {kind} {unknown[0]!r}; {kind}s are: {', '.join(dict.fromkeys(known))}", param_hint=option
+        )
 
 
 def _require_writable(option: str, file: Path | None) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 
+from opwheel.dispatch import overloads_of
 from opwheel.dispatch.overload import Overload
 from opwheel.guarded_memory import why_not
 
@@ -23,6 +24,7 @@ __all__ = [
     "CHECKS",
     "Samples",
     "cases",
+    "check_operators",
     "declared",
     "dtypes_called",
     "dtypes_for",
@@ -89,3 +91,32 @@ def cases(overload: Overload, device: torch.device) -> Iterator[tuple[str, Sampl
         for dtype in dtypes_for(overload, name):
             for index in range(len(declared(overload, dtype, device))):
                 yield name, Samples(overload, index, dtype, device)
+
+
+def check_operators(namespace: str, device: str = "cpu") -> tuple[str, ...]:
+    """Make every check with every sample of a namespace's operators, also of those that no package is made of.
+
+    For tests of operators that :func:`opwheel.dispatch.register_python` has registered; packages have the kit.
+
+    Args:
+        namespace: of the operators.
+        device: of the samples' tensors.
+
+    Returns:
+        Names of the operators that were not checked, because they declare no samples.
+
+    Raises:
+        AssertionError: naming the check, the sample and what is wrong.
+        KeyError: nothing registered the namespace.
+    """
+    unchecked = []
+    for overload in overloads_of(torch.library.Library(namespace, "FRAGMENT")).values():
+        found = list(cases(overload, torch.device(device)))
+        for check, samples in found:
+            try:
+                CHECKS[check](overload, samples)
+            except Exception as error:
+                raise AssertionError(f"{check} of {samples!r}: {error}") from error
+        if not found:
+            unchecked.append(overload.name)
+    return tuple(unchecked)
