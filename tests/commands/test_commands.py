@@ -130,6 +130,21 @@ def test_explain():
     assert "muladd_backward" in muladd("explain").stdout
 
 
+def test_explain_refuses_what_is_no_device():
+    result = muladd("explain", "mul", "gpu")
+    assert result.exit_code == 2
+    assert "Invalid value for DEVICE: Expected one of cpu, cuda" in " ".join(result.output.replace("│", " ").split())
+    assert "cuda: mul" in muladd("explain", "mul", "cuda:1").stdout
+
+
+@pytest.mark.parametrize("command", [("new-backend", "acme", "--library", "muladd"), ("new-library", "acme")])
+def test_where_no_project_can_be_written(command):
+    result = CliRunner().invoke(make_app(), [*command, "--output", "/proc/acme"])
+    assert result.exit_code == 2
+    assert "/proc/acme" in result.output
+    assert "Traceback" not in result.output
+
+
 def test_explain_says_the_same_of_several_operators_once():
     answers = [line for line in muladd("explain").stdout.splitlines() if line.startswith("xpu: ")]
     assert answers == [f"xpu: {', '.join(library.operators)}"]

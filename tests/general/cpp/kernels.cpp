@@ -42,6 +42,7 @@ std::array<Tensor, 2> rms_norm_backward(const Tensor& given_grad, const Tensor& 
   check(given_grad, "grad").same_shape(given, "x").same_dtype(given, "x");
   check(given_weight, "weight").same_dtype(given, "x").shape({length});
   check(given_rstd, "rstd").dtype(wide(dtype_of(given)));
+  check_one_per_row(given_rstd, "rstd", checked.info());
   const int64_t rows = rows_of(checked.info());
   const Tensor grad = contiguous(given_grad), x = contiguous(given), weight = contiguous(given_weight),
                rstd = contiguous(given_rstd);
@@ -71,6 +72,7 @@ Tensor rope(const Tensor& given, const Tensor& given_cos, const Tensor& given_si
   const Check checked = check(given, "q").on_cpu().dtype(floating).at_least(2);
   const TensorInfo& info = checked.info();
   const int64_t width = info.sizes[info.ndim - 1], half = width / 2, positions = info.sizes[info.ndim - 2];
+  if (width % 2 != 0) fail("argument 'q' has rows of ", width, " elements, expected an even number");
   check(given_cos, "cos").same_dtype(given, "q").shape({positions, half});
   check(given_sin, "sin").same_dtype(given, "q").shape({positions, half});
   const Tensor q = contiguous(given), cos = contiguous(given_cos), sin = contiguous(given_sin);
@@ -111,7 +113,8 @@ std::array<Tensor, 2> quantize_rowwise(const Tensor& given) {
 
 Tensor dequantize(const Tensor& given, const Tensor& given_scale, ScalarType dtype) {
   const Check checked = check(given, "q").on_cpu().dtype(ScalarType::Char).at_least(1);
-  check(given_scale, "scale").on_cpu().dtype(ScalarType::Float).ndim(checked.info().ndim - 1);
+  check(given_scale, "scale").on_cpu().dtype(ScalarType::Float);
+  check_one_per_row(given_scale, "scale", checked.info());
   const int64_t length = checked.info().sizes[checked.info().ndim - 1];
   const Tensor q = contiguous(given), scale = contiguous(given_scale);
   Tensor x = new_empty(sizes_of(q), dtype, device_of(q));

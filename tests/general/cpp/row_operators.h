@@ -33,6 +33,7 @@ struct RowOperators {
     check(given_grad, "grad").same_device(given, "x").same_shape(given, "x").same_dtype(given, "x");
     check(given_weight, "weight").same_device(given, "x").same_dtype(given, "x").shape({length});
     check(given_rstd, "rstd").same_device(given, "x").dtype(wide(dtype_of(given)));
+    check_one_per_row(given_rstd, "rstd", checked.info());
     const Tensor grad = contiguous(given_grad), x = contiguous(given), weight = contiguous(given_weight),
                  rstd = contiguous(given_rstd);
     Tensor dx = new_empty_like(x), dweight = new_empty_like(weight);

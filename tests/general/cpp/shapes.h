@@ -15,6 +15,12 @@ inline Sizes leading(const Tensor& x) {
   return sizes;
 }
 
+// Refuses what does not have one element for each row of x.
+inline void check_one_per_row(const Tensor& given, std::string_view name, const TensorInfo& x) {
+  const Check checked = check(given, name).ndim(x.ndim - 1);
+  for (int64_t d = 0; d + 1 < x.ndim; ++d) checked.size(d, x.sizes[d]);
+}
+
 inline ScalarType wide(ScalarType dtype) {
   return dtype == ScalarType::Double ? ScalarType::Double : ScalarType::Float;
 }

@@ -31,7 +31,8 @@ def explain(
     operators = library.operators if operator is None else (operator,)
     if operator is not None and operator not in library.operators:
         raise typer.BadParameter(f"there is no operator {operator!r}; there are {', '.join(library.operators)}")
-    devices = _devices(library) if device is None else [device]
+    known = _devices(library)
+    devices = known if device is None else [device if device in known else _type_of(device)]
     console = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
     served = False
     for device_type in devices:
@@ -47,6 +48,15 @@ def explain(
             console.print(printable(answer.replace(_ANY, names[0]) if len(names) == 1 else answer))
     console.print(f"digest {library.digest()}")
     raise typer.Exit(0 if served else 1)
+
+
+def _type_of(device: str) -> str:
+    import torch
+
+    try:
+        return torch.device(device).type
+    except RuntimeError as error:
+        raise typer.BadParameter(str(error).partition("\n")[0], param_hint="DEVICE") from None
 
 
 def _devices(library: Library) -> list[str]:

@@ -36,7 +36,7 @@ def new_backend(
     opened: Library = target.open()
     try:
         project = scaffold.new_backend(opened, name, language=language, device_type=device_type, output=output)
-    except scaffold.ScaffoldError as error:
+    except (scaffold.ScaffoldError, OSError) as error:
         raise typer.BadParameter(str(error)) from None
     _report(project)
     _next_steps(
@@ -56,7 +56,7 @@ def new_library(
     """
     try:
         project = scaffold.new_library(name, output=output)
-    except scaffold.ScaffoldError as error:
+    except (scaffold.ScaffoldError, OSError) as error:
         raise typer.BadParameter(str(error)) from None
     _report(project)
     _next_steps(
