@@ -1,9 +1,11 @@
 """What PyTorch would end the process for is refused when a library is imported, as its build does, by name."""
 
+from pathlib import Path
+
 import pytest
 from opwheel.registry.schemas import open_schemas
 
-from tests.faults.test_abi import library, schema
+from .test_abi import library, schema
 
 
 @pytest.mark.parametrize(
@@ -14,7 +16,7 @@ from tests.faults.test_abi import library, schema
         ("waves::f(Tensor x) -> Tensor", "names a namespace; leave it out"),
     ],
 )
-def test_refused(tmp_path, text, reason):
+def test_refused(tmp_path: Path, text: str, reason: str) -> None:
     path = tmp_path / "libwaves_schema.so"
     path.write_bytes(library(schema("g(Tensor x) -> Tensor") + schema(text)))
     with pytest.raises(ImportError, match=reason) as refusal:
