@@ -59,14 +59,8 @@ inline Tensor contiguous(const Tensor& tensor) {
   return copy;
 }
 
-// Copies the elements of a tensor of the same shape. A kernel that can only write contiguous memory, for example, ends
-// so where it is given an `out` that is not:
-//
-//     const Tensor y = contiguous(out);   // the same memory, or another
-//     ...
-//     copy_to(out, y);
-//
-// Nothing is done where both are the same memory.
+// Copies the elements of a tensor of the same shape; nothing, where both are the same memory. A kernel that can only
+// write contiguous memory writes into y = contiguous(out), and ends with copy_to(out, y).
 inline void copy_to(const Tensor& to, const Tensor& from) {
   void *target = nullptr, *source = nullptr;
   OPWHEEL_SHIM(aoti_torch_get_data_ptr(to.handle(), &target));
