@@ -3,15 +3,23 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdio>
 #include <exception>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 namespace opwheel {
 
 inline void append(std::string& text, std::string_view part) { text += part; }
 inline void append(std::string& text, int64_t number) { text += std::to_string(number); }
+template <class Number, std::enable_if_t<std::is_floating_point_v<Number>, int> = 0>
+void append(std::string& text, Number number) {
+  char digits[32];
+  std::snprintf(digits, sizeof digits, "%g", static_cast<double>(number));
+  text += digits;
+}
 
 template <class... Parts>
 [[noreturn]] void fail(const Parts&... parts) {
