@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._triton import has_triton
 from torch.utils.flop_counter import FlopCounterMode
 
-from opwheel.dispatch import Elementwise, decomposition_table
+from opwheel.dispatch import decomposition_table
 from opwheel.dispatch.autocast import KEYS
 from opwheel.dispatch.elementwise import decompose
 from opwheel.dispatch.overload import Overload
@@ -247,20 +247,6 @@ def test_export_of_a_broadcast(functional: Overload, device: torch.device) -> No
 
 
 @pytest.mark.subsystem("functionalize")
-@pytest.mark.device_independent
-def test_sums_pass_through_what_is_linear(functional: Overload, device: torch.device) -> None:
-    """DTensor relies on it where a sum is still spread over processes."""
-    args = arguments(functional, (3, 4), torch.float64, device)
-    named = dict(zip(functional.arguments, args, strict=True))
-    whole = reference.as_tuple(functional.op(*args))
-    assert isinstance(functional.rule, Elementwise)
-    for linear in functional.rule.linear:
-        parts = [{name: v * share if name in linear else v for name, v in named.items()} for share in (0.25, 0.75)]
-        results = [reference.as_tuple(functional.op(*part.values())) for part in parts]
-        for one, other, expected in zip(*results, whole, strict=True):
-            torch.testing.assert_close(one + other, expected)
-
-
 def test_functionalize(overload: Overload, device: torch.device) -> None:
     args = arguments(overload, (3, 4), torch.float32, device)
     result = torch.func.functionalize(functionally(overload))(*args)

@@ -7,6 +7,7 @@ import itertools
 import pytest
 import torch
 
+from opwheel.dispatch import Elementwise
 from opwheel.dispatch.overload import Overload
 from opwheel.testing import reference
 from opwheel.testing.samples import DTYPES, LAYOUTS, arguments, broadcasts, numbers
@@ -138,3 +139,17 @@ def test_more_than_2_to_the_31_elements(functional: Overload, device: torch.devi
     results, expected = functional.op(*args), functional.op(*tail)
     for result, part in zip(reference.as_tuple(results), reference.as_tuple(expected), strict=True):
         assert torch.equal(result[-9:], part)
+
+
+@pytest.mark.device_independent
+def test_sums_pass_through_what_is_linear(functional: Overload, device: torch.device) -> None:
+    """DTensor relies on it where a sum is still spread over processes."""
+    args = arguments(functional, (3, 4), torch.float64, device)
+    named = dict(zip(functional.arguments, args, strict=True))
+    whole = reference.as_tuple(functional.op(*args))
+    assert isinstance(functional.rule, Elementwise)
+    for linear in functional.rule.linear:
+        parts = [{name: v * share if name in linear else v for name, v in named.items()} for share in (0.25, 0.75)]
+        results = [reference.as_tuple(functional.op(*part.values())) for part in parts]
+        for one, other, expected in zip(*results, whole, strict=True):
+            torch.testing.assert_close(one + other, expected)
