@@ -26,9 +26,9 @@ def check_numbers(label_smoothing: float, softcap: float) -> None:
         RuntimeError: ``label_smoothing`` is no share, or ``softcap`` negative, infinite or nan.
     """
     if not 0 <= label_smoothing <= 1:
-        raise RuntimeError(f"argument 'label_smoothing' is {label_smoothing}, expected 0 to 1")
+        raise RuntimeError(f"argument 'label_smoothing' is {label_smoothing:g}, expected 0 to 1")
     if not 0 <= softcap < inf:
-        raise RuntimeError(f"argument 'softcap' is {softcap}, expected a positive number, or 0 for none")
+        raise RuntimeError(f"argument 'softcap' is {softcap:g}, expected a positive number, or 0 for none")
 
 
 def cross_entropy_rows_reference(

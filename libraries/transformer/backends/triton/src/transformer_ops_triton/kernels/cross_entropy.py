@@ -175,9 +175,9 @@ class Loss(NamedTuple):
     def check(self) -> None:
         """Refuse what has no meaning."""
         if not 0 <= self.label_smoothing <= 1:
-            refuse("label_smoothing", f"is {self.label_smoothing}, expected 0 to 1")
+            refuse("label_smoothing", f"is {self.label_smoothing:g}, expected 0 to 1")
         if not 0 <= self.softcap < inf:
-            refuse("softcap", f"is {self.softcap}, expected a positive number, or 0 for none")
+            refuse("softcap", f"is {self.softcap:g}, expected a positive number, or 0 for none")
 
     def constants(self, logits: Tensor) -> dict[str, object]:
         """What both kernels are compiled for."""
