@@ -52,7 +52,7 @@ def _add_norm(x: Tensor, residual: Tensor, weight: Tensor) -> Any:
 
 
 def _attend(qkv: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    return transformer_ops.attention(*qkv.unbind(2), is_causal=True, cos=cos, sin=sin)
+    return transformer_ops.attention_qkvpacked(qkv, is_causal=True, cos=cos, sin=sin)
 
 
 PLAIN = Operators(_plain_add_norm, _plain_gated, _plain_attend, functional.cross_entropy)

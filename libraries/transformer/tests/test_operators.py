@@ -220,6 +220,36 @@ def test_attention_of_views():
     torch.testing.assert_close(transformer_ops.attention(*first.unbind(2)), transformer_ops.attention(*qkv.unbind(2)))
 
 
+@pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("turns", [False, True])
+def test_attention_of_views_of_one_tensor(turns, is_causal, dtype):
+    """As attention() of the three, to the last bit, and a gradient in one tensor."""
+    qkv = torch.randn(2, 37, 3, 2, 34, dtype=dtype, requires_grad=True)
+    grad = torch.randn(2, 37, 2, 34, dtype=dtype)
+    cos, sin = torch.randn(2, 2, 37, 17, dtype=dtype) if turns else (None, None)
+    options = {"is_causal": is_causal, "scale": 0.3, "cos": cos, "sin": sin}
+    packed, unpacked = (
+        transformer_ops.attention_qkvpacked(qkv, **options),
+        transformer_ops.attention(*qkv.unbind(2), **options),
+    )
+    assert packed.is_contiguous()
+    assert packed.equal(unpacked)
+    found, expected = (torch.autograd.grad(y, qkv, grad)[0] for y in (packed, unpacked))
+    assert found.is_contiguous()
+    assert found.equal(expected)
+    apart = qkv.detach().transpose(0, 4).contiguous().transpose(0, 4).requires_grad_()
+    apart_y = transformer_ops.attention_qkvpacked(apart, **options)
+    assert apart_y.equal(packed)
+    assert torch.autograd.grad(apart_y, apart, grad)[0].equal(expected)
+
+
+@pytest.mark.parametrize("shape", [(2, 4, 3, 8), (2, 4, 2, 3, 8), (2, 4, 3, 3, 8, 1)])
+def test_attention_refuses_what_is_no_three_in_one(shape):
+    with pytest.raises(RuntimeError, match="'qkv'"):
+        transformer_ops.attention_qkvpacked(torch.ones(shape))
+
+
 @pytest.mark.parametrize("sizes", [(3, 0, 2, 1), (0, 3, 2, 1), (3, 3, 0, 0)], ids=["no keys", "no queries", "no heads"])
 def test_attention_to_nothing(sizes):
     q, k, v = attention_inputs(*sizes, length=4)
@@ -268,7 +298,7 @@ def test_attention_on_older_processors(capability):
     chosen = ["-k", "attention and ((pytorchs or tables) and (float32 or bfloat16) or views)"]
     done = subprocess.run([*command, *chosen], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:]
-    assert "41 passed" in done.stdout
+    assert "57 passed" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 // Registers each operator's function.
 #include "operators/activations.h"
 #include "operators/attention.h"
+#include "operators/attention_qkvpacked.h"
 #include "operators/cache.h"
 #include "operators/cross_entropy.h"
 #include "operators/linear_cross_entropy.h"
@@ -33,6 +34,9 @@ OPWHEEL_KERNELS(transformer_ops, CPU, m) {
   implement<op::attention, cpu::attention>(m);
   implement<op::attention_training, cpu::attention_training>(m);
   implement<op::attention_backward, cpu::attention_backward>(m);
+  implement<op::attention_qkvpacked, cpu::attention_qkvpacked>(m);
+  implement<op::attention_qkvpacked_training, cpu::attention_qkvpacked_training>(m);
+  implement<op::attention_qkvpacked_backward, cpu::attention_qkvpacked_backward>(m);
   implement<op::rope, cpu::rope>(m);
   implement<op::cross_entropy_rows, cpu::cross_entropy_rows>(m);
   implement<op::cross_entropy_backward, cpu::cross_entropy_backward>(m);

@@ -109,36 +109,43 @@ inline std::array<Tensor, 2> attention_training(const Tensor& q, const Tensor& k
   return {std::move(y), std::move(lse)};
 }
 
-inline std::array<Tensor, 3> attention_backward(const Tensor& given_grad, const Tensor& given_q, const Tensor& given_k,
-                                                const Tensor& given_v, const Tensor& given_y, const Tensor& given_lse,
-                                                bool is_causal, std::optional<double> scale, const OptionalTensor& cos,
+// Queries, keys and values, or their gradients.
+struct Qkv {
+  const Tensor &q, &k, &v;
+};
+
+// Into `gradients`, in whose rows elements follow each other.
+inline void attention_backward_into(const Qkv& gradients, const AttentionSizes& sizes, const Tensor& given_grad,
+                                    const Qkv& given, const Tensor& given_y, const Tensor& given_lse, bool is_causal,
+                                    std::optional<double> scale, const OptionalTensor& cos, const OptionalTensor& sin) {
+  const std::optional<AngleTables> tables = sizes.tables(cos, sin, given.q);
+  check_like(given_grad, "grad", given.q, "q");
+  check_like(given_y, "y", given.q, "q");
+  check(given_lse, "lse").on_cpu().dtype(wide(dtype_of(given.q))).shape({sizes.batches, sizes.heads, sizes.queries});
+  const Tensor q = with_rows(given.q), k = with_rows(given.k), v = with_rows(given.v);
+  const Tensor grad = with_rows(given_grad), y = with_rows(given_y), lse = contiguous(given_lse);
+  if (sizes.keys == 0) return fill(gradients.q, 0);
+  const AttentionBackward arguments{.grad = heads_of(grad),
+                                    .q = heads_of(q),
+                                    .k = heads_of(k),
+                                    .v = heads_of(v),
+                                    .y = heads_of(y),
+                                    .dq = heads_of(gradients.q),
+                                    .dk = heads_of(gradients.k),
+                                    .dv = heads_of(gradients.v),
+                                    .lse = data<void>(lse),
+                                    .form = sizes.form(is_causal, scale, tables)};
+  run(kernels().attention_backward, dtype_of(q), arguments, sizes.batches * sizes.shared,
+      sizes.cost(5) * sizes.group());
+}
+
+inline std::array<Tensor, 3> attention_backward(const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v,
+                                                const Tensor& y, const Tensor& lse, bool is_causal,
+                                                std::optional<double> scale, const OptionalTensor& cos,
                                                 const OptionalTensor& sin) {
-  const AttentionSizes sizes(given_q, given_k, given_v);
-  const std::optional<AngleTables> tables = sizes.tables(cos, sin, given_q);
-  check_like(given_grad, "grad", given_q, "q");
-  check_like(given_y, "y", given_q, "q");
-  check(given_lse, "lse").on_cpu().dtype(wide(dtype_of(given_q))).shape({sizes.batches, sizes.heads, sizes.queries});
-  const Tensor grad = with_rows(given_grad), q = with_rows(given_q), k = with_rows(given_k), v = with_rows(given_v);
-  const Tensor y = with_rows(given_y), lse = contiguous(given_lse);
-  Tensor dq = new_empty_like(q);
-  Tensor dk = new_empty_like(k);
-  Tensor dv = new_empty_like(v);
-  if (sizes.keys == 0) {
-    fill(dq, 0);
-  } else {
-    const AttentionBackward arguments{.grad = heads_of(grad),
-                                      .q = heads_of(q),
-                                      .k = heads_of(k),
-                                      .v = heads_of(v),
-                                      .y = heads_of(y),
-                                      .dq = heads_of(dq),
-                                      .dk = heads_of(dk),
-                                      .dv = heads_of(dv),
-                                      .lse = data<void>(lse),
-                                      .form = sizes.form(is_causal, scale, tables)};
-    run(kernels().attention_backward, dtype_of(q), arguments, sizes.batches * sizes.shared,
-        sizes.cost(5) * sizes.group());
-  }
+  const AttentionSizes sizes(q, k, v);
+  Tensor dq = new_empty_like(q), dk = new_empty_like(k), dv = new_empty_like(v);
+  attention_backward_into({dq, dk, dv}, sizes, grad, {q, k, v}, y, lse, is_causal, scale, cos, sin);
   return {std::move(dq), std::move(dk), std::move(dv)};
 }
 

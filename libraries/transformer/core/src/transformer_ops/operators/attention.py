@@ -80,10 +80,10 @@ def _attention(
     cos: Tensor | None = None,
     sin: Tensor | None = None,
 ) -> Tensor:
-    return _attention_training(q, k, v, is_causal, scale, cos, sin)[0]
+    return attention_training_reference(q, k, v, is_causal, scale, cos, sin)[0]
 
 
-def _attention_training(
+def attention_training_reference(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -92,6 +92,7 @@ def _attention_training(
     cos: Tensor | None = None,
     sin: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
+    """:func:`attention`, and of each query the logarithm of the sum of ``exp(score)``."""
     _check(q, k, v)
     dtype = q.dtype
     q, k = _rotated(q, k, cos, sin)
@@ -100,7 +101,7 @@ def _attention_training(
     return y.transpose(1, 2).to(dtype), torch.logsumexp(scores, -1)
 
 
-def _attention_backward(
+def attention_backward_reference(
     grad: Tensor,
     q: Tensor,
     k: Tensor,
@@ -112,6 +113,7 @@ def _attention_backward(
     cos: Tensor | None,
     sin: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of ``q``, ``k`` and ``v``, from what ``attention_training`` gave."""
     _check(q, k, v)
     check_like(grad, "grad", q, "q")
     check_like(y, "y", q, "q")
@@ -154,13 +156,13 @@ def _backward_samples(device: str, dtype: torch.dtype, requires_grad: bool) -> I
     for arguments in _arguments(device, dtype, requires_grad):
         q, k, v = arguments[:3]
         with torch.no_grad():
-            y, lse = _attention_training(*arguments)
+            y, lse = attention_training_reference(*arguments)
         kept = (y.contiguous().requires_grad_(requires_grad), lse.requires_grad_(requires_grad))
         grad = randn(*q.shape, device=device, dtype=dtype, requires_grad=requires_grad)
         yield Sample(grad, q, k, v, *kept, *arguments[3:])
 
 
-def _pytorchs(
+def sdpa_of_rows(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -169,6 +171,7 @@ def _pytorchs(
     cos: Tensor | None = None,
     sin: Tensor | None = None,
 ) -> Tensor:
+    """PyTorch's own attention, in this order of dimensions."""
     if cos is not None and sin is not None:
         q, k = (rotated(x, cos, sin, 2) for x in (q, k))
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
@@ -202,7 +205,7 @@ ATTENTION = Operator(
     training="attention_training",
     samples=_samples,
     measured=_measured,
-    peers={"F.scaled_dot_product_attention": _pytorchs},
+    peers={"F.scaled_dot_product_attention": sdpa_of_rows},
     errors=_errors,
     doc="""``softmax(scale * q @ k.T) @ v`` for each head, without all of these scores in memory.
 
@@ -234,14 +237,14 @@ ATTENTION = Operator(
 )
 ATTENTION_TRAINING = Operator(
     "attention_training",
-    reference=_attention_training,
+    reference=attention_training_reference,
     derivatives={"q, k, v": "attention_backward(grad_y, q, k, v, y, lse, is_causal, scale, cos, sin)"},
     not_differentiable=("lse",),
     samples=_samples,
 )
 ATTENTION_BACKWARD = Operator(
     "attention_backward",
-    reference=_attention_backward,
+    reference=attention_backward_reference,
     samples=_backward_samples,
     tolerance={torch.float64: Tolerance(1e-14, 1e-14)},  # sums of products of sums, in another order
 )

@@ -8,6 +8,7 @@ from opwheel.dispatch import implement_functions, overloads_of
 
 from .activations import geglu, geglu_backward, swiglu, swiglu_backward, swiglu_out
 from .attention import attention, attention_backward, attention_training
+from .attention_qkvpacked import attention_qkvpacked, attention_qkvpacked_backward, attention_qkvpacked_training
 from .cache import reshape_and_cache
 from .cross_entropy import cross_entropy_backward, cross_entropy_rows
 from .layer_norm import layer_norm, layer_norm_backward
@@ -43,6 +44,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         attention,
         attention_training,
         attention_backward,
+        attention_qkvpacked,
+        attention_qkvpacked_training,
+        attention_qkvpacked_backward,
         rope,
         cross_entropy_rows,
         cross_entropy_backward,

@@ -262,6 +262,25 @@ def attention_backward(
     sin: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of ``q``, ``k`` and ``v``."""
+    gradients = q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
+    write_gradients(gradients, grad, q, k, v, y, lse, is_causal, scale, cos, sin)
+    return gradients
+
+
+def write_gradients(
+    gradients: tuple[Tensor, ...],
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    y: Tensor,
+    lse: Tensor,
+    is_causal: bool,
+    scale: float | None,
+    cos: Tensor | None,
+    sin: Tensor | None,
+) -> None:
+    """Write those of ``q``, ``k`` and ``v`` into tensors of their shapes, with any strides."""
     _check(q, k, v)
     q, k = _turned(q, k, cos, sin)
     check_like(grad, "grad", q, "q")
@@ -270,7 +289,7 @@ def attention_backward(
     keys, shared = k.shape[1:3]
     check_dtype(lse, "lse", wide(q.dtype))
     check_shape(lse, "lse", batches, heads, queries)
-    dq, dk, dv = (x.new_empty(x.shape) for x in (q, k, v))
+    dq, dk, dv = gradients
     lse, inner = lse.contiguous(), lse.new_empty(lse.shape)
     options = _options(q, is_causal, scale)
     of_heads = (heads // max(shared, 1), queries, keys)
@@ -297,8 +316,8 @@ def attention_backward(
         **options,
     )
     if sin is not None:
-        dq, dk = _turned(dq, dk, cos, -sin)
-    return dq, dk, dv
+        for gradient, turned in zip((dq, dk), _turned(dq, dk, cos, -sin), strict=True):
+            gradient.copy_(turned)
 
 
 def _turned(q: Tensor, k: Tensor, cos: Tensor | None, sin: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -42,6 +42,15 @@
   KERNEL(attention_backward,                                                                                          \
          "attention_backward(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor y, Tensor lse, bool is_causal, "       \
          "float? scale, Tensor? cos, Tensor? sin) -> (Tensor, Tensor, Tensor)")                                       \
+  KERNEL(attention_qkvpacked,                                                                                         \
+         "attention_qkvpacked(Tensor qkv, bool is_causal=False, float? scale=None, Tensor? cos=None, "                \
+         "Tensor? sin=None) -> Tensor")                                                                               \
+  KERNEL(attention_qkvpacked_training,                                                                                \
+         "attention_qkvpacked_training(Tensor qkv, bool is_causal=False, float? scale=None, Tensor? cos=None, "       \
+         "Tensor? sin=None) -> (Tensor y, Tensor lse)")                                                               \
+  KERNEL(attention_qkvpacked_backward,                                                                                \
+         "attention_qkvpacked_backward(Tensor grad, Tensor qkv, Tensor y, Tensor lse, bool is_causal, "               \
+         "float? scale, Tensor? cos, Tensor? sin) -> Tensor")                                                         \
   KERNEL(rope,                                                                                                        \
          "rope(Tensor q, Tensor k, Tensor cos, Tensor sin, Tensor? position_ids=None, int unsqueeze_dim=1, "          \
          "bool interleaved=False) -> (Tensor, Tensor)")                                                               \
