@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-_64_BIT_LITTLE_ENDIAN = b"\x7fELF\x02\x01"
-_NOTE = 4  # p_type of a segment with notes
+from .elf import note_segments
+
 _OWNER = b"opwheel\0"
 _ABI, _SCHEMA = 1, 2  # types of notes
 
@@ -29,31 +29,15 @@ def read_notes(path: Path) -> BuiltWith:
     abi = None
     schemas: dict[str, None] = {}
     try:
-        for kind, value in _notes(path):
+        notes = [note for segment in note_segments(path) for note in _in_segment(segment)]
+        for kind, value in notes:
             if kind == _ABI and len(value) == 4 and abi is None:
                 abi = int(struct.unpack("<i", value)[0])
             elif kind == _SCHEMA:
                 schemas[value.rstrip(b"\0").decode()] = None
-    except (OSError, ValueError, struct.error):  # opening the library will say what is wrong with it
+    except (OSError, ValueError):  # opening the library will say what is wrong with it
         pass
     return BuiltWith(abi, tuple(schemas))
-
-
-def _notes(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The type and value of each note of ours."""
-    with path.open("rb") as file:
-        header = file.read(64)
-        if not header.startswith(_64_BIT_LITTLE_ENDIAN) or len(header) < 64:
-            return
-        (table,) = struct.unpack_from("<Q", header, 32)
-        entry_size, count = struct.unpack_from("<HH", header, 54)
-        file.seek(table)
-        entries = file.read(entry_size * count)
-        for start in range(0, len(entries) - 55, entry_size):
-            kind, _, offset, _, _, size = struct.unpack_from("<IIQQQQ", entries, start)
-            if kind == _NOTE:
-                file.seek(offset)
-                yield from _in_segment(file.read(size))
 
 
 def _in_segment(notes: bytes) -> Iterator[tuple[int, bytes]]:
