@@ -271,6 +271,7 @@ endef
 $(VENV)/.framework: %/.framework: $(FRAMEWORK_SOURCES) %/.dependencies
 	@echo "opwheel: the framework (native Autograd for the installed torch: half a minute)"
 	@$*/bin/python $(PIP_INSTALL) --no-build-isolation ./framework
+	@ls $*/lib/python*/site-packages/opwheel/native/libopwheel_autograd_*.so >/dev/null || { echo "native Autograd was not built; the compiler's messages: cd framework && python setup.py build_ext"; exit 1; }
 	$(call KEEP_HEADER_TIMES,framework/src/opwheel,opwheel)
 	@touch $@
 

@@ -24,15 +24,25 @@ T combined(Kind kind, const T& left, const T& right) {
   }
 }
 
+bool is_integer(const c10::IValue& value) { return value.isInt() || value.isSymInt() || value.isBool(); }
+
+c10::SymInt as_sym_int(const c10::IValue& value) {
+  return value.isBool() ? c10::SymInt(int64_t{value.toBool()}) : value.toSymInt();
+}
+
 c10::SymFloat as_sym_float(const c10::IValue& value) {
-  return value.isInt() || value.isSymInt() ? c10::SymFloat(value.toSymInt()) : value.toSymFloat();
+  return is_integer(value) ? c10::SymFloat(as_sym_int(value)) : value.toSymFloat();
+}
+
+c10::complex<double> as_complex(const c10::IValue& value) {
+  return value.isComplexDouble() ? value.toComplexDouble() : as_sym_float(value).guard_float(__FILE__, __LINE__);
 }
 
 c10::IValue simplified(const c10::SymFloat& value) {
   return value.is_symbolic() ? c10::IValue(value) : c10::IValue(value.as_float_unchecked());
 }
 
-// Tensors and numbers, as in Python: integers stay integers but in a division.
+// Tensors and numbers, as in Python: integers stay integers but in a division, and True is 1.
 c10::IValue arithmetic(Kind kind, const c10::IValue& left, const c10::IValue& right) {
   if (left.isTensor() && right.isTensor()) return combined(kind, left.toTensor(), right.toTensor());
   if (left.isTensor()) {
@@ -63,14 +73,18 @@ c10::IValue arithmetic(Kind kind, const c10::IValue& left, const c10::IValue& ri
         return number / tensor;
     }
   }
-  const bool are_integers = (left.isInt() || left.isSymInt()) && (right.isInt() || right.isSymInt());
-  if (are_integers && kind != Kind::divide) return combined(kind, left.toSymInt(), right.toSymInt());
+  if (left.isComplexDouble() || right.isComplexDouble()) return combined(kind, as_complex(left), as_complex(right));
+  if (is_integer(left) && is_integer(right) && kind != Kind::divide) {
+    return combined(kind, as_sym_int(left), as_sym_int(right));
+  }
   return simplified(combined(kind, as_sym_float(left), as_sym_float(right)));
 }
 
 c10::IValue negated(const c10::IValue& value) {
   if (value.isTensor()) return value.toTensor().neg();
-  return arithmetic(Kind::subtract, c10::IValue(int64_t{0}), value);
+  if (value.isComplexDouble()) return -value.toComplexDouble();
+  if (is_integer(value)) return -as_sym_int(value);
+  return simplified(c10::SymFloat(-1.0) * as_sym_float(value));  // not 0 - value, which is 0 where this is -0
 }
 
 c10::IValue evaluate(const Expression& expression, const Known& known);

@@ -221,6 +221,7 @@ void Derivative::compiled_args(torch::autograd::CompiledNodeArgs& args) const {
   args.collect(shapes_);
   for (const Output& output : outputs_) {
     args.collect(static_cast<int64_t>(output.argument));
+    args.collect(static_cast<int64_t>(output.index));
     args.collect(output.is_needed);
   }
   args.collect(static_cast<uint64_t>(target_));

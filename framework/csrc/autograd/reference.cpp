@@ -35,16 +35,19 @@ variable_list gradients_through_reference(const Operator& op, at::ArrayRef<c10::
                                           const std::vector<bool>& needed, const variable_list& gradients) {
   const bool again = at::GradMode::is_enabled();
   const at::AutoGradMode recording(true);
+  const c10::impl::ExcludeDispatchKeyGuard without_autocast(c10::autocast_dispatch_keyset);  // as the forward kernel
   variable_list inputs;
   size_t position = 0;
-  // A view by which may be differentiated, and through which a second derivative reaches the argument.
+  // A view by which may be differentiated, and through which a second derivative reaches the argument. Gradients depend
+  // on arguments whose own gradients are not needed now, and may be differentiated by these later.
   const auto leaf = [&](const at::Tensor& tensor) {
-    if (!needed[position++]) return tensor.detach();
+    if (!needed[position++]) return again ? tensor : tensor.detach();
     inputs.push_back(again ? tensor.view_as(tensor) : tensor.detach().requires_grad_());
     return inputs.back();
   };
   std::vector<c10::IValue> stack = arguments.vec();
   for (int i : op.tensors) stack[i] = with_tensors(arguments[i], leaf);
+  if (op.is_in_place) stack[0] = stack[0].toTensor().clone();  // which the reference overwrites
   call_reference(op, stack);
 
   variable_list outputs, incoming;

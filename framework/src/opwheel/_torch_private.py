@@ -27,6 +27,25 @@ address = torch._C._data_address  # type: ignore[attr-defined]  # 0 for fake ten
 is_alias = torch._C._is_alias_of  # type: ignore[attr-defined]  # whether two tensors have one storage
 
 
+def without_transforms(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor that those of ``torch.func`` transforms and functionalization are wrapped around."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return tensor
+
+
+def requires_grad_beneath(tensor: torch.Tensor) -> bool:
+    """Whether the tensor requires grad, or one that transforms have wrapped."""
+    while not tensor.requires_grad and torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return tensor.requires_grad
+
+
+def any_autocast_is_enabled() -> bool:
+    """Whether ``torch.autocast`` is on for some device type."""
+    return bool(torch._C._is_any_autocast_enabled())
+
+
 def forward_ad_is_active() -> bool:
     """Whether some ``forward_ad.dual_level()`` is entered, so that tensors may carry tangents."""
     return bool(forward_ad._current_level >= 0)

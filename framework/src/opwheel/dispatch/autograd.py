@@ -20,6 +20,8 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from .. import _torch_private as private
+from . import autocast
+from .decompositions import decompose
 from .derivatives import Derivatives, Plan
 from .elementwise import check_output, check_tensors, overwrite
 from .kernel_errors import raise_if_out_of_memory
@@ -156,10 +158,12 @@ def decomposed(overload: Overload, values: tuple[Any, ...]) -> Any:
             "the functional variant"
         )
     if not overload.is_in_place:
-        return overload.rule.decompose(overload, values)
+        if private.functorch_is_active():
+            values = autocast.as_cast(overload, values)
+        return decompose(overload, values)
     target = values[0]
     check_tensors(overload, values)
-    result = overload.rule.decompose(overload, tuple(_as_before_writing(target, values)))
+    result = decompose(overload, tuple(_as_before_writing(target, values)))
     check_output(overload, target, result.shape, result.dtype, result.device)
     if torch.is_grad_enabled() and result.requires_grad:
         _check_may_be_overwritten(overload, target)

@@ -1,11 +1,28 @@
-"""The operators in terms of ATen, as ``torch.export`` and ``torch.compile`` take them."""
+"""The operators in terms of ATen, as ``torch.func``, ``torch.export`` and ``torch.compile`` take them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .overload import Overload
+from . import autocast
+from .overlap import apart
+from .overload import Overload, as_tuple
+
+
+def decompose(overload: Overload, values: tuple[Any, ...]) -> Any:
+    """A call in ATen operators, with the results that a kernel has: new tensors, and only some with a gradient.
+
+    Autocast is off meanwhile: a kernel computes in the dtypes that it is given.
+    """
+    with autocast.off():
+        results = overload.rule.decompose(overload, values)
+    if overload.mutates:
+        return results
+    new = apart(as_tuple(results), overload.all_tensors(values))
+    fixed = overload.operator.not_differentiable
+    new = [r.detach() if name in fixed else r for name, r in zip(overload.result_names, new, strict=True)]
+    return tuple(new) if isinstance(results, tuple) else new[0]
 
 
 def decomposition_table(overloads: Iterable[Overload]) -> dict[Any, Callable[..., Any]]:
@@ -15,6 +32,6 @@ def decomposition_table(overloads: Iterable[Overload]) -> dict[Any, Callable[...
 
 def _decomposition(overload: Overload) -> Callable[..., Any]:
     def decomposition(*args: Any, **kwargs: Any) -> Any:
-        return overload.rule.decompose(overload, overload.bind(args, kwargs))
+        return decompose(overload, overload.bind(args, kwargs))
 
     return decomposition

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from .. import _torch_private as private
 from .overload import Overload
 
 if TYPE_CHECKING:
@@ -28,6 +29,10 @@ def fallback_kernel(overload: Overload, library: LibraryLike) -> Callable[..., A
         layout = next((layout for layout in layouts if layout != "torch.strided"), "strided")
         if library.load_pending():
             return overload.op(*args, **kwargs)
+        key = private.dispatch_key_of(device_type)
+        if not overload.all_tensors(values) and key and private.has_kernel(overload.qualified_name, key):
+            # An empty list, or None: PyTorch has no tensor to go by.
+            return overload.op.redispatch(private.keyset(key), *args, **kwargs)
         if library.policy.fallback != "reference" or layout != "strided":
             raise library.no_kernel_error(overload.name, device_type, layout)
         _warn_once(overload, device_type)

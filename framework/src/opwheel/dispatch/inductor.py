@@ -11,14 +11,17 @@ What inductor and AOTAutograd keep on disk does not depend on decompositions: th
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from types import CodeType, FunctionType, ModuleType
+from functools import partial
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 from .decompositions import decomposition_table
 from .library_like import LibraryLike
 from .overload import Overload
+from .rules import Rule
 
 
 def register(library: LibraryLike, overloads: Iterable[Overload]) -> None:
@@ -61,37 +64,77 @@ def is_fused(library: LibraryLike, overload: Overload) -> bool:
 
 
 def digest(library: LibraryLike, overloads: Iterable[Overload]) -> str:
-    """Of all operators: their schemas, whether they are fused, and the code of their references and fake kernels."""
+    """Of what compiled programs depend on: schemas, declarations, and the code of their functions."""
     text = hashlib.sha256()
+    seen: set[int] = set()
     for overload in overloads:
-        operator = overload.operator
-        parts = (overload.qualified_name, overload.schema_text, str(is_fused(library, overload)))
-        seen: set[int] = set()
-        text.update("\n".join((*parts, _text(operator.reference, seen), _text(operator.fake, seen))).encode())
+        parts = [overload.qualified_name, overload.schema_text, str(is_fused(library, overload))]
+        parts += [_text(getattr(overload.operator, name), seen) for name in _COMPILED]
+        text.update("\n".join(parts).encode())
     return text.hexdigest()[:16]
 
 
+# What of a declaration takes part in a compiled program. The rest is documentation, and for tests and measurements.
+_COMPILED = ("reference", "fake", "rule", "derivatives", "not_differentiable", "training", "autocast")
+
+
 def _text(value: Any, seen: set[int]) -> str:
-    """What a function computes: its code, and all functions and values of its module that it names.
+    """What a value computes: of functions and classes their code, and what that refers to.
 
     Of an object that prints its address the text differs from process to process: nothing that was kept fits then.
     """
-    if isinstance(value, ModuleType):
-        return value.__name__
-    if not isinstance(value, FunctionType):
-        return repr(value)
-    if id(value) in seen:
-        return value.__qualname__
-    seen.add(id(value))
-    cells = [cell.cell_contents for cell in value.__closure__ or ()]
-    named = [value.__globals__[name] for name in _names(value.__code__) if name in value.__globals__]
-    used = [*cells, *named, *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
-    return _code(value.__code__) + "".join(_text(one, seen) for one in used)
+    match value:
+        case FunctionType() | type() | ModuleType() | BuiltinFunctionType():
+            name = f"{value.__module__}.{value.__qualname__}" if not isinstance(value, ModuleType) else value.__name__
+            if id(value) in seen or not _may_change(name):
+                return name
+            seen.add(id(value))
+            refers_to = _used_by_class(value) if isinstance(value, type) else _used_by_function(value)
+            own = _code(value.__code__) if isinstance(value, FunctionType) else name
+            return own + _text(refers_to, seen)
+        case partial():
+            return _text([value.func, *value.args, value.keywords], seen)
+        case Rule():
+            return repr(value) + _text(type(value), seen)
+        case Mapping():
+            return _text(list(value.items()), seen)
+        case tuple() | list():
+            return "".join(f"{_text(one, seen)}, " for one in value)
+        case set() | frozenset():
+            return ", ".join(sorted(_text(one, seen) for one in value))  # else in another order in each process
+    return repr(value)
+
+
+def _may_change(name: str) -> bool:
+    """Whether the code of a module or its member is not told by Python's and PyTorch's versions, which keys have."""
+    package = name.partition(".")[0]
+    return package != "torch" and package not in sys.stdlib_module_names
+
+
+def _used_by_function(function: Any) -> list[Any]:
+    """Its closure, its defaults, and what it names, in its own module and in others that it names."""
+    if not isinstance(function, FunctionType):
+        return []
+    names = _names(function.__code__)
+    used = [function.__globals__[name] for name in names if name in function.__globals__]
+    followed: set[str] = set()
+    for one in used:  # which grows: a module's member may be a module
+        if isinstance(one, ModuleType) and one.__name__ not in followed and _may_change(one.__name__):
+            followed.add(one.__name__)
+            used += [getattr(one, name) for name in names if hasattr(one, name)]
+    cells = [cell.cell_contents for cell in function.__closure__ or ()]
+    return [*cells, *used, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+
+
+def _used_by_class(kind: type) -> list[Any]:
+    """The classes that it inherits from, and its methods."""
+    members = [getattr(one, "__func__", getattr(one, "fget", one)) for one in vars(kind).values()]
+    return [*kind.__bases__, *(one for one in members if isinstance(one, FunctionType))]
 
 
 def _code(code: CodeType) -> str:
     """All of a code object that says what it does: not where it stands."""
-    constants = [_code(one) if isinstance(one, CodeType) else repr(one) for one in code.co_consts]
+    constants = [_code(one) if isinstance(one, CodeType) else _text(one, set()) for one in code.co_consts]
     return repr((code.co_code, code.co_names, code.co_varnames, constants))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -92,6 +94,43 @@ def may_share_memory(target: Tensor, given: Tensor) -> bool:
     storages over the same memory come from other libraries. Tensors of ``torch.func`` have none.
     """
     return any(_may_share(part, other) for part in _parts(target) for other in _parts(given))
+
+
+class _Memory(NamedTuple):
+    """The memory of a tensor's storage; of a fake one, and of what has no elements, there are no bytes."""
+
+    storage: int
+    begin: int
+    end: int
+
+    def meets(self, other: _Memory) -> bool:
+        # Different storages over the same memory come from other libraries, such as NumPy.
+        return self.storage == other.storage or (self.begin < other.end and other.begin < self.end)
+
+
+def apart(results: Sequence[Tensor], arguments: Iterable[Tensor]) -> list[Tensor]:
+    """The results, with a copy of each that is in the memory of an argument or of another result."""
+    taken = [memory for tensor in arguments for memory in _memories(tensor)]
+    separate = []
+    for result in results:
+        memories = _memories(result)
+        is_taken = any(memory.meets(other) for memory in memories for other in taken)
+        separate.append(result.clone() if is_taken else result)
+        taken += memories
+    return separate
+
+
+def _memories(tensor: Tensor) -> list[_Memory]:
+    """Of all tensors that it consists of; none for what has no storage."""
+    memories = []
+    for part in _parts(private.without_transforms(tensor)):
+        if not private.has_storage(part):
+            continue
+        storage = part.untyped_storage()
+        address = private.address(part)
+        begin = address - part.storage_offset() * part.element_size() if address else 0
+        memories.append(_Memory(storage._cdata, begin, begin + storage.nbytes() if address else 0))
+    return memories
 
 
 def _may_share(target: Tensor, given: Tensor) -> bool:

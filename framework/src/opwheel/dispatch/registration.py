@@ -148,6 +148,8 @@ def _register_overload(overload: Overload, target: torch.library.Library, librar
         target.impl(name, backend_select.backend_select_kernel(overload), "BackendSelect")
         return
     target.impl(name, vmap.batched_kernel(overload), "FuncTorchBatched")
+    if overload.is_random and not overload.mutates:
+        target.impl(name, vmap.random_kernel(overload), "FuncTorchVmapMode")
     target.impl(name, fallback.nested_kernel(overload), "CompositeImplicitAutogradNestedTensor")
     if overload.mutates:
         functionalize = overload.rule.functionalize(overload)

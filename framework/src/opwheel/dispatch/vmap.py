@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from .. import _torch_private as private
+from . import autocast
+from .decompositions import decompose
 from .overload import Overload
 
 
@@ -13,11 +17,12 @@ def batched_kernel(overload: Overload) -> Callable[..., Any]:
     """The kernel for one overload."""
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        values = overload.bind(args, kwargs)
+        values = autocast.as_cast(overload, overload.bind(args, kwargs))
         try:
             return private.batched(one_call, lambda *values: overload.call(overload.op, values), values)
         except _NoRuleError:
-            return overload.rule.decompose(overload, values)
+            _check_records_nothing(overload, values)
+            return decompose(overload, values)
 
     def one_call(info: Any, in_dims: tuple[Any, ...], *values: Any) -> Any:
         answer = overload.rule.vmap(overload, info.batch_size, in_dims, values)
@@ -26,6 +31,31 @@ def batched_kernel(overload: Overload) -> Callable[..., Any]:
         return answer
 
     return kernel
+
+
+def random_kernel(overload: Overload) -> Callable[..., Any]:
+    """The kernel at the FuncTorchVmapMode key, where calls arrive whether or not their arguments are batched.
+
+    The reference's own random operators see there what ``vmap(randomness=...)`` asks for.
+    """
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        values = autocast.as_cast(overload, overload.bind(args, kwargs))
+        _check_records_nothing(overload, values)
+        return decompose(overload, values)
+
+    return kernel
+
+
+def _check_records_nothing(overload: Overload, values: tuple[Any, ...]) -> None:
+    """Refuse what has no derivative, where the reference, which has some, takes its place."""
+    if overload.operator.derivatives is not None or not torch.is_grad_enabled():
+        return
+    if any(map(private.requires_grad_beneath, overload.all_tensors(values))):
+        raise RuntimeError(
+            f"{overload.name}: is not differentiable; under vmap call it with .detach() of its arguments, or under "
+            "torch.no_grad()"
+        )
 
 
 class _NoRuleError(Exception):

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .. import autocast
+from ..decompositions import decompose
 from ..overload import Overload, as_tuple
 
 
@@ -37,15 +39,15 @@ def gradients_through_reference(
         if not isinstance(value, Tensor):
             return value
         if not next(wanted):
-            return value.detach()
+            return value if again else value.detach()  # the gradients that are needed depend on it
         # A view by which may be differentiated, and through which a second derivative reaches the argument.
         inputs.append(value.view_as(value) if again else value.detach().requires_grad_())
         return inputs[-1]
 
     positions = set(overload.tensor_positions)
-    with torch.enable_grad():
+    with torch.enable_grad(), autocast.off():
         given = tuple(leaf(value) if i in positions else value for i, value in enumerate(values))
-        results = as_tuple(overload.rule.decompose(overload, given))
+        results = as_tuple(decompose(overload, given))
         pairs = [(r, g) for r, g in zip(results, grads, strict=True) if g is not None and r.requires_grad]
         found: Sequence[Tensor | None] = [None] * len(inputs)
         if pairs:

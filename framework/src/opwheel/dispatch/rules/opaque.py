@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from ..overlap import apart
 from ..overload import as_tuple
 from .rule import Rule, Sharding, refuse
 
@@ -76,7 +77,7 @@ class Opaque(Rule):
 
     def reference(self, overload: Overload, values: tuple[Any, ...]) -> Any:
         """The reference, with new, contiguous results."""
-        return as_new(overload, values, self.decompose(overload, values))
+        return as_new(overload, values, overload.call(overload.operator.reference, values))
 
     def fake(self, overload: Overload, values: tuple[Any, ...]) -> Any:
         """The reference on fake tensors, or the operator's own ``fake``, with contiguous results."""
@@ -140,19 +141,9 @@ def as_new(overload: Overload, values: tuple[Any, ...], results: Any) -> Any:
     if len(given) != expected or not all(isinstance(result, Tensor) for result in given):
         shown = ", ".join(type(result).__name__ for result in given) or "nothing"
         raise RuntimeError(f"{overload.qualified_name}: its kernel returned {shown}; the schema has {expected} Tensors")
-    taken = {_memory(tensor) for tensor in overload.all_tensors(values)}
-    new = []
-    for result in given:
-        own = result.contiguous()
-        if _memory(own) in taken:
-            own = own.clone()
-        taken.add(_memory(own))
-        new.append(own)
+    contiguous = [result.resolve_conj().resolve_neg().contiguous() for result in given]
+    new = apart(contiguous, overload.all_tensors(values))
     return tuple(new) if expected > 1 else new[0]
-
-
-def _memory(tensor: Tensor) -> Any:
-    return tensor.untyped_storage()._cdata
 
 
 def for_each_example(overload: Overload, size: int, in_dims: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
@@ -168,6 +159,8 @@ def for_each_example(overload: Overload, size: int, in_dims: tuple[Any, ...], va
                 f"vmap: {overload.name} would have to write a batch of results into '{overload.names[i]}', which has "
                 "no batch dimension; pass a batched tensor"
             )
+    if not size:
+        return _of_no_examples(overload, in_dims, values)
     examples = []
     for index in range(size):
         example = [_example(value, dim, index) for value, dim in zip(values, in_dims, strict=True)]
@@ -176,6 +169,25 @@ def for_each_example(overload: Overload, size: int, in_dims: tuple[Any, ...], va
         return None, None
     stacked = tuple(torch.stack(parts) for parts in zip(*examples, strict=True))
     return (stacked, (0,) * len(stacked)) if len(stacked) > 1 else (stacked[0], 0)
+
+
+def _of_no_examples(overload: Overload, in_dims: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
+    """Empty batches of what the fake kernel says that one example's results are."""
+    example = tuple(_zeros(value, dim) for value, dim in zip(values, in_dims, strict=True))
+    results = as_tuple(overload.rule.fake(overload, example))
+    if not overload.schema.returns:
+        return None, None
+    empty = tuple(result.new_empty((0, *result.shape)) for result in results)
+    return (empty, (0,) * len(empty)) if len(empty) > 1 else (empty[0], 0)
+
+
+def _zeros(value: Any, dim: Any) -> Any:
+    """An argument of one example, of which there is none."""
+    if isinstance(dim, (list, tuple)):
+        return [_zeros(one, its) for one, its in zip(value, dim, strict=True)]
+    if dim is None:
+        return value
+    return value.new_zeros([size for i, size in enumerate(value.shape) if i != dim % value.dim()])
 
 
 def _example(value: Any, dim: Any, index: int) -> Any:
@@ -188,6 +200,6 @@ def placed(overload: Overload, result: Any, inputs: Mapping[int, Any], specs: Ma
     """One sharding: a placement for every result, and one for each tensor; an argument of several has one for each."""
     flat: list[Any] = []
     for i in range(len(overload.names)):
-        count = len(specs[i]) if isinstance(specs.get(i), tuple) else 1
+        count = len(specs[i]) if isinstance(specs.get(i), (tuple, list)) else 1  # an empty list is a list
         flat += [inputs.get(i)] * count
     return [result] * len(overload.schema.returns), flat

@@ -54,7 +54,8 @@ class Rows(Opaque):
                     moved[i] = values[i].expand(size, *values[i].shape)
             elif is_batched:
                 return None
-        free = {moved[i].shape[: moved[i].dim() - self.own[n]] for i, n in enumerate(overload.names) if n in self.own}
+        positions = {i: self.own[name] for i, name in enumerate(overload.names) if name in self.own}
+        free = {moved[i].shape[: max(0, moved[i].dim() - own)] for i, own in positions.items()}
         if len(free) > 1 or not next(iter(free)):
             return None  # examples that are not rows of one another: the reference says what to do about that
         count = len(overload.schema.returns)

@@ -129,12 +129,14 @@ def _scalar(results: Sequence[Tensor]) -> Tensor | None:
     return sum(parts[1:], parts[0]) if parts else None
 
 
-def gradients_of(results: Sequence[Tensor], inputs: list[Tensor], order: int) -> list[Tensor | None]:
-    """First or second derivatives of a fixed weighted sum of the results."""
+def gradients_of(
+    results: Sequence[Tensor], inputs: list[Tensor], order: int, first_by: list[Tensor] | None = None
+) -> list[Tensor | None]:
+    """First or second derivatives of a fixed weighted sum of the results; the second of the first by some inputs."""
     total = _scalar(results)
     if total is None:
         return [None] * len(inputs)
-    first = torch.autograd.grad(total, inputs, create_graph=order > 1, allow_unused=True)
+    first = torch.autograd.grad(total, first_by or inputs, create_graph=order > 1, allow_unused=True)
     if order == 1:
         return list(first)
     again = _scalar([g for g in first if g is not None])

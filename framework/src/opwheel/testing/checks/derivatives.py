@@ -33,9 +33,10 @@ def first_derivatives(overload: Overload, samples: Samples) -> None:
 
 
 def second_derivatives(overload: Overload, samples: Samples) -> None:
-    """Gradients of gradients are those of the reference."""
+    """Gradients of gradients are those of the reference, whichever of the first were asked for."""
     if not overload.is_random:
         _compare_gradients(overload, samples, order=2)
+        _compare_gradients_of_one(overload, samples)
 
 
 def _compare_gradients(overload: Overload, samples: Samples, order: int) -> None:
@@ -54,15 +55,40 @@ def _compare_gradients(overload: Overload, samples: Samples, order: int) -> None
         return
     other = samples.values(requires_grad=True)
     others = differentiable(overload, other)
-    fixed = overload.operator.not_differentiable
-    names = overload.result_names
-    expected = [r.detach() if n in fixed else r for n, r in zip(names, run_reference(overload, other), strict=True)]
     got = gradients_of(run_kernel(overload, given), inputs, order)
-    want = gradients_of(expected, others, order)
+    want = gradients_of(_differentiable_reference(overload, other), others, order)
+    _agree(overload, f"{['first', 'second'][order - 1]} derivatives by tensor", inputs, got, want)
+
+
+def _compare_gradients_of_one(overload: Overload, samples: Samples) -> None:
+    """Second derivatives, where the first is that of one tensor alone: others may still be what it depends on."""
+    count = len(differentiable(overload, samples.values(requires_grad=True)))
+    if count < 2 or not has_derivatives(overload) or overload.mutates:
+        return
+    for i in range(count):
+        given, other = samples.values(requires_grad=True), samples.values(requires_grad=True)
+        inputs, others = differentiable(overload, given), differentiable(overload, other)
+        got = gradients_of(run_kernel(overload, given), inputs, 2, [inputs[i]])
+        want = gradients_of(_differentiable_reference(overload, other), others, 2, [others[i]])
+        what = f"derivatives by tensor, of the gradient of {_name(overload, given, inputs[i])}"
+        _agree(overload, what, inputs, got, want)
+
+
+def _differentiable_reference(overload: Overload, values: tuple[Any, ...]) -> list[Tensor]:
+    """The reference's results, those without a gradient without history."""
+    fixed = overload.operator.not_differentiable
+    results = zip(overload.result_names, run_reference(overload, values), strict=True)
+    return [result.detach() if name in fixed else result for name, result in results]
+
+
+def _agree(
+    overload: Overload, what: str, inputs: list[Tensor], got: list[Tensor | None], want: list[Tensor | None]
+) -> None:
+    """Compare gradients, of which None is zero."""
     zeros = [torch.zeros_like(x) for x in inputs]
     agree(
         overload,
-        f"{['first', 'second'][order - 1]} derivatives by tensor",
+        what,
         [z if g is None else g for g, z in zip(got, zeros, strict=True)],
         [z if g is None else g for g, z in zip(want, zeros, strict=True)],
         coarseness_of_derivatives(wide_dtype(overload)),
@@ -82,14 +108,9 @@ def _compare_gradients_of_some(overload: Overload, samples: Samples) -> None:
         for i, tensor in enumerate(inputs):
             tensor.requires_grad_(i in chosen)
         results = [result for result in run_kernel(overload, given) if result.requires_grad]
-        got = gradients_of(results, [inputs[i] for i in chosen], 1) if results else [None] * len(chosen)
-        agree(
-            overload,
-            f"first derivatives of {', '.join(_name(overload, given, inputs[i]) for i in chosen)} alone",
-            [torch.zeros_like(inputs[i]) if g is None else g for i, g in zip(chosen, got, strict=True)],
-            [torch.zeros_like(inputs[i]) if expected[i] is None else expected[i] for i in chosen],
-            coarseness_of_derivatives(wide_dtype(overload)),
-        )
+        got = gradients_of(results, [inputs[i] for i in chosen], 1)
+        what = f"first derivatives of {', '.join(_name(overload, given, inputs[i]) for i in chosen)} alone"
+        _agree(overload, what, [inputs[i] for i in chosen], got, [expected[i] for i in chosen])
 
 
 def _subsets(count: int) -> list[tuple[int, ...]]:

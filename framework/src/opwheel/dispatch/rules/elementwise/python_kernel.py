@@ -28,7 +28,7 @@ def python_kernel(overload: Overload, function: Callable[..., Any]) -> Callable[
             )
         strides = output_strides(tensors, shape)
         laid_out = tuple(_laid_out(overload, result, tensors[0], shape, strides, dtype) for result in results)
-        return laid_out if isinstance(answer, tuple) else laid_out[0]
+        return laid_out if len(laid_out) > 1 else laid_out[0]
 
     return kernel
 
