@@ -12,7 +12,7 @@ backends, require, load = library.backends, library.require, library.load
 decompositions, get_include = library.decompositions, library.get_include
 globals().update(library.functions)
 
-from .hugging_face import Patch, patch  # noqa: E402  # they call the operators
+from .hugging_face import Patch, patch, unpatch  # noqa: E402  # they call the operators
 from .modules import (  # noqa: E402  # they call the operators
     GEGLU,
     CrossEntropyLoss,
@@ -39,6 +39,7 @@ __all__ = [
     "load",
     "patch",
     "require",
+    "unpatch",
     *library.functions,
 ]
 
