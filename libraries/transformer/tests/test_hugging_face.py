@@ -425,6 +425,15 @@ def test_an_attention_without_the_known_name_is_not_replaced(monkeypatch):
         torch.testing.assert_close(results(other), own, rtol=1e-4, atol=1e-5)
 
 
+def test_the_number_of_items_may_be_on_another_device():
+    model = tiny("Llama")
+    transformer_ops.patch(model)
+    logits, labels = torch.empty(2, 5, 96, device="meta"), torch.empty(2, 5, dtype=torch.long, device="meta")
+    for items in (7, torch.tensor(7), torch.tensor([7])):
+        loss = model.loss_function(logits=logits, labels=labels, vocab_size=96, num_items_in_batch=items)
+        assert loss.device.type == "meta"
+
+
 def test_what_is_refused():
     model = tiny("Llama")
     transformer_ops.patch(model)

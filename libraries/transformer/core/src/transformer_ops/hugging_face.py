@@ -293,4 +293,6 @@ def _causal_lm_loss(
     target = shift_labels.reshape(-1).to(logits.device)
     loss = cross_entropy(logits.reshape(-1, vocab_size), target, ignore_index=ignore_index, reduction=reduction)
     assert isinstance(loss, Tensor)
+    if isinstance(num_items_in_batch, Tensor):
+        num_items_in_batch = num_items_in_batch.to(loss.device)
     return loss if num_items_in_batch is None else loss / num_items_in_batch
