@@ -46,6 +46,17 @@ def test_norms(pair):
     torch.testing.assert_close(compiled(x), mine(x))
 
 
+@pytest.mark.parametrize("scale", [3e-4, 1.5e-8])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("pair", PAIRS)
+def test_the_default_eps_is_pytorchs(pair, dtype, scale):
+    """Of rows so small that it decides the result."""
+    theirs, mine = (make().to(dtype) for make in PAIRS[pair])
+    x = (scale * torch.randn(3, 40, dtype=torch.float64)).to(dtype)
+    expected = theirs(x)
+    torch.testing.assert_close(mine(x), expected, rtol=0, atol=8 * torch.finfo(dtype).eps * expected.abs().max().item())
+
+
 @pytest.mark.parametrize("module", [transformer_ops.RMSNorm, transformer_ops.LayerNorm])
 def test_several_dimensions_are_refused(module):
     with pytest.raises(ValueError, match=r"normalized_shape is \(3, 4\), expected one number"):

@@ -26,7 +26,8 @@ class RMSNorm(nn.RMSNorm):
 
     Args:
         normalized_shape: size of the last dimension, a number or a sequence of one.
-        eps: added to the mean of the squares; None: the spacing of numbers of the input's dtype around 1.
+        eps: added to the mean of the squares; None: ``torch.finfo(dtype).eps`` of the dtype that the input is computed
+            in, float64 for float64, else float32.
         elementwise_affine: whether there is a weight.
         offset: added to the weight: 1.0 in Gemma.
         casting_mode: as :func:`transformer_ops.rms_norm` has it; PyTorch's own is ``"gemma"``.
@@ -55,7 +56,8 @@ class RMSNorm(nn.RMSNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         """The normalised rows of ``x``, whose last dimension has the module's size."""
-        eps = torch.finfo(x.dtype).eps if self.eps is None else self.eps
+        computed = torch.float64 if x.dtype == torch.float64 else torch.float32
+        eps = torch.finfo(computed).eps if self.eps is None else self.eps
         result: Tensor = _ops.rms_norm(x, self.weight, eps, self.offset, self.casting_mode)
         return result
 
