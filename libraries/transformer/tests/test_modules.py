@@ -1,7 +1,9 @@
 """The modules take the place of PyTorch's: same state dicts, same values and gradients."""
 
 import copy
+import inspect
 import pickle
+import re
 
 import pytest
 import torch
@@ -55,6 +57,55 @@ def test_the_default_eps_is_pytorchs(pair, dtype, scale):
     x = (scale * torch.randn(3, 40, dtype=torch.float64)).to(dtype)
     expected = theirs(x)
     torch.testing.assert_close(mine(x), expected, rtol=0, atol=8 * torch.finfo(dtype).eps * expected.abs().max().item())
+
+
+NORMS = ["RMSNorm", "LayerNorm"]
+
+
+@pytest.mark.parametrize("name", NORMS)
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("shape", [(2, 16), (2, 1), (3, 0), (), (8, 4)])
+def test_rows_of_another_length_are_refused(name, affine, shape):
+    module = getattr(transformer_ops, name)(8, elementwise_affine=affine)
+    expected = re.escape(f"has the shape {list(shape)}, expected a last dimension of 8")
+    with pytest.raises(RuntimeError, match=expected):
+        module(torch.randn(shape))
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_arguments_are_pytorchs(name):
+    theirs, mine = getattr(nn, name), getattr(transformer_ops, name)
+    assert [*inspect.signature(mine.forward).parameters] == [*inspect.signature(theirs.forward).parameters]
+    defaults = [p.default for p in inspect.signature(theirs).parameters.values()][1:-2]
+    module = mine(8, *defaults, "meta", torch.float16)
+    assert module.weight.device.type == "meta"
+    assert module.weight.dtype == torch.float16
+    assert repr(module) == repr(theirs(8, *defaults, "meta", torch.float16))
+
+
+@pytest.mark.parametrize("offset", [0.0, 1.0, 0.25])
+@pytest.mark.parametrize("mode", ["llama", "gemma", "none"])
+def test_rms_norm_starts_as_the_identity_with_any_offset(offset, mode):
+    module = transformer_ops.RMSNorm(8, eps=0.0, offset=offset, casting_mode=mode)
+    x = torch.tensor([1.0, -1.0] * 4)
+    torch.testing.assert_close(module(x), x)
+    nn.init.zeros_(module.weight)
+    module.reset_parameters()
+    torch.testing.assert_close(module(x), x)
+    assert (f", offset={offset}" in repr(module)) == (offset != 0)
+    assert (f", casting_mode='{mode}'" in repr(module)) == (mode != "gemma")
+
+
+def test_an_unknown_casting_mode_is_refused():
+    with pytest.raises(ValueError, match="casting_mode is 'typo', expected one of 'llama', 'gemma', 'none'"):
+        transformer_ops.RMSNorm(8, casting_mode="typo")
+
+
+@pytest.mark.parametrize("loss", [transformer_ops.CrossEntropyLoss, transformer_ops.FusedLinearCrossEntropyLoss])
+def test_losses_print_their_options(loss):
+    options = {"ignore_index": 3, "reduction": "sum", "label_smoothing": 0.1, "lse_square_scale": 1e-4, "softcap": 30.0}
+    assert repr(loss(**options)) == f"{loss.__name__}({', '.join(f'{key}={options[key]!r}' for key in options)})"
+    assert "softcap=None" in repr(loss())
 
 
 @pytest.mark.parametrize("module", [transformer_ops.RMSNorm, transformer_ops.LayerNorm])

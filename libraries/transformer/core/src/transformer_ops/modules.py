@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from .losses import cross_entropy
+from .operators.rms_norm import check_mode
 
 _ops = torch.ops.transformer_ops
 
@@ -21,6 +22,11 @@ def _row(shape: Any) -> int:
     return int(sizes[0])
 
 
+def _check_row(name: str, given: Tensor, expected: tuple[int, ...]) -> None:
+    if given.shape[-1:] != expected:
+        raise RuntimeError(f"{name} has the shape {list(given.shape)}, expected a last dimension of {expected[0]}")
+
+
 class RMSNorm(nn.RMSNorm):
     """``torch.nn.RMSNorm`` over the last dimension, by :func:`transformer_ops.rms_norm`.
 
@@ -28,14 +34,14 @@ class RMSNorm(nn.RMSNorm):
         normalized_shape: size of the last dimension, a number or a sequence of one.
         eps: added to the mean of the squares; None: ``torch.finfo(dtype).eps`` of the dtype that the input is computed
             in, float64 for float64, else float32.
-        elementwise_affine: whether there is a weight.
-        offset: added to the weight: 1.0 in Gemma.
-        casting_mode: as :func:`transformer_ops.rms_norm` has it; PyTorch's own is ``"gemma"``.
+        elementwise_affine: whether there is a weight, which starts as ``1 - offset``.
         device: of the weight.
         dtype: of the weight.
+        offset: added to the weight: 1.0 in Gemma.
+        casting_mode: as :func:`transformer_ops.rms_norm` has it; PyTorch's own is ``"gemma"``.
 
     Raises:
-        ValueError: there are several normalised dimensions.
+        ValueError: there are several normalised dimensions, or ``casting_mode`` is not known.
     """
 
     def __init__(
@@ -43,23 +49,36 @@ class RMSNorm(nn.RMSNorm):
         normalized_shape: Any,
         eps: float | None = None,
         elementwise_affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
         *,
         offset: float = 0.0,
         casting_mode: str = "gemma",
-        device: Any = None,
-        dtype: Any = None,
     ) -> None:
         _row(normalized_shape)
-        super().__init__(normalized_shape, eps, elementwise_affine, device, dtype)
-        self.offset = offset
+        check_mode(casting_mode)
+        self.offset = offset  # first: PyTorch's __init__ calls reset_parameters
         self.casting_mode = casting_mode
+        super().__init__(normalized_shape, eps, elementwise_affine, device, dtype)
+
+    def reset_parameters(self) -> None:
+        """Let the weight and the offset be 1 together."""
+        if self.elementwise_affine:
+            nn.init.constant_(self.weight, 1 - self.offset)
 
     def forward(self, x: Tensor) -> Tensor:
         """The normalised rows of ``x``, whose last dimension has the module's size."""
+        _check_row("x", x, self.normalized_shape)
         computed = torch.float64 if x.dtype == torch.float64 else torch.float32
         eps = torch.finfo(computed).eps if self.eps is None else self.eps
         result: Tensor = _ops.rms_norm(x, self.weight, eps, self.offset, self.casting_mode)
         return result
+
+    def extra_repr(self) -> str:
+        """PyTorch's, and what it does not have if that is not as in PyTorch."""
+        own = f", offset={self.offset}" if self.offset else ""
+        own += f", casting_mode={self.casting_mode!r}" if self.casting_mode != "gemma" else ""
+        return super().extra_repr() + own
 
 
 class LayerNorm(nn.LayerNorm):
@@ -75,9 +94,10 @@ class LayerNorm(nn.LayerNorm):
         _row(normalized_shape)
         super().__init__(normalized_shape, *args, **kwargs)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """The normalised rows of ``x``, whose last dimension has the module's size."""
-        result: Tensor = _ops.layer_norm(x, self.weight, self.bias, self.eps)
+    def forward(self, input: Tensor) -> Tensor:
+        """The normalised rows of ``input``, whose last dimension has the module's size."""
+        _check_row("input", input, self.normalized_shape)
+        result: Tensor = _ops.layer_norm(input, self.weight, self.bias, self.eps)
         return result
 
 
@@ -116,6 +136,11 @@ class GEGLU(_GatedLinear):
         """A tensor of the shape of ``x``, ``(..., width)``."""
         result: Tensor = self.down_proj(_ops.geglu(self.gate_proj(x), self.up_proj(x)))
         return result
+
+
+def _options(loss: Any) -> str:
+    names = ("ignore_index", "reduction", "label_smoothing", "lse_square_scale", "softcap")
+    return ", ".join(f"{name}={getattr(loss, name)!r}" for name in names)
 
 
 class CrossEntropyLoss(nn.CrossEntropyLoss):
@@ -159,6 +184,10 @@ class CrossEntropyLoss(nn.CrossEntropyLoss):
         assert isinstance(loss, Tensor)
         return loss
 
+    def extra_repr(self) -> str:
+        """All options but the weight, which is in the state dict."""
+        return _options(self)
+
 
 class FusedLinearCrossEntropyLoss(nn.Module):
     """The loss of a linear layer's results without all of them in memory (``fused_linear_cross_entropy``).
@@ -181,9 +210,27 @@ class FusedLinearCrossEntropyLoss(nn.Module):
         softcap: float | None = None,
     ) -> None:
         super().__init__()
-        self.options = (ignore_index, lse_square_scale, label_smoothing, reduction, softcap or 0.0)
+        self.ignore_index = ignore_index
+        self.reduction = reduction
+        self.label_smoothing = label_smoothing
+        self.lse_square_scale = lse_square_scale
+        self.softcap = softcap
 
     def forward(self, weight: Tensor, input: Tensor, target: Tensor, bias: Tensor | None = None) -> Tensor:
         """The loss of ``input @ weight.T + bias``: rows of ``(rows, width)``, ``(classes, width)``, ``(rows,)``."""
-        result: Tensor = _ops.fused_linear_cross_entropy(input, weight, target, bias, *self.options)
+        result: Tensor = _ops.fused_linear_cross_entropy(
+            input,
+            weight,
+            target,
+            bias,
+            self.ignore_index,
+            self.lse_square_scale,
+            self.label_smoothing,
+            self.reduction,
+            self.softcap or 0.0,
+        )
         return result
+
+    def extra_repr(self) -> str:
+        """All options."""
+        return _options(self)

@@ -19,7 +19,7 @@ MODES = ("llama", "gemma", "none")
 def _rms_norm(
     x: Tensor, weight: Tensor | None = None, eps: float = 1e-6, offset: float = 0.0, casting_mode: str = "llama"
 ) -> Tensor:
-    _check_mode(casting_mode)
+    check_mode(casting_mode)
     values = wide(x)
     values = values * torch.rsqrt(values.pow(2).mean(-1, keepdim=True) + eps)
     if weight is not None and casting_mode == "llama":
@@ -47,7 +47,8 @@ def _pytorchs_of_sum(
     return _pytorchs(total, weight, eps, offset, casting_mode), total
 
 
-def _check_mode(casting_mode: str) -> None:
+def check_mode(casting_mode: str) -> None:
+    """Refuse what is not one of :data:`MODES`."""
     if casting_mode not in MODES:
         raise ValueError(f"casting_mode is {casting_mode!r}, expected one of {', '.join(map(repr, MODES))}")
 
@@ -63,7 +64,7 @@ def _backward(
     grad: Tensor, x: Tensor, weight: Tensor | None, eps: float, offset: float, casting_mode: str
 ) -> tuple[Tensor, Tensor]:
     """The gradient of x in the dtype that is computed in, and that of the weight."""
-    _check_mode(casting_mode)
+    check_mode(casting_mode)
     gradients, values = wide(grad), wide(x)
     r = torch.rsqrt(values.pow(2).mean(-1, keepdim=True) + eps)
     weighted = gradients if weight is None else gradients * (offset + wide(weight))
