@@ -1,5 +1,6 @@
 """The operators as users call them, beside PyTorch's own. What every backend must do is in the conformance kit."""
 
+import itertools
 import math
 import os
 import subprocess
@@ -15,6 +16,7 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformer_ops.operators import OPERATORS
 
+IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 ROWS, CLASSES = 6, 50
 TOLERANCES = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 2e-3}
 
@@ -250,15 +252,36 @@ def test_attention_refuses_what_is_no_three_in_one(shape):
         transformer_ops.attention_qkvpacked(torch.ones(shape))
 
 
-@pytest.mark.parametrize("sizes", [(3, 0, 2, 1), (0, 3, 2, 1), (3, 3, 0, 0)], ids=["no keys", "no queries", "no heads"])
-def test_attention_to_nothing(sizes):
-    q, k, v = attention_inputs(*sizes, length=4)
-    y = transformer_ops.attention(q, k, v)
-    assert y.shape == q.shape
-    assert not y.any()
-    for grad, x in zip(torch.autograd.grad(y, (q, k, v), torch.ones_like(y)), (q, k, v), strict=True):
-        assert grad.shape == x.shape
-        assert not grad.any()
+EMPTY = [
+    sizes
+    for sizes in itertools.product((0, 2), (0, 3), (0, 3), ((2, 1), (0, 2), (0, 0)))
+    if 0 in (*sizes[:3], *sizes[3])
+]
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize(("batches", "queries", "keys", "heads"), EMPTY)
+def test_attention_to_nothing(batches, queries, keys, heads, is_causal):
+    shapes = [(batches, queries, heads[0], 4), *[(batches, keys, heads[1], 4)] * 2]
+    inputs = [torch.randn(shape, requires_grad=True) for shape in shapes]
+    tables = [(None, None), torch.randn(2, queries, 4)]
+    for cos, sin in tables[: 1 + (queries == keys)]:
+        y = transformer_ops.attention(*inputs, is_causal, cos=cos, sin=sin)
+        assert y.shape == shapes[0]
+        assert not y.any()
+        for grad, shape in zip(torch.autograd.grad(y, inputs, torch.ones_like(y)), shapes, strict=True):
+            assert grad.shape == shape
+            assert not grad.any()
+
+
+@pytest.mark.parametrize("shape", [s for s in itertools.product((0, 2), (0, 3), (3,), (0, 2), (4,)) if 0 in s])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_packed_attention_to_nothing(shape, is_causal):
+    qkv = torch.randn(shape, requires_grad=True)
+    y = transformer_ops.attention_qkvpacked(qkv, is_causal)
+    assert y.shape == shape[:2] + shape[3:]
+    (grad,) = torch.autograd.grad(y, qkv, torch.ones_like(y))
+    assert grad.shape == shape
 
 
 def test_attention_sees_what_it_may():
@@ -275,7 +298,7 @@ def test_attention_sees_what_it_may():
 
 def test_attention_takes_less_memory_than_its_scores():
     """Of 4096 queries and keys, 64 MiB of float32 for each head."""
-    if os.environ.get("TRITON_INTERPRET") == "1":
+    if IS_INTERPRETED:
         pytest.skip("Triton's interpreter takes minutes")
     q, k, v = (torch.randn(1, 4096, 1, 16, requires_grad=True) for _ in range(3))
 
@@ -291,7 +314,7 @@ def test_attention_takes_less_memory_than_its_scores():
 
 @pytest.mark.parametrize("capability", ["baseline", "avx2"])
 def test_attention_on_older_processors(capability):
-    if os.environ.get("TRITON_INTERPRET") == "1":
+    if IS_INTERPRETED:
         pytest.skip("the kernels are Triton's")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
     environment = os.environ | {"TRANSFORMER_OPS_CPU_CAPABILITY": capability}

@@ -124,7 +124,10 @@ inline void attention_backward_into(const Qkv& gradients, const AttentionSizes& 
   check(given_lse, "lse").on_cpu().dtype(wide(dtype_of(given.q))).shape({sizes.batches, sizes.heads, sizes.queries});
   const Tensor q = with_rows(given.q), k = with_rows(given.k), v = with_rows(given.v);
   const Tensor grad = with_rows(given_grad), y = with_rows(given_y), lse = contiguous(given_lse);
-  if (sizes.keys == 0) return fill(gradients.q, 0);
+  if (sizes.keys == 0 || sizes.heads == 0) {
+    for (const Tensor* gradient : {&gradients.q, &gradients.k, &gradients.v}) fill(*gradient, 0);
+    return;
+  }
   const AttentionBackward arguments{.grad = heads_of(grad),
                                     .q = heads_of(q),
                                     .k = heads_of(k),
