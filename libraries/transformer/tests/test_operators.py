@@ -54,6 +54,33 @@ def test_norms_are_pytorchs(dtype):
     compare(transformer_ops.layer_norm(x, w, b), functional.layer_norm(wide[0], (40,), *wide[1:]), (x, w, b), dtype)
 
 
+LENGTHS = (1, 2, 17, 100, 9000) if IS_INTERPRETED else (*range(1, 101), 100_000)
+EPS = 1e-2  # gradients of equal numbers are differences, rounded, over its root
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4 + 0.1, 3e7])
+@pytest.mark.parametrize("rows", ["equal", "spread", "with an outlier"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_layer_norm_of_numbers_far_from_zero(dtype, rows, offset):
+    for n in LENGTHS:
+        x = torch.full((2, n), offset) + (0 if rows == "equal" else torch.randn(2, n))
+        if rows == "with an outlier":
+            x[:, 0] += 100
+        x = x.to(dtype).requires_grad_()
+        w, b = (torch.randn(n, dtype=dtype, requires_grad=True) for _ in range(2))
+        theirs = functional.layer_norm(x.double(), (n,), w.double(), b.double(), EPS)
+        compare_sums(transformer_ops.layer_norm(x, w, b, EPS), theirs, (x, w, b), dtype)
+        if rows == "equal":
+            assert not transformer_ops.layer_norm(x).any()
+
+
+@pytest.mark.filterwarnings("ignore:overflow")  # of Triton's interpreter
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_layer_norm_of_numbers_whose_squares_overflow(dtype):
+    x = (torch.randn(2, 30) * 1e20).to(dtype)
+    assert transformer_ops.layer_norm(x).isnan().all()
+
+
 def test_derivatives_are_text():
     """They run in C++, and in programs without Python."""
     formulas = {one.name: one.derivatives for one in OPERATORS if one.derivatives}

@@ -7,10 +7,10 @@ inline void rows_of_part(int64_t rows, int64_t parts, int64_t part, int64_t& beg
   end = begin + size < rows ? begin + size : rows;
 }
 
-// 1 / sqrt(mean(x^2) + eps)
+// 1 / sqrt(mean + eps), of squares
 template <class C>
-inline C reciprocal_root(C squares, int64_t n, double eps) {
-  return C(1) / static_cast<C>(__builtin_sqrt(static_cast<double>(squares / C(n)) + eps));
+inline C reciprocal_root(C mean, double eps) {
+  return C(1) / static_cast<C>(__builtin_sqrt(static_cast<double>(mean) + eps));
 }
 
 // What normalised rows are multiplied by, offset + weight or 1, in the type that is computed in: made once for many
@@ -80,7 +80,7 @@ void rms_norm_rows(const RmsNorm& a, int64_t begin, int64_t end) {
     } else {
       squares = sum<C>(n, [&](auto at) { return get(x, at) * get(x, at); });
     }
-    const C r = reciprocal_root(squares, n, a.eps);
+    const C r = reciprocal_root(squares / C(n), a.eps);
     T* y = static_cast<T*>(a.y) + i * a.y_stride;
     for_vectors<C>(n, [&](auto at) {
       prefetch(next, at);
@@ -114,7 +114,7 @@ void rms_norm_backward(const RmsNormBackward& a, int64_t begin, int64_t end) {
       const T* g = static_cast<const T*>(a.grad) + i * a.grad_stride;
       const T* more = a.grad_sum == nullptr ? nullptr : static_cast<const T*>(a.grad_sum) + i * a.grad_sum_stride;
       T* d = static_cast<T*>(a.dx) + i * n;
-      const C r = reciprocal_root(sum<C>(n, [&](auto at) { return get(x, at) * get(x, at); }), n, a.eps);
+      const C r = reciprocal_root(sum<C>(n, [&](auto at) { return get(x, at) * get(x, at); }) / C(n), a.eps);
       const C products = sum<C>(n, [&](auto at) { return get(g, at) * get(factor, at) * get(x, at); });
       const C inner = products * r * r / C(n);
       for_vectors<C>(n, [&](auto at) {
@@ -128,15 +128,29 @@ void rms_norm_backward(const RmsNormBackward& a, int64_t begin, int64_t end) {
   }
 }
 
-// 1 / sqrt(variance + eps) of a row in the cache.
-template <class T, class C>
-inline C reciprocal_deviation(const T* x, int64_t n, C mean, double eps) {
-  const C squares = sum<C>(n, [&](auto at) {
-    const auto centred = get(x, at) - mean;
-    return centred * centred;
-  });
-  return reciprocal_root(squares, n, eps);
+// A row's first element; 0 of an empty one.
+template <class T>
+inline ComputeType<T> first_of(const T* x, int64_t n) {
+  return get(x, Some{0, n < 1 ? n : 1})[0];
 }
+
+// What a row in the cache is normalised by: its mean; r, which is 1 / sqrt(variance + eps), and nan where the squares
+// overflow; and what the mean is rounded by, times -r. Made from the sum of the distances from the first element: that
+// of the elements would be rounded to the last digit of an offset that they have in common.
+template <class C>
+struct Moments {
+  C mean, r, shift;
+
+  template <class T>
+  Moments(const T* x, int64_t n, C distances, double eps) : mean(first_of(x, n) + distances / C(n)) {
+    const auto [sum, squares] = sum_and_squares<C>(n, [&](auto at) { return get(x, at) - mean; });
+    const C rest = sum / C(n), variance = squares / C(n) - rest * rest;
+    const bool overflows = variance == static_cast<C>(__builtin_inf());
+    r = overflows ? static_cast<C>(__builtin_nan("")) : reciprocal_root(variance < 0 ? C(0) : variance, eps);
+    shift = -rest * r;
+  }
+  Vector<C> normalised(Vector<C> values) const { return (values - mean) * r + shift; }
+};
 
 template <class T>
 void layer_norm(const LayerNorm& a, int64_t begin, int64_t end) {
@@ -146,20 +160,22 @@ void layer_norm(const LayerNorm& a, int64_t begin, int64_t end) {
   const C* factor = factors.data();
   const T* bias = static_cast<const T*>(a.bias);
   const T* x = static_cast<const T*>(a.x) + begin * a.x_stride;
-  C total = sum<C>(n, [&](auto at) { return get(x, at); });
+  C first = first_of(x, n);
+  C distances = sum<C>(n, [&](auto at) { return get(x, at) - first; });
   for (int64_t i = begin; i < end; ++i) {
     const bool is_last = i + 1 == end;
     T* y = static_cast<T*>(a.y) + i * n;
     const T* next = next_row(x, a.x_stride, is_last);
     const T* soon = next_of_one(x, a.x_stride, n, is_last);
-    const C mean = total / C(n), r = reciprocal_deviation(x, n, mean, a.eps);
+    const Moments<C> row(x, n, distances, a.eps);
+    first = first_of(next, n);
     // The next row's sum, too: memory is read while this row is written.
-    total = sum<C>(n, [&](auto at) {
+    distances = sum<C>(n, [&](auto at) {
       prefetch(soon, at);
-      auto value = (get(x, at) - mean) * r * get(factor, at);
+      auto value = row.normalised(get(x, at)) * get(factor, at);
       if (bias != nullptr) value += get(bias, at);
       put(y, at, value, a.stream);
-      return get(next, at);
+      return get(next, at) - first;
     });
     x = next;
   }
@@ -186,14 +202,14 @@ void layer_norm_backward(const LayerNormBackward& a, int64_t begin, int64_t end)
       const T* x = static_cast<const T*>(a.x) + i * a.x_stride;
       const T* g = static_cast<const T*>(a.grad) + i * a.grad_stride;
       T* d = static_cast<T*>(a.dx) + i * n;
-      const C mean = sum<C>(n, [&](auto at) { return get(x, at); }) / C(n);
-      const C r = reciprocal_deviation(x, n, mean, a.eps);
+      const C from = first_of(x, n);
+      const Moments<C> row(x, n, sum<C>(n, [&](auto at) { return get(x, at) - from; }), a.eps);
       const C gradients = sum<C>(n, [&](auto at) { return get(g, at) * get(factor, at); }) / C(n);
-      const C products = sum<C>(n, [&](auto at) { return get(g, at) * get(factor, at) * (get(x, at) - mean); });
-      const C inner = products * r / C(n);
+      const C inner =
+          sum<C>(n, [&](auto at) { return get(g, at) * get(factor, at) * row.normalised(get(x, at)); }) / C(n);
       for_vectors<C>(n, [&](auto at) {
-        const auto normalised = (get(x, at) - mean) * r, gradient = get(g, at);
-        put(d, at, r * (gradient * get(factor, at) - gradients - normalised * inner), a.stream);
+        const auto normalised = row.normalised(get(x, at)), gradient = get(g, at);
+        put(d, at, row.r * (gradient * get(factor, at) - gradients - normalised * inner), a.stream);
         put(sums, at, get(sums, at) + gradient * normalised);
         put(bias_sums, at, get(bias_sums, at) + gradient);
       });

@@ -108,7 +108,7 @@ WITH_AVX512_BF16 void rms_norm_bfloat16(const RmsNorm& a, int64_t begin, int64_t
     if (squares < static_cast<float>(n) * 1e-30f) {
       squares = sum<float>(n, [&](auto at) { return get(x, at) * get(x, at); });
     }
-    const float r = reciprocal_root(squares, n, a.eps), smallest = of_x.value() * r;
+    const float r = reciprocal_root(squares / static_cast<float>(n), a.eps), smallest = of_x.value() * r;
     if (smallest >= kLeast && smallest * smallest_weight >= kLeast) {
       scale_row<has_residual>(x, r, weight, y, n, a.stream, next, next_residual);
     } else {

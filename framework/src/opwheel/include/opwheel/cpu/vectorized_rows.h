@@ -258,28 +258,52 @@ inline void transpose(V (&square)[count]) {
   }
 }
 
-// Combines value(at) over all of n elements; lanes beyond the last element count as `start`.
-template <class C, class Value, class Combine>
-__attribute__((always_inline)) inline C reduce(int64_t n, C start, const Value& value, const Combine& combine) {
-  const Vector<C> initial = Vector<C>{} + start;
-  Vector<C> partial[4] = {initial, initial, initial, initial};  // sums do not wait for each other
+// Calls add(i, value(at)) for all of n elements, i < 4: what is added up does not wait for each other. Lanes beyond the
+// last element are those of `rest`.
+template <class C, class Value, class Add>
+__attribute__((always_inline)) inline void add_up(int64_t n, Vector<C> rest, const Value& value, const Add& add) {
   int64_t k = 0;
   for (; k + 4 * kLanes<C> <= n; k += 4 * kLanes<C>) {
-    for (int64_t i = 0; i < 4; ++i) partial[i] = combine(partial[i], value(Whole{k + i * kLanes<C>}));
+    for (int64_t i = 0; i < 4; ++i) add(i, value(Whole{k + i * kLanes<C>}));
   }
-  for (; k + kLanes<C> <= n; k += kLanes<C>) partial[0] = combine(partial[0], value(Whole{k}));
-  if (k < n) {
-    partial[1] = combine(partial[1], first_lanes(value(Some{k, n - k}), n - k, initial));
-  }
+  for (; k + kLanes<C> <= n; k += kLanes<C>) add(0, value(Whole{k}));
+  if (k < n) add(1, first_lanes(value(Some{k, n - k}), n - k, rest));
+}
+// All lanes of four vectors.
+template <class C, class Combine>
+__attribute__((always_inline)) inline C combine_lanes(const Vector<C> (&partial)[4], const Combine& combine) {
   Vector<C> all = combine(combine(partial[0], partial[1]), combine(partial[2], partial[3]));
   if constexpr (kLanes<C> >= 16) all = combine(all, turned<8>(all));
   if constexpr (kLanes<C> >= 8) all = combine(all, turned<4>(all));
   if constexpr (kLanes<C> >= 4) all = combine(all, turned<2>(all));
   return combine(all, turned<1>(all))[0];
 }
+// Combines value(at) over all of n elements; lanes beyond the last element count as `start`.
+template <class C, class Value, class Combine>
+__attribute__((always_inline)) inline C reduce(int64_t n, C start, const Value& value, const Combine& combine) {
+  const Vector<C> initial = Vector<C>{} + start;
+  Vector<C> partial[4] = {initial, initial, initial, initial};
+  add_up<C>(n, initial, value, [&](int64_t i, Vector<C> values) { partial[i] = combine(partial[i], values); });
+  return combine_lanes<C>(partial, combine);
+}
 template <class C, class Value>
 __attribute__((always_inline)) inline C sum(int64_t n, const Value& value) {
   return reduce<C>(n, C(0), value, [](Vector<C> a, Vector<C> b) { return a + b; });
+}
+// The sums of value(at) and of its square.
+template <class C>
+struct SumAndSquares {
+  C sum, squares;
+};
+template <class C, class Value>
+__attribute__((always_inline)) inline SumAndSquares<C> sum_and_squares(int64_t n, const Value& value) {
+  Vector<C> sums[4] = {}, squares[4] = {};
+  add_up<C>(n, Vector<C>{}, value, [&](int64_t i, Vector<C> values) {
+    sums[i] += values;
+    squares[i] += values * values;
+  });
+  const auto add = [](Vector<C> a, Vector<C> b) { return a + b; };
+  return {combine_lanes<C>(sums, add), combine_lanes<C>(squares, add)};
 }
 // Of numbers: whether nan counts is not defined.
 template <class C, class Value>

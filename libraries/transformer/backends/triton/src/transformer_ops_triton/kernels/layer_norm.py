@@ -14,19 +14,28 @@ from .weight_gradients import weight_gradients
 
 @triton.jit
 def _moments(x, N: tl.constexpr, EPS: tl.constexpr, COMPUTE: tl.constexpr, BLOCK: tl.constexpr):
-    # Mean, and 1 / sqrt(variance + eps), in two passes: the row is in registers, or in the cache.
-    sums = tl.zeros([BLOCK], COMPUTE)
+    # The mean, the rest that it is rounded by, and 1 / sqrt(variance + eps), nan where the squares overflow. In two
+    # passes: the row is in registers, or in the cache. The first adds up distances from the first element: a sum of the
+    # elements would be rounded to the last digit of an offset that they have in common.
+    first = tl.load(x).to(COMPUTE)
+    distances = tl.zeros([BLOCK], COMPUTE)
     for start in range(0, N, BLOCK):
         at = start + tl.arange(0, BLOCK)
-        sums += load(x, at, at < N, COMPUTE)
-    mean = tl.sum(sums, 0) / N
+        mask = at < N
+        distances += tl.where(mask, load(x, at, mask, COMPUTE) - first, 0)
+    mean = first + tl.sum(distances, 0) / N
+    sums = tl.zeros([BLOCK], COMPUTE)
     squares = tl.zeros([BLOCK], COMPUTE)
     for start in range(0, N, BLOCK):
         at = start + tl.arange(0, BLOCK)
         mask = at < N
         centred = tl.where(mask, load(x, at, mask, COMPUTE) - mean, 0)
+        sums += centred
         squares += centred * centred
-    return mean, tl.rsqrt(tl.sum(squares, 0) / N + EPS)
+    rest = tl.sum(sums, 0) / N
+    variance = tl.sum(squares, 0) / N - rest * rest
+    r = tl.rsqrt(tl.where(variance < 0, 0, variance) + EPS)
+    return mean, rest, tl.where(variance == float("inf"), float("nan"), r)
 
 
 @triton.jit
@@ -44,11 +53,11 @@ def _layer_norm(
     row = tl.program_id(0).to(tl.int64)
     x += row * x_stride
     y += row * N
-    mean, r = _moments(x, N, EPS, COMPUTE, BLOCK)
+    mean, rest, r = _moments(x, N, EPS, COMPUTE, BLOCK)
     for start in range(0, N, BLOCK):
         at = start + tl.arange(0, BLOCK)
         mask = at < N
-        value = (load(x, at, mask, COMPUTE) - mean) * r
+        value = (load(x, at, mask, COMPUTE) - mean - rest) * r
         if weight is not None:
             value *= load(weight, at, mask, COMPUTE)
         if bias is not None:
@@ -63,6 +72,7 @@ def _layer_norm_backward(
     weight,
     dx,
     means,
+    rests,
     scales,
     grad_stride,
     x_stride,
@@ -76,8 +86,9 @@ def _layer_norm_backward(
     grad += row * grad_stride
     x += row * x_stride
     dx += row * N
-    mean, r = _moments(x, N, EPS, COMPUTE, BLOCK)
+    mean, rest, r = _moments(x, N, EPS, COMPUTE, BLOCK)
     tl.store(means + row, mean)
+    tl.store(rests + row, rest)
     tl.store(scales + row, r)
     sums = tl.zeros([BLOCK], COMPUTE)
     products = tl.zeros([BLOCK], COMPUTE)
@@ -86,14 +97,14 @@ def _layer_norm_backward(
         mask = at < N
         m = weighted(grad, weight, at, mask, 0.0, COMPUTE)
         sums += m
-        products += m * (load(x, at, mask, COMPUTE) - mean) * r
+        products += m * (load(x, at, mask, COMPUTE) - mean - rest) * r
     of_m = tl.sum(sums, 0) / N
     inner = tl.sum(products, 0) / N
     for start in range(0, N, BLOCK):
         at = start + tl.arange(0, BLOCK)
         mask = at < N
         m = weighted(grad, weight, at, mask, 0.0, COMPUTE)
-        normalised = (load(x, at, mask, COMPUTE) - mean) * r
+        normalised = (load(x, at, mask, COMPUTE) - mean - rest) * r
         store(dx, at, mask, r * (m - of_m - normalised * inner))
 
 
@@ -105,7 +116,7 @@ def layer_norm(given: Tensor, weight: Tensor | None, bias: Tensor | None, eps: f
     y = given.new_empty(given.shape)
     launch(
         _layer_norm,
-        rows,
+        rows if length else 0,
         x,
         x,
         vector(weight, "weight", given, "x"),
@@ -129,17 +140,16 @@ def layer_norm_backward(
     grad, x = rows_of(given_grad), rows_of(given)
     rows, length = x.shape
     dx = given.new_empty(given.shape)
-    mean, scale = (given.new_empty(rows, dtype=wide(x.dtype)) for _ in range(2))
+    moments = mean, rest, scale = given.new_empty(3, rows, dtype=wide(x.dtype)).unbind()
     launch(
         _layer_norm_backward,
-        rows,
+        rows if length else 0,
         x,
         grad,
         x,
         vector(weight, "weight", given, "x"),
         dx,
-        mean,
-        scale,
+        *moments,
         grad.stride(0),
         x.stride(0),
         N=length,
@@ -147,5 +157,5 @@ def layer_norm_backward(
         COMPUTE=compute_dtype(x.dtype),
         **block_of(length),
     )
-    d_weight, d_bias = weight_gradients(grad, x, scale, mean)
+    d_weight, d_bias = weight_gradients(grad, x, scale, (mean, rest))
     return dx, d_weight, d_bias

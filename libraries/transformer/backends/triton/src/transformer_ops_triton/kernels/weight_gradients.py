@@ -19,6 +19,7 @@ def _weight_gradients(
     grad,
     x,
     mean,
+    rest,
     scale,
     d_weight,
     d_bias,
@@ -45,6 +46,7 @@ def _weight_gradients(
         value = load(x, row[:, None] * x_stride + column[None, :], mask, COMPUTE)
         if mean is not None:
             value -= load(mean, row, there, COMPUTE)[:, None]
+            value -= load(rest, row, there, COMPUTE)[:, None]
             biases += gradient
         value *= load(scale, row, there, COMPUTE)[:, None]
         if ROUNDS_FIRST:
@@ -57,15 +59,20 @@ def _weight_gradients(
 
 
 def weight_gradients(
-    grad: Tensor, x: Tensor, scale: Tensor, mean: Tensor | None = None, *, rounds_first: bool = False
+    grad: Tensor,
+    x: Tensor,
+    scale: Tensor,
+    means: tuple[Tensor, Tensor] | None = None,
+    *,
+    rounds_first: bool = False,
 ) -> tuple[Tensor, ...]:
-    """Sums over all rows of ``grad * (x - mean) * scale``, and with a mean those of ``grad`` as well.
+    """Sums over all rows of ``grad * (x - mean) * scale``, and with means those of ``grad`` as well.
 
     Args:
         grad: ``(rows, length)``, the elements of a row one after the other.
         x: as ``grad``.
         scale: ``(rows,)``, in the dtype that is computed in.
-        mean: None, or as ``scale``.
+        means: None, or each row's mean, and the rest that it is rounded by, as ``scale``.
         rounds_first: whether ``x * scale`` is rounded to the dtype of ``x``.
 
     Returns:
@@ -74,14 +81,16 @@ def weight_gradients(
     rows, length = x.shape
     rows_of_group = triton.cdiv(triton.cdiv(rows, GROUPS), ROWS) * ROWS
     groups = triton.cdiv(rows, max(rows_of_group, 1))
-    partial = [torch.empty(groups, length, dtype=wide(x.dtype), device=x.device) for _ in range(1 + (mean is not None))]
+    partial = [
+        torch.empty(groups, length, dtype=wide(x.dtype), device=x.device) for _ in range(1 + (means is not None))
+    ]
     launch(
         _weight_gradients,
         groups * triton.cdiv(length, COLUMNS),
         x,
         grad,
         x,
-        mean,
+        *(means or (None, None)),
         scale,
         partial[0],
         partial[-1],
