@@ -372,6 +372,14 @@ def test_rope_keeps_lengths_and_turns_back():
     torch.testing.assert_close(tuple(t.transpose(1, 2) for t in again), turned)
 
 
+@pytest.mark.parametrize("blocks", [(0, 4), (2, 0), (0, 0)])
+def test_a_cache_without_slots_takes_padding_alone(blocks):
+    tokens, caches = torch.ones(2, 2, 3), torch.zeros(2, *blocks, 2, 3)
+    transformer_ops.reshape_and_cache(tokens, tokens, *caches, torch.tensor([-1, -7]))
+    with pytest.raises(RuntimeError, match="slot_mapping"):
+        transformer_ops.reshape_and_cache(tokens, tokens, *caches, torch.tensor([-1, 0]))
+
+
 SPECIAL = (math.nan, math.inf, -math.inf, 0.0, -0.0, 1e-45, 2e-43, 1e-11, -3e38, 65504.0)
 
 

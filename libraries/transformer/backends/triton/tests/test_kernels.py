@@ -81,6 +81,116 @@ def test_attention_of_heads_that_do_not_fit_into_shared_memory(dtype, longest):
         transformer_ops.attention(q, q, q)
 
 
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_rope_of_rows_longer_than_two_blocks(interleaved):
+    q = make(1, 2, 1, 2 * LONG, requires_grad=False)
+    k, angles = q[:, :1] + 1, make(1, LONG, requires_grad=False)
+    arguments = q, k, angles.cos(), angles.sin(), None, 1, interleaved
+    expected = transformer_ops.library.overloads["rope"].operator.reference(*arguments)
+    torch.testing.assert_close(FUNCTIONS["rope"](*arguments), expected, **EXACT)
+
+
+ATTENTION = (1, 3, 4, 16), (1, 5, 4, 16), (1, 5, 4, 16)
+ROPE = (3, 4, 5, 6), (3, 3, 5, 6)
+CACHES = (3, 4, 6), (3, 4, 5), (3, 3, 4, 6), (3, 3, 4, 5)
+
+
+def attention_backward(q, k, v, grad):
+    y, lse = FUNCTIONS["attention_training"](q, k, v, True, None, None, None)
+    return FUNCTIONS["attention_backward"](grad, q, k, v, y, lse, True, None, None, None)
+
+
+def reshape_and_cache(key, value, *caches):
+    FUNCTIONS["reshape_and_cache"](key, value, *caches, torch.tensor([7, -1, 3], device=DEVICE))
+    return caches
+
+
+def rope(q, k, interleaved):
+    return FUNCTIONS["rope"](q, k, *torch.ones(2, 5, 3, dtype=q.dtype, device=DEVICE), None, 1, interleaved)
+
+
+STRIDED = {
+    "attention": (ATTENTION, lambda q, k, v: FUNCTIONS["attention"](q, k, v, True, None, None, None)),
+    "attention_backward": ((*ATTENTION, ATTENTION[0]), attention_backward),
+    "rope": (ROPE, lambda q, k: rope(q, k, False)),
+    "rope of neighbours": (ROPE, lambda q, k: rope(q, k, True)),
+    "reshape_and_cache": (CACHES, reshape_and_cache),
+    "rms_norm": (((3, 4),), lambda x: FUNCTIONS["rms_norm"](x, None, 1e-6, 0.0, "llama")),
+    "rms_norm_backward": (((3, 4),) * 2, lambda g, x: FUNCTIONS["rms_norm_backward"](g, x, x[0], 1e-6, 0.0, "llama")),
+    "layer_norm": (((3, 4),), lambda x: FUNCTIONS["layer_norm"](x, None, None, 1e-5)),
+    "layer_norm_backward": (((3, 4),) * 2, lambda g, x: FUNCTIONS["layer_norm_backward"](g, x, None, 1e-5)),
+    "swiglu": (((3, 4),) * 2, FUNCTIONS["swiglu"]),
+    "swiglu_backward": (((3, 4),) * 3, FUNCTIONS["swiglu_backward"]),
+    "softmax": (((3, 4),), FUNCTIONS["softmax"]),
+    "softmax_backward": (((3, 4),) * 2, FUNCTIONS["softmax_backward"]),
+    "quantize_rowwise": (((3, 4),), FUNCTIONS["quantize_rowwise"]),
+}
+
+
+def far_apart(x, dim):
+    """The same numbers, the last of them along a dimension 2^31 elements from the first: memory that is not touched."""
+    one = x.select(dim, 0).contiguous()
+    step = 2**31 // (x.shape[dim] - 1) + 5
+    strides = [*one.stride()[:dim], step, *one.stride()[dim:]]
+    try:
+        memory = torch.empty((x.shape[dim] - 1) * step + one.numel(), dtype=x.dtype, device=x.device)
+    except RuntimeError as error:
+        pytest.skip(f"there is no memory to reserve: {error}")
+    return memory.as_strided(x.shape, strides).copy_(x)
+
+
+@pytest.mark.parametrize("name", STRIDED)
+def test_elements_that_are_far_apart(name):
+    shapes, call = STRIDED[name]
+    tensors = [make(*shape, dtype=torch.bfloat16, requires_grad=False) for shape in shapes]
+    expected = call(*[x.clone() for x in tensors])
+    for i, x in enumerate(tensors):
+        for dim in range(x.dim()):
+            if x.shape[dim] > 2:
+                found = call(*[far_apart(x, dim) if j == i else other.clone() for j, other in enumerate(tensors)])
+                torch.testing.assert_close(found, expected, rtol=0, atol=0)
+
+
+def surrounded(x, by):
+    """All of the memory, and in its middle a view of these numbers."""
+    memory = torch.full((3, *x.shape), by, dtype=x.dtype, device=x.device)
+    memory[1] = x
+    return memory, memory[1]
+
+
+@pytest.fixture
+def _without_assertions(monkeypatch):
+    """As in PyTorch's builds for ROCm."""
+    monkeypatch.setattr(torch, "_assert_async", lambda *_: None)
+
+
+@pytest.mark.usefixtures("_without_assertions")
+@pytest.mark.parametrize("index", [-5, -1, 6, 11])
+def test_indices_that_do_not_exist_read_and_write_nothing(index):
+    cos, sin = (surrounded(make(6, 2, requires_grad=False), torch.nan)[1] for _ in range(2))
+    q = make(1, 1, 1, 4, requires_grad=False)
+    for turned in FUNCTIONS["rope"](q, q, cos, sin, torch.tensor([index], device=DEVICE), 1, False):
+        assert turned.isfinite().all()
+    (keys, key_cache), (values, value_cache) = (surrounded(make(3, 2, 1, 4, requires_grad=False), 7) for _ in range(2))
+    before = keys.clone(), values.clone()
+    token, slots = make(1, 1, 4, requires_grad=False), torch.tensor([index], device=DEVICE)
+    FUNCTIONS["reshape_and_cache"](token, token, key_cache, value_cache, slots)
+    torch.testing.assert_close((keys, values), before, rtol=0, atol=0)
+
+
+@pytest.mark.usefixtures("_without_assertions")
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("index", [-5, -1, 6, 11])
+def test_classes_that_do_not_exist_are_not_read(index, weighted):
+    _, x = surrounded(make(1, 6, requires_grad=False), 1)
+    weight = surrounded(torch.ones(6, dtype=torch.float64, device=DEVICE), torch.nan)[1] if weighted else None
+    arguments = x, torch.tensor([index], device=DEVICE), weight
+    loss, z_loss, lse, lse_rest = FUNCTIONS["cross_entropy_rows"](*arguments, -100, 0.0, 0.0, 0.0)
+    assert loss.isnan().all()
+    dx = FUNCTIONS["cross_entropy_backward"](lse, z_loss, *arguments, lse, lse_rest, -100, 0.0, 0.0, 0.0)
+    assert dx.isfinite().all()
+
+
 def test_quantize_rows_longer_than_a_block():
     x = make(2, LONG, dtype=torch.float32, requires_grad=False)
     q, scale = transformer_ops.quantize_rowwise(x)

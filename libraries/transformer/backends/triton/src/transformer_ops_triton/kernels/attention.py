@@ -34,16 +34,22 @@ def _head(x, strides, batch, head):
 
 
 @triton.jit
+def _places(strides, i, c):
+    # In 64 bits: elements of a row may be far apart, too.
+    return i[:, None] * strides[1] + c.to(tl.int64)[None, :] * strides[3]
+
+
+@triton.jit
 def _tile(x, strides, i, positions, c, LENGTH: tl.constexpr):
     # Rows i of a head, in the dtype that they have; 0 where nothing is.
     mask = (i < positions)[:, None] & (c < LENGTH)[None, :]
-    return tl.load(x + i[:, None] * strides[1] + c[None, :] * strides[3], mask=mask, other=0)
+    return tl.load(x + _places(strides, i, c), mask=mask, other=0)
 
 
 @triton.jit
 def _store_tile(x, strides, i, positions, c, values, LENGTH: tl.constexpr):
     mask = (i < positions)[:, None] & (c < LENGTH)[None, :]
-    store(x, i[:, None] * strides[1] + c[None, :] * strides[3], mask, values)
+    store(x, _places(strides, i, c), mask, values)
 
 
 @triton.jit

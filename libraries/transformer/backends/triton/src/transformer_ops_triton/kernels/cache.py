@@ -28,18 +28,29 @@ SUPPORTED = (
 
 
 @triton.jit
-def _write(new, strides, cache, cache_strides, slots, block_size, count, LENGTH: tl.constexpr, BLOCK: tl.constexpr):
+def _write(
+    new,
+    strides,
+    cache,
+    cache_strides,
+    slots,
+    slot_count,
+    block_size,
+    count,
+    LENGTH: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
     # Of one token; strides are of tokens, heads and elements, those of the cache of blocks and of slots in one before.
     token = tl.program_id(0).to(tl.int64)
     slot = tl.load(slots + token)
-    if slot < 0:
+    if (slot < 0) | (slot >= slot_count):
         return
     new += token * strides[0]
     cache += slot // block_size * cache_strides[0] + slot % block_size * cache_strides[1]
     for start in range(0, count, BLOCK):
         at = start + tl.arange(0, BLOCK)
         mask = at < count
-        head, k = (at // LENGTH).to(tl.int64), at % LENGTH
+        head, k = (at // LENGTH).to(tl.int64), (at % LENGTH).to(tl.int64)
         value = tl.load(new + head * strides[1] + k * strides[2], mask=mask)
         tl.store(cache + head * cache_strides[2] + k * cache_strides[3], value, mask=mask)
 
@@ -62,7 +73,8 @@ def reshape_and_cache(key: Tensor, value: Tensor, key_cache: Tensor, value_cache
     check_dtype(slot_mapping, "slot_mapping", torch.int64)
     check_device(slot_mapping, "slot_mapping", key, "key")
     check_shape(slot_mapping, "slot_mapping", tokens)
-    check_indices(slot_mapping.clamp(min=0), "slot_mapping", blocks * block_size, "slot of the caches")
+    slot_count = blocks * block_size
+    check_indices(slot_mapping.clamp(min=-1), "slot_mapping", slot_count, "slot of the caches", except_for=-1)
     slots = slot_mapping.contiguous()
     for new, cache in ((key, key_cache), (value, value_cache)):
         moved = MOVED[new.element_size()]
@@ -76,6 +88,7 @@ def reshape_and_cache(key: Tensor, value: Tensor, key_cache: Tensor, value_cache
             cache.view(moved),
             cache.stride(),
             slots,
+            slot_count,
             block_size,
             count,
             LENGTH=new.shape[2],

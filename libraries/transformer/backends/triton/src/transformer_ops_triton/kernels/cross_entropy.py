@@ -60,7 +60,8 @@ def _cross_entropy(
         tl.store(lse + row, zero)
         tl.store(lse_rest + row, zero)
         return
-    chosen = _capped(tl.load(x + t).to(COMPUTE), SOFTCAP)
+    is_class = (t >= 0) & (t < N)
+    chosen = _capped(tl.load(x + t, mask=is_class, other=float("nan")).to(COMPUTE), SOFTCAP)
     near = _finite(chosen)  # what logits are near to: sums of their distances from it are small
     # One pass: what has been summed up is scaled anew when a larger logit comes.
     largest = tl.full([], -float("inf"), COMPUTE)
@@ -89,7 +90,7 @@ def _cross_entropy(
     z = top + log_total
     result = ((top - chosen) + log_total) * (1 - SMOOTHING)
     if weight is not None:
-        result *= tl.load(weight + t).to(COMPUTE)
+        result *= tl.load(weight + t, mask=is_class, other=0).to(COMPUTE)
     if SMOOTHING > 0:
         from_near = (top - near) + log_total
         if weight is None:
@@ -145,7 +146,7 @@ def _cross_entropy_backward(
     chosen = tl.full([], 1 - SMOOTHING, COMPUTE)
     sum_of_weights = tl.full([], N, COMPUTE)
     if weight is not None:
-        chosen *= tl.load(weight + t).to(COMPUTE)
+        chosen *= tl.load(weight + t, mask=(t >= 0) & (t < N), other=0).to(COMPUTE)
         sum_of_weights = tl.load(weight_sum)
     of_p = g * (chosen + SMOOTHING / N * sum_of_weights) + of_z * (2 * LSE_SQUARE_SCALE) * z
     for start in range(0, N, BLOCK):

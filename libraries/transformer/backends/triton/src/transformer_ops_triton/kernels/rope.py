@@ -19,23 +19,22 @@ def _rotate(
     y,
     y_strides,
     heads,
+    pair,
     c,
     s,
     HALF: tl.constexpr,
     INTERLEAVED: tl.constexpr,
     COMPUTE: tl.constexpr,
     HEADS: tl.constexpr,
-    BLOCK: tl.constexpr,
 ):
     # A pair (u, v) turns into (u cos - v sin, v cos + u sin): all heads of one position.
-    k = tl.arange(0, BLOCK)
     if INTERLEAVED:
-        first, second = 2 * k, 2 * k + 1
+        first, second = 2 * pair, 2 * pair + 1
     else:
-        first, second = k, k + HALF
+        first, second = pair, pair + HALF
     for start in range(0, heads, HEADS):
         head = start + tl.arange(0, HEADS)
-        mask = (head < heads)[:, None] & (k < HALF)[None, :]
+        mask = (head < heads)[:, None] & (pair < HALF)[None, :]
         here = head.to(tl.int64)[:, None] * x_strides[1]
         u = load(x, here + first[None, :] * x_strides[3], mask, COMPUTE)
         v = load(x, here + second[None, :] * x_strides[3], mask, COMPUTE)
@@ -62,6 +61,7 @@ def _rope(
     ids,
     ids_strides,
     positions,
+    rows,
     HALF: tl.constexpr,
     INTERLEAVED: tl.constexpr,
     COMPUTE: tl.constexpr,
@@ -74,16 +74,19 @@ def _rope(
     row = position
     if ids is not None:
         row = tl.load(ids + batch * ids_strides[0] + position * ids_strides[1])
-    angle = batch * table_strides[0] + row * table_strides[1] + tl.arange(0, BLOCK)
-    mask = tl.arange(0, BLOCK) < HALF
-    c = load(cos, angle, mask, COMPUTE)[None, :]
-    s = load(sin, angle, mask, COMPUTE)[None, :]
+    angle = batch * table_strides[0] + row * table_strides[1]
     q += batch * q_strides[0] + position * q_strides[2]
     q_turned += batch * q_turned_strides[0] + position * q_turned_strides[2]
-    _rotate(q, q_strides, q_turned, q_turned_strides, q_heads, c, s, HALF, INTERLEAVED, COMPUTE, HEADS, BLOCK)
     k += batch * k_strides[0] + position * k_strides[2]
     k_turned += batch * k_turned_strides[0] + position * k_turned_strides[2]
-    _rotate(k, k_strides, k_turned, k_turned_strides, k_heads, c, s, HALF, INTERLEAVED, COMPUTE, HEADS, BLOCK)
+    readable = tl.where((row >= 0) & (row < rows), HALF, 0)
+    for start in range(0, HALF, BLOCK):
+        pair = (start + tl.arange(0, BLOCK)).to(tl.int64)
+        mask = pair < readable
+        c = load(cos, angle + pair, mask, COMPUTE)[None, :]
+        s = load(sin, angle + pair, mask, COMPUTE)[None, :]
+        _rotate(q, q_strides, q_turned, q_turned_strides, q_heads, pair, c, s, HALF, INTERLEAVED, COMPUTE, HEADS)
+        _rotate(k, k_strides, k_turned, k_turned_strides, k_heads, pair, c, s, HALF, INTERLEAVED, COMPUTE, HEADS)
 
 
 def rope(
@@ -135,6 +138,7 @@ def rope(
         ids,
         (0, 0) if ids is None else ids.stride(),
         positions,
+        cos.shape[-2],
         HALF=half,
         INTERLEAVED=interleaved,
         COMPUTE=compute_dtype(q.dtype),
