@@ -372,6 +372,23 @@ def test_rope_keeps_lengths_and_turns_back():
     torch.testing.assert_close(tuple(t.transpose(1, 2) for t in again), turned)
 
 
+@pytest.mark.parametrize("slots", [1, 7, 300, 2**15])
+@pytest.mark.parametrize("step", [1, 16, 2**13])
+def test_the_last_token_of_a_slot_is_in_both_caches(slots, step):
+    tokens = 40 if IS_INTERPRETED else 4000  # for several threads
+    new = torch.arange(1.0, tokens + 1)[:, None, None].repeat(1, 2, 32)
+    slot_mapping = torch.randint(-1, slots, (tokens,)) * step % slots
+    slot_mapping[::5] = -1
+    caches = torch.zeros(2, slots, 1, 2, 32)
+    expected = torch.zeros(slots)
+    for token, slot in zip(new[:, 0, 0], slot_mapping.tolist(), strict=True):
+        if slot >= 0:
+            expected[slot] = token
+    for _ in range(1 if IS_INTERPRETED else 10):
+        transformer_ops.reshape_and_cache(new, new, *caches, slot_mapping)
+        assert torch.equal(caches, expected.view(1, -1, 1, 1, 1).expand_as(caches))
+
+
 @pytest.mark.parametrize("blocks", [(0, 4), (2, 0), (0, 0)])
 def test_a_cache_without_slots_takes_padding_alone(blocks):
     tokens, caches = torch.ones(2, 2, 3), torch.zeros(2, *blocks, 2, 3)

@@ -1,12 +1,29 @@
 // reshape_and_cache: arguments are checked, results allocated, kernels run.
 #pragma once
 
+#include <vector>
+
 #include "../arguments.h"
 
 namespace transformer_ops::cpu {
 
+// The slots, but -1 for tokens after which another one has the same.
+inline std::vector<int64_t> slots_of_last(const int64_t* given, int64_t tokens, int64_t slot_count) {
+  std::vector<int64_t> slots(given, given + tokens);
+  std::vector<bool> is_taken(static_cast<std::size_t>(slot_count));
+  for (int64_t i = tokens - 1; i >= 0; --i) {
+    if (slots[i] < 0) continue;
+    if (is_taken[slots[i]]) {
+      slots[i] = -1;
+    } else {
+      is_taken[slots[i]] = true;
+    }
+  }
+  return slots;
+}
+
 // Writes token i of key and value into slot_mapping[i] = block * block_size + offset of the caches; negative slots are
-// left out.
+// left out, and of tokens with one slot all but the last.
 inline void reshape_and_cache(const Tensor& key, const Tensor& value, Tensor& key_cache, Tensor& value_cache,
                               const Tensor& given_slots) {
   const Check keys = check(key, "key").on_cpu().dtype(opwheel::every_dtype).ndim(3);
@@ -26,12 +43,14 @@ inline void reshape_and_cache(const Tensor& key, const Tensor& value, Tensor& ke
   check_apart(value_cache, "value_cache", key_cache, "key_cache");
   check(given_slots, "slot_mapping").on_cpu().dtype(ScalarType::Long).shape({tokens});
   const Tensor slots = contiguous(given_slots);
-  const int64_t* slot = data<int64_t>(slots);
+  const int64_t* all = data<int64_t>(slots);
   for (int64_t i = 0; i < tokens; ++i) {
-    if (slot[i] >= blocks * block_size) {
-      fail("argument 'slot_mapping' has ", slot[i], ", but the caches have ", blocks * block_size, " slots");
+    if (all[i] >= blocks * block_size) {
+      fail("argument 'slot_mapping' has ", all[i], ", but the caches have ", blocks * block_size, " slots");
     }
   }
+  const std::vector<int64_t> kept = slots_of_last(all, tokens, blocks * block_size);
+  const int64_t* slot = kept.data();
   const auto write = [&](const Tensor& given, Tensor& target, int64_t width) {
     const Tensor from = contiguous(given);
     const opwheel::TensorInfo to(target);

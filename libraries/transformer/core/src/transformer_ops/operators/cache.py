@@ -60,7 +60,8 @@ RESHAPE_AND_CACHE = Operator(
         key_cache: ``(blocks, block_size, heads, length)``, of the same dtype. Overwritten.
         value_cache: ``(blocks, block_size, heads, value_length)``. Overwritten.
         slot_mapping: int64 ``(tokens,)``: ``block * block_size + offset`` of each token, or negative: it is left out.
-            If two tokens have one slot, either may be what is there afterwards.
+            If several tokens have one slot, the last of them is what is there afterwards on a CPU; on other devices it
+            is not defined, and a key may be one token's and its value another's.
 
     Raises:
         RuntimeError: a shape or dtype does not fit, a slot is not in the caches, or both caches are the same memory.
