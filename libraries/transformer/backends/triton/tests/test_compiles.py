@@ -39,11 +39,11 @@ class Launch(NamedTuple):
         for i, parameter in enumerate(kernel.params):
             value = given[parameter.name]
             is_constant = parameter.is_constexpr or value is None
-            types[parameter.name] = "constexpr" if is_constant else mangle_type(value)
-            if is_constant:
+            kinds = "constexpr" if is_constant else mangle_type(value, specialize=True)  # which 1 is a constant for
+            types[parameter.name] = kinds
+            if kinds == "constexpr":
                 constants[(i,)] = value
             elif isinstance(value, tuple):
-                kinds = types[parameter.name]
                 constants |= {(i, j): one for j, one in enumerate(value) if kinds[j] == "constexpr"}
         return cls(kernel, types, constants, compiled_with)
 
@@ -88,6 +88,24 @@ def test_every_variant_compiles(launches, code, dtype, tmp_path, monkeypatch):
     variants = {launch.variant: launch for launch in launches}
     assert len({name for name, _, _ in variants}) == 19
     for launch in variants.values():
+        assert launch.kernel.__name__ in launch.compiled(code).asm[code]
+
+
+@pytest.mark.parametrize("code", TARGETS)
+def test_kernels_compile_for_sizes_of_one(launches, code, tmp_path, monkeypatch):
+    """Each of which is a constant then, and so are strides."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    q, angles, x = torch.ones(1, 1, 1, 2), torch.ones(1, 1), torch.ones(1, 1)
+    zero = torch.zeros(1, dtype=torch.int64)
+    FUNCTIONS["rope"](q, q, angles, angles, None, 1, False)
+    FUNCTIONS["rope"](q, q, angles, angles, zero, 1, True)
+    y, lse = FUNCTIONS["attention_training"](q, q, q, True, None, None, None)
+    FUNCTIONS["attention_backward"](q, q, q, q, y, lse, True, None, None, None)
+    FUNCTIONS["reshape_and_cache"](q[0], q[0], q.clone(), q.clone(), zero)
+    FUNCTIONS["layer_norm_backward"](x, x, None, 1e-5)
+    FUNCTIONS["cross_entropy_rows"](x, zero, x[0], -100, 0.0, 0.0, 0.0)
+    assert len({launch.kernel.__name__ for launch in launches}) == 8
+    for launch in {launch.variant: launch for launch in launches}.values():
         assert launch.kernel.__name__ in launch.compiled(code).asm[code]
 
 
