@@ -341,16 +341,35 @@ def test_trace_goes_to_standard_error(run: Run) -> None:
         assert step in log
 
 
-@pytest.mark.parametrize("compiled", ["of another text", "missing"])
+COMPILED = {
+    "of another text": "shutil.copy(shipped.with_suffix('.json'), compiled)",
+    "missing": "",
+    "empty": "compiled.write_text('')",
+    "not UTF-8": "compiled.write_bytes(bytes([255]))",
+    "no object": "compiled.write_text('[]')",
+    "a number": "compiled.write_text('1')",
+    "without keys": "compiled.write_text('{}')",
+    "too deep": "compiled.write_text('[' * 100_000)",
+    **{
+        f"with the document {document}": f"compiled.write_text(json.dumps({{'sha256': digest{document}}}))"
+        for document in ("", ", 'document': []", ", 'document': None", ", 'document': {'policy': 1}", ", 'document': 1")
+    },
+}
+
+
+@pytest.mark.parametrize("compiled", COMPILED)
 def test_shipped_file_was_edited(compiled: str, tmp_path: Path, run: Run) -> None:
-    """The wheel has a compiled form of the file; whoever edits the text is right all the same."""
+    """The wheel has a compiled form of the file; whoever edits the text is right, whatever that form says."""
     then = f"""
+import hashlib
+import json
 import shutil
 from pathlib import Path
 shipped, edited = Path(muladd.__file__).parent / "plugins.toml", Path({str(tmp_path)!r}) / "plugins.toml"
 edited.write_text(shipped.read_text().replace("disable = []", 'disable = ["cpu"]'))
-if {compiled == "of another text"}:
-    shutil.copy(shipped.with_suffix(".json"), edited.with_suffix(".json"))
+compiled = edited.with_suffix(".json")
+digest = hashlib.sha256(edited.read_bytes()).hexdigest()
+{COMPILED[compiled]}
 library = opwheel.registry.OperatorLibrary(
     "muladd", operators=[], schema_library=muladd.library.schema_library, entry_point_group="none",
     plugins_file=edited, distribution="muladd-core")

@@ -184,11 +184,10 @@ def _read_compiled(path: Path) -> dict[str, Any] | None:
     try:
         compiled = json.loads(path.with_suffix(".json").read_bytes())
         text = path.read_bytes()
-    except (OSError, ValueError):  # not there, or damaged: the text counts
+        is_current = compiled["sha256"] == hashlib.sha256(text).hexdigest()
+        return _Validator(path, text.decode()).document(compiled["document"]) if is_current else None
+    except Exception:  # not there, or damaged, in whatever way: the text counts
         return None
-    if compiled["sha256"] != hashlib.sha256(text).hexdigest():
-        return None
-    return _Validator(path, text.decode()).document(compiled["document"])
 
 
 class _Validator:
