@@ -235,6 +235,33 @@ DISABLED = {
 }
 
 
+@pytest.mark.parametrize(
+    ("disable", "backends", "cpu"),
+    [
+        (["cpu"], "cpu", "loaded"),
+        (["cpu", "acme"], "cpu", "loaded"),
+        (["cpu"], "acme,cpu", "loaded"),
+        (["cpu"], "acme", "disabled"),
+        (["cpu"], "", "disabled"),
+        ([], "acme", "disabled"),
+    ],
+    ids=str,
+)
+def test_the_environment_overrides_disable(
+    disable: list[str], backends: str, cpu: str, site: Site, compiler: Compiler, tmp_path: Path, run: Run
+) -> None:
+    policy = tmp_path / "mine.toml"
+    policy.write_text(f"{BACKEND}[policy]\ndisable = {disable}\n")
+    site.install("acme", library=compiler.library("good", {"KEY": "PrivateUse1"}))
+    report = run(site.root, doctor=True, MULADD_PLUGINS=str(policy), MULADD_BACKENDS=backends)
+    assert report["statuses"]["cpu"]["state"] == cpu
+    assert report["statuses"]["acme"]["state"] == ("loaded" if "acme" in backends else "disabled")
+    assert ("numbers" in report) == (cpu == "loaded")
+    assert report["findings"] == report["warnings"] == []
+    if cpu == "disabled":
+        assert f"MULADD_BACKENDS={backends} does not name it" in report["doctor"]["text"]
+
+
 @pytest.mark.parametrize("how", DISABLED)
 def test_disabled(how: str, tmp_path: Path, site: Site, compiler: Compiler, run: Run) -> None:
     environment, reason = DISABLED[how]

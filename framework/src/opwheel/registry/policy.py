@@ -2,6 +2,7 @@
 
 Precedence, from weak to strong: the file that the operator library ships, the user's file named by ``<PREFIX>_PLUGINS``
 (tables of backends are merged by name, each key under [policy] replaces the shipped one), the environment variables.
+``<PREFIX>_BACKENDS`` is in the place of ``disable``.
 """
 
 import hashlib
@@ -73,14 +74,15 @@ class Policy(NamedTuple):
         prefix = namespace.upper()
         if not self.autoload:
             return (f"{prefix}_AUTOLOAD=0", f"call {namespace}.load({name!r}), or unset the variable")
-        if self.allow is not None and name not in self.allow:
+        if self.allow is None:
+            fix = f"remove {name!r} from disable, or name it in {prefix}_BACKENDS"
+            return ("plugins.toml lists it under [policy] disable", fix) if name in self.disable else None
+        if name not in self.allow:
             listed = ",".join(sorted(self.allow))
             return (
                 f"{prefix}_BACKENDS={listed} does not name it",
                 f"add {name} to {prefix}_BACKENDS, or unset the variable",
             )
-        if name in self.disable:
-            return ("plugins.toml lists it under [policy] disable", f"remove {name!r} from disable")
         return None
 
     def unknown_names(
