@@ -197,6 +197,9 @@ BAD_VALUES = {
     "MULADD_TRACE": ("", "MULADD_TRACE='' is ignored: expected 0 or 1"),
     "MULADD_FALLBACK": ("aten", "MULADD_FALLBACK='aten' is ignored: expected error or reference"),
     "MULADD_HUGE_PAGES": ("1", "MULADD_HUGE_PAGES='1' is ignored: expected advise or never"),
+    "MULADD_RESULT_CACHE": ("off", "MULADD_RESULT_CACHE='off' is ignored: expected keep or never"),
+    "MULADD_COMPILE": ("yes", "MULADD_COMPILE='yes' is ignored: expected fuse or kernel"),
+    "MULADD_CPU_CAPABILITY": ("sse", "MULADD_CPU_CAPABILITY='sse' is ignored: expected baseline or avx2 or avx512"),
     "MULADD_PROBE_TIMEOUT": ("soon", "MULADD_PROBE_TIMEOUT='soon' is ignored: expected a positive number of seconds"),
 }
 
@@ -207,12 +210,29 @@ def test_bad_value_in_environment(variable: str, run: Run) -> None:
     check_finding(run(doctor=True, **{variable: value}), "OPWHEEL-E011", message)
 
 
+@pytest.mark.parametrize("value", ["", "AVX2", "avx512vnni", "avx2 ", "default"])
+def test_bad_instruction_set(value: str, run: Run) -> None:
+    check_finding(run(doctor=True, MULADD_CPU_CAPABILITY=value), "OPWHEEL-E011", "expected baseline or avx2 or avx512")
+
+
+@pytest.mark.parametrize("value", ["baseline", "avx2", "avx512"])
+def test_instruction_set_is_shown(value: str, run: Run) -> None:
+    report = run(doctor=True, MULADD_CPU_CAPABILITY=value)
+    assert report["findings"] == report["warnings"] == []
+    assert f"instruction set of CPU kernels: {value} at most" in report["doctor"]["text"]
+    assert json.loads(report["doctor_json"]["text"])["cpu_capability"] == value
+
+
 @pytest.mark.parametrize("value", ["0", "-1", "inf", "nan", "1e10", "86401", "9" * 5000, "1e-400", ""])
 def test_bad_probe_timeout(value: str, run: Run) -> None:
     check_finding(run(doctor=True, MULADD_PROBE_TIMEOUT=value), "OPWHEEL-E011", "expected a positive number of seconds")
 
 
-@pytest.mark.parametrize("environment", [{"MULADD_FALLBACK": "aten"}, {"MULADD_PLUGINS": "/nowhere.toml"}], ids=str)
+@pytest.mark.parametrize(
+    "environment",
+    [{"MULADD_FALLBACK": "aten"}, {"MULADD_CPU_CAPABILITY": "sse"}, {"MULADD_PLUGINS": "/nowhere.toml"}],
+    ids=str,
+)
 def test_strict_raises_for_findings(environment: dict[str, str], run: Run) -> None:
     error = run(MULADD_STRICT="1", **environment)["error"]
     assert error["classes"][0] == "RegistryError"

@@ -107,6 +107,7 @@ def _report(
             "limit": result_cache.limit(),
             "description": result_cache.describe(library.policy.result_cache),
         },
+        "cpu_capability": library.policy.cpu_capability,
         "backends": {name: status.as_json() for name, status in statuses.items()},
         "runtimes": {name: status.as_json() for name, status in runtimes.items()},
         "not_installed": {
@@ -143,6 +144,8 @@ def _print(report: dict[str, Any], statuses: list[BackendStatus]) -> None:
     )
     console.print(huge_pages.describe(report["huge_pages"]["policy"]))
     console.print(report["result_cache"]["description"])
+    if report["cpu_capability"] is not None:
+        console.print(f"instruction set of CPU kernels: {report['cpu_capability']} at most")
     autograd = report["autograd"]
     reason = f" ({printable(autograd['reason'])})" if autograd["reason"] else ""
     console.print(f"autograd: {autograd['kind']}{reason}")

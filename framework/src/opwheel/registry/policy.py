@@ -23,6 +23,7 @@ FALLBACKS = ("error", "reference")
 HUGE_PAGES = ("advise", "never")
 RESULT_CACHE = ("keep", "never")
 COMPILE = ("fuse", "kernel")
+CPU_CAPABILITIES = ("baseline", "avx2", "avx512")  # include/opwheel/cpu/capability.h reads the variable itself
 _CHOICES = {"fallback": FALLBACKS, "huge-pages": HUGE_PAGES, "result-cache": RESULT_CACHE, "compile": COMPILE}
 PROBE_TIMEOUT_S = 10.0
 MAX_PROBE_TIMEOUT_S = 86_400.0
@@ -61,6 +62,7 @@ class Policy(NamedTuple):
     huge_pages: str = "advise"  # for large new results on a CPU
     result_cache: str = "keep"  # their memory, for the next ones
     compile: str = "fuse"
+    cpu_capability: str | None = None  # the newest instruction set that kernels for the CPU may use
     allow: frozenset[str] | None = None
     autoload: bool = True
     strict: bool = False
@@ -304,6 +306,7 @@ def _overlay_environment(
         huge_pages=read("HUGE_PAGES", _one_of(HUGE_PAGES), policy.huge_pages),
         result_cache=read("RESULT_CACHE", _one_of(RESULT_CACHE), policy.result_cache),
         compile=read("COMPILE", _one_of(COMPILE), policy.compile),
+        cpu_capability=read("CPU_CAPABILITY", _one_of(CPU_CAPABILITIES), policy.cpu_capability),
         probe_timeout_s=read("PROBE_TIMEOUT", _parse_seconds, policy.probe_timeout_s),
         lock=environment.get(f"{prefix}_LOCK"),
     )
