@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -294,6 +295,46 @@ def test_one_distribution_twice_on_the_path(tmp_path: Path, compiler: Compiler, 
         assert status["state"] == "loaded"
         assert status["library"].startswith(str(paths[0].root))  # as Python takes the module from the first, too
         assert [name for name in report["statuses"] if name.startswith("acme")] == ["acme"]
+        assert report["findings"] == report["warnings"] == []
+
+
+@pytest.mark.parametrize("kind", ["package", "module"])
+@pytest.mark.parametrize("place", ["same folder", "folder before", "folder behind"])
+def test_metadata_of_an_earlier_version_is_left(
+    place: str, kind: str, tmp_path: Path, site: Site, compiler: Compiler, run: Run
+) -> None:
+    package = site.install("acme", version="2.0", library=compiler.library("good", GOOD))
+    if kind == "module":
+        (site.root / f"{package.name}.py").write_text((package / "__init__.py").read_text())
+        (package / "libkernels.so").rename(site.root / "libkernels.so")
+        shutil.rmtree(package)
+    left = site if place == "same folder" else Site(tmp_path / "left")
+    left.install("acme", version="1.0", module=False)
+    (left.root / "muladd_acme/__pycache__").mkdir(parents=True, exist_ok=True)  # as uninstalling leaves it
+    paths = [site.root] if left is site else [left.root, site.root]
+    report = run(*(paths[::-1] if place == "folder behind" else paths), doctor=True)
+    assert report["statuses"]["acme"]["state"] == "loaded"
+    if place == "folder behind":
+        assert report["statuses"]["acme"]["version"] == "2.0"
+        assert report["findings"] == []
+        return
+    [finding] = report["findings"]
+    assert finding["code"] == "OPWHEEL-E026"
+    for root, version in ((site.root, "2.0"), (left.root, "1.0")):
+        assert f"{version} ({root / f'muladd_acme-{version}.dist-info'})" in finding["message"]
+    assert finding["fix"].startswith("pip uninstall muladd-acme")
+    assert len(report["warnings"]) == 1
+    assert report["doctor"]["exit"] == 1
+
+
+def test_one_version_is_there_twice(site: Site, compiler: Compiler, tmp_path: Path, run: Run) -> None:
+    """As where a project is installed in editable mode: its folder has metadata, too."""
+    site.install("acme", library=compiler.library("good", GOOD))
+    other = Site(tmp_path / "source")
+    other.install("acme", module=False)
+    report = run(other.root, site.root)
+    assert report["statuses"]["acme"]["state"] == "loaded"
+    assert report["findings"] == []
 
 
 def test_only_the_libraries_of_winners_are_opened(site: Site, compiler: Compiler, run: Run) -> None:

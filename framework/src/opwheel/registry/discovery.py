@@ -79,21 +79,50 @@ class PluginError(Exception):
 def find_plugins(group: str) -> tuple[list[FoundPlugin], list[Finding]]:
     """Every entry point of the group, and what is wrong with the metadata of distributions that mention it.
 
-    Of a distribution that is on sys.path twice, the first counts, as in Python.
+    Of a distribution that is on sys.path twice, the first counts, as in Python. That is a finding where the metadata of
+    another version may be that of the modules.
     """
     plugins: dict[str, list[FoundPlugin]] = {}
-    findings = []
+    findings: list[Finding] = []
     for distribution in metadata.distributions():
         try:
             found = _plugins_of(distribution, group) if _mentions(distribution, group) else []
             if found:
-                plugins.setdefault(found[0].distribution, found)
+                first = plugins.setdefault(found[0].distribution, found)
+                findings += _leftovers(first[0], found[0])
         except Exception as error:  # damaged metadata raises whatever its parser stumbles over
-            place = getattr(distribution, "_path", None) or distribution.locate_file("")
-            problem = f"the metadata in {place} is damaged, its backends are ignored: {describe_exception(error)}"
+            problem = (
+                f"the metadata in {_place(distribution)} is damaged, its backends are ignored: "
+                f"{describe_exception(error)}"
+            )
             fix = "reinstall or uninstall that distribution; if nothing else helps, delete the folder"
             findings.append(Finding("OPWHEEL-E025", problem, fix))
     return [plugin for found in plugins.values() for plugin in found], findings
+
+
+def _leftovers(first: FoundPlugin, second: FoundPlugin) -> Iterator[Finding]:
+    """Whether two distributions of one name are one, of which an installer has left or lost a part.
+
+    They are not where each is whole in a folder of its own: Python takes the modules of the first, too.
+    """
+    one, other = first.entry_point.dist, second.entry_point.dist
+    if first.version == second.version or one is None or other is None:
+        return
+    folder = Path(str(one.locate_file("")))
+    module = folder.joinpath(*first.module.split("."))
+    is_whole = (module / "__init__.py").exists() or module.with_suffix(".py").exists()
+    if is_whole and folder != Path(str(other.locate_file(""))):
+        return
+    problem = (
+        f"{first.distribution} is there twice: {first.version} ({_place(one)}), which counts, and {second.version} "
+        f"({_place(other)})"
+    )
+    fix = f"pip uninstall {first.distribution} until none is left, and install it again"
+    yield Finding("OPWHEEL-E026", problem, fix)
+
+
+def _place(distribution: metadata.Distribution) -> object:
+    return getattr(distribution, "_path", None) or distribution.locate_file("")
 
 
 def _mentions(distribution: metadata.Distribution, group: str) -> bool:

@@ -88,6 +88,13 @@ _ROWS = (
         "Reinstall or uninstall the distribution in the folder that the message names.",
     ),
     ErrorCode(
+        "OPWHEEL-E026",
+        "one distribution twice",
+        "Python finds metadata of two versions of a distribution, of which it takes the first, and the modules need "
+        "not be those of that version: an earlier installation was not removed completely.",
+        "Uninstall the distribution until none is left, and install it again.",
+    ),
+    ErrorCode(
         "OPWHEEL-E030",
         "other ABI number",
         "The backend was built against another version of the C++ SDK.",
