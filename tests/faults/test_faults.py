@@ -572,3 +572,49 @@ def test_repaired(fault: Fault, put: Callable[..., Path], site: Site, run: Run, 
     assert (status["state"], status["code"], status["reason"], status["fix"]) == ("loaded", "", "", "")
     assert report["warnings"] == []
     assert report["numbers"] == NUMBERS
+
+
+STEPS_OF_A_PLUGIN = ("module", "hook", "probe", "register")
+STEPS_OF_A_PLUGIN_SOURCE = """
+import warnings
+from opwheel.registry import Backend, Probe, hookimpl
+
+{module}
+
+@hookimpl
+def opwheel_backend():
+    {hook}
+    return Backend("acme", "npu", "PrivateUse1", probe=probe, register=register, operators=["add"])
+
+def probe():
+    {probe}
+    return Probe(True)
+
+def register(library):
+    {register}
+    library.impl("add", lambda a, b: a)
+"""
+CHANGES_OF_FILTERS = {
+    "errors": "warnings.simplefilter('error')",
+    "errors in another list": "warnings.filters = [('error', None, Warning, None, 0)]",
+    "nothing": "warnings.simplefilter('ignore')",
+    "reset": "warnings.resetwarnings()",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES_OF_FILTERS)
+@pytest.mark.parametrize("step", ["module", "hook", "probe", "register"])
+@pytest.mark.parametrize("fails", [True, False], ids=["fails", "does not fail"])
+def test_filters_of_warnings_are_the_users(step: str, change: str, fails: bool, site: Site, run: Run) -> None:
+    """What a plugin does to them is undone: it decides neither what is told of it, nor what others may warn of."""
+    end = "raise ImportError('no')" if fails else "pass"
+    steps = {name: f"{CHANGES_OF_FILTERS[change]}; {end}" if name == step else "pass" for name in STEPS_OF_A_PLUGIN}
+    site.install("acme", source=STEPS_OF_A_PLUGIN_SOURCE.format(**steps))
+    site.install("beta", source="import warnings; warnings.warn('harmless'); raise ImportError('no, too')")
+    before = "import warnings; out['before'] = list(map(str, warnings.filters))"
+    report = run(site.root, before=before, then="import warnings; out['after'] = list(map(str, warnings.filters))")
+    assert "error" not in report, report["error"]["traceback"]
+    assert report["statuses"]["acme"]["state"] == ("broken" if fails else "loaded")
+    assert "ImportError: no, too" in report["statuses"]["beta"]["reason"]
+    assert len(report["warnings"]) == 1 + fails
+    assert report["out"]["after"] == report["out"]["before"]

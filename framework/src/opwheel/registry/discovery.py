@@ -1,6 +1,7 @@
 """Finds installed plugins: one scan of the installed metadata, each entry point loaded in isolation."""
 
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
@@ -190,9 +191,13 @@ def read_plugin(plugin: FoundPlugin, hook: str, kind: type[Described]) -> Descri
 
 @contextmanager
 def _blamed(code: str, reason: str) -> Iterator[None]:
-    """Around a plugin's code: whatever it raises is the plugin's failure; a record that is not valid has its code."""
+    """Around a plugin's code: whatever it raises is the plugin's failure; a record that is not valid has its code.
+
+    What it does to the filters of warnings is undone.
+    """
     try:
-        yield
+        with warnings.catch_warnings():
+            yield
     except KeyboardInterrupt:
         raise
     except InvalidBackendError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+import warnings
 from collections.abc import Iterable, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -157,8 +158,9 @@ def run_probe(backend: Backend, timeout_s: float) -> Probe:
             failures.append(error)
 
     thread = threading.Thread(target=ask, name=f"probe of {backend.name}", daemon=True)
-    thread.start()
-    thread.join(timeout_s)
+    with warnings.catch_warnings():  # whose filters are not the plugin's
+        thread.start()
+        thread.join(timeout_s)
     if answers:
         return answers[0]
     if not failures:
@@ -196,7 +198,8 @@ class Loaded:
             self._library = torch.library.Library(namespace, "IMPL", backend.dispatch_key)
             keep_as_ours(self._library)
             try:
-                backend.register(self._library)
+                with warnings.catch_warnings():
+                    backend.register(self._library)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
