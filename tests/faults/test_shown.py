@@ -8,8 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.forked_python import server
+
 from .builder import Compiler, Site
-from .conftest import Run
+from .conftest import Run, clean_environment, search_path
 
 GOOD = {"KEY": "PrivateUse1"}
 TEXTS = [
@@ -116,3 +118,76 @@ def test_terminal_that_lacks_the_characters(
         )
         assert "Traceback" not in done.stderr
         assert "f\\xfcr \\u2603" in done.stdout
+
+
+# How code prints on standard output.
+PRINTING = {
+    "print": "print('NOISE print')",
+    "unflushed": "sys.stdout.write('NOISE unflushed')",
+    "own": "sys.__stdout__.write('NOISE own')",
+    "descriptor": "os.write(1, b'NOISE descriptor')",
+    "C": "ctypes.CDLL(None).puts(b'NOISE C')",
+    "process": "subprocess.run(['echo', 'NOISE process'])",
+}
+PRINTER = f"""
+import ctypes, os, subprocess, sys
+from opwheel.registry import Backend, Probe, hookimpl
+
+def noise():
+    {"; ".join(PRINTING.values())}
+
+noise()
+
+@hookimpl
+def opwheel_backend():
+    noise()
+    return Backend("acme", "npu", "PrivateUse1", probe=probe, register=register, operators=["add"])
+
+@hookimpl
+def opwheel_runtime():
+    noise()
+
+def probe():
+    noise()
+    return Probe(True)
+
+def register(library):
+    noise()
+    library.impl("add", lambda a, b: a)
+"""
+SCRIPT = ("-c", "from opwheel.scripts import muladd; muladd()")
+MODULE = ("-m", "muladd")
+WITH_OPTION = ("-m", "opwheel", "--library", "muladd")
+
+
+@pytest.mark.parametrize(
+    ("start", "command", "beginning"),
+    [
+        *((start, "doctor --json", "{") for start in (SCRIPT, MODULE, WITH_OPTION)),
+        *((start, "config --libs", "/") for start in (SCRIPT, MODULE, WITH_OPTION)),
+        (SCRIPT, "doctor --json --deep", "{"),
+        (MODULE, "doctor --json --deep", "{"),
+        (SCRIPT, "doctor --suggest", "pip install muladd-core"),
+        (SCRIPT, "explain add cpu", "cpu: add"),
+        (MODULE, "explain add cpu", "cpu: add"),
+        (MODULE, "--version", "muladd-core"),
+        (MODULE, "-h", "Usage: "),
+    ],
+    ids=str,
+)
+def test_standard_output_is_the_commands(start: tuple[str, ...], command: str, beginning: str, site: Site) -> None:
+    """Whatever a plugin prints while a command imports the library and asks the plugin."""
+    entry_points = "[muladd.backends]\nacme = muladd_acme\n[muladd.runtimes]\nacme = muladd_acme\n"
+    site.install("acme", source=PRINTER, entry_points=entry_points)
+    environment = clean_environment({"PYTHONPATH": search_path([site.root])})
+    done = server().run(*start, *command.split(), environment=environment, finalize=True)
+    assert done.returncode in (0, 1), done.stderr  # the plugin has nothing for another runtime
+    if command == "-h":  # for people
+        assert beginning in done.stdout
+        return
+    assert "NOISE" not in done.stdout
+    assert done.stdout.startswith(beginning)
+    if "--json" in command:
+        assert "acme" in json.loads(done.stdout)["backends"]
+    for how in PRINTING:
+        assert f"NOISE {how}" in done.stderr

@@ -13,6 +13,7 @@ FRAMEWORK = ROOT / "framework/src/opwheel"
 BASE = {
     *("_version", "_huge_pages", "_import_hooks", "_native", "_torch_private", "_torch_release"),
     *("guarded_memory", "printable", "process_memory", "processes", "result_cache"),
+    "standard_output",
 }
 REGISTRY = {*BASE, "registry"}
 DISPATCH = {*REGISTRY, "dispatch", ""}  # "": the package itself, whose names are those of registry and dispatch

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from .. import standard_output
 from .audit import audit
 from .bench import bench
 from .check import check
@@ -46,6 +47,7 @@ def make_app(library: str | None = None) -> typer.Typer:
 
 def main(library: str | None = None) -> None:
     """Run the command line of a library, given its module, or of ``opwheel``."""
+    standard_output.restore()  # ``python -m waves`` has diverted it
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # not every terminal has all characters
     make_app(library)(prog_name=library or "opwheel")

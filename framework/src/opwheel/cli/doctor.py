@@ -16,6 +16,7 @@ from .._version import __version__
 from ..printable import printable
 from ..registry import BackendStatus, Finding, LockError, State
 from ..registry.set_aside import set_aside
+from ..standard_output import diverted
 from . import deep
 from .suggest import suggest
 
@@ -52,11 +53,12 @@ def doctor(
         raise typer.Exit
     # With --deep, what ends a process must not end this one. A lock that does not fit is reported, not obeyed.
     library: Library = context.obj.open(load_backends=not try_all, check_lock=False)
-    statuses = deep.statuses(library) if try_all else library.backends()
-    # Alone, a backend says nothing about the choice between several.
-    runtimes = library.runtimes()
-    findings = [*library.findings, *_lock_findings(library, winners=not try_all)]
-    report = {**_report(library, statuses, runtimes, findings), **({"digest": None} if try_all else {})}
+    with diverted():
+        statuses = deep.statuses(library) if try_all else library.backends()
+        # Alone, a backend says nothing about the choice between several.
+        runtimes = library.runtimes()
+        findings = [*library.findings, *_lock_findings(library, winners=not try_all)]
+        report = {**_report(library, statuses, runtimes, findings), **({"digest": None} if try_all else {})}
     if as_json:
         print(json.dumps(report, indent=2))
     else:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ..registry import RegistryError, set_aside
+from ..standard_output import diverted
 
 if TYPE_CHECKING:
     from .. import Library
@@ -21,7 +22,7 @@ class Target:
         self.module = module
 
     def open(self, *, load_backends: bool = True, check_lock: bool = True) -> Library:
-        """Import the library.
+        """Import the library. What is printed meanwhile goes to standard error.
 
         Args:
             load_backends: otherwise its import opens no backend. One whose library ends the process would end it here.
@@ -43,7 +44,8 @@ class Target:
         if not check_lock:
             set_aside.lock(prefix)
         try:
-            library = getattr(importlib.import_module(self.module), "library", None)
+            with diverted():
+                library = getattr(importlib.import_module(self.module), "library", None)
         except RegistryError as error:
             if os.environ.get(f"{prefix}_TRACE") == "1":
                 raise

@@ -2,6 +2,7 @@
 
 ``waves doctor`` tells how an installation differs from the lock file, so its import of the library must not fail
 because of it; ``waves doctor --deep`` opens each backend in a process of its own, so its import must not open them.
+And what is printed during the import is not what the command prints: standard output is set aside, too.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import os
 import sys
 from collections.abc import Sequence
 from types import TracebackType
+
+from .. import standard_output
 
 set_aside: dict[str, str] = {}  # environment variables that were taken away, with their values
 
@@ -37,6 +40,8 @@ def _for_arguments(package: str, arguments: Sequence[str]) -> None:
     prefix = package.upper()
     if arguments[:1] in (["doctor"], ["lock"]):
         lock(prefix)
+    if arguments[:1] in (["doctor"], ["lock"], ["config"], ["explain"], ["--version"]):
+        standard_output.divert()  # until the command begins
     if "--deep" in arguments:
         backends(prefix)
     if os.environ.get(f"{prefix}_TRACE") == "1":
