@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import jsonschema
@@ -194,3 +196,35 @@ def test_lock_with_wrong_files(tmp_path):
     missing = muladd("lock", tmp_path / "gone", "--check")
     assert missing.exit_code == 1
     assert "OPWHEEL-E070" in missing.stdout
+
+
+@pytest.mark.parametrize("command", ["doctor", "doctor --json", "explain", "config --libs", "--version", "-h"])
+def test_output_that_cannot_be_written(command):
+    with Path("/dev/full").open("w") as full:
+        program = [sys.executable, "-m", "muladd", *command.split()]
+        result = subprocess.run(program, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert result.returncode == 1
+    assert result.stderr == "muladd: the output cannot be written: No space left on device\n"
+
+
+def test_output_that_nobody_reads():
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as pipe:
+        program = [sys.executable, "-m", "muladd", "--version"]
+        result = subprocess.run(program, stdout=pipe, stderr=subprocess.PIPE, text=True, check=False)
+    assert (result.returncode, result.stderr) == (1, "")
+
+
+@pytest.mark.parametrize(
+    ("module", "reason"),
+    [
+        *((name, "is not the name of a module") for name in ("../x", ".muladd", "muladd.", "", "muladd/", "a-b")),
+        *((name, "there is no module") for name in ("no_such", "muladd.no_such", "os.path.no_such", "no.such.one")),
+        ("os.path", "is not an operator library"),
+    ],
+)
+def test_library_that_is_none(module, reason):
+    result = CliRunner().invoke(make_app(), ["--library", module, "doctor"])
+    assert result.exit_code == 2, result.exception
+    assert reason in " ".join(result.output.replace("│", " ").split())

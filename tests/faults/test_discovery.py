@@ -7,10 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import muladd
 import pytest
 
 from .builder import Compiler, Site
-from .conftest import Run
+from .conftest import Python, Run
 
 GOOD = {"KEY": "PrivateUse1"}
 REGISTERING: dict[str, Any] = {
@@ -115,6 +116,15 @@ def test_plugin_in_a_zip_file(site: Site, tmp_path: Path, run: Run) -> None:
     site.install("acme", **REGISTERING)
     archive = shutil.make_archive(str(tmp_path / "plugins"), "zip", site.root)
     assert run(Path(archive))["statuses"]["acme"]["state"] == "loaded"
+
+
+def test_core_in_a_zip_file(tmp_path: Path, python: Python) -> None:
+    """It cannot work, and says so."""
+    archive = shutil.make_archive(str(tmp_path / "core"), "zip", Path(muladd.__file__).parents[1], "muladd")
+    done = python("-c", "import muladd", path=(Path(archive),))
+    assert done.returncode == 1
+    assert f"ImportError: muladd-core cannot be imported from {archive}/muladd" in done.stderr
+    assert "unpack the archive" in done.stderr
 
 
 def test_kernels_of_others_without_a_schema(site: Site, run: Run) -> None:

@@ -5,7 +5,9 @@ Exit codes: 0 no problem, 1 a finding, 2 wrong usage. Nothing here imports a lib
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import sys
 from typing import Annotated
 
@@ -23,6 +25,7 @@ from .new import new_backend, new_library
 from .target import Target
 from .version import version
 
+_NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE)
 _OF_A_LIBRARY = (doctor, explain, check, bench, config, lock, new_backend)
 _Version = Annotated[bool, typer.Option("--version", help="Print versions.")]
 
@@ -50,7 +53,20 @@ def main(library: str | None = None) -> None:
     standard_output.restore()  # ``python -m waves`` has diverted it
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # not every terminal has all characters
-    make_app(library)(prog_name=library or "opwheel")
+    name = library or "opwheel"
+    try:
+        try:
+            make_app(library)(prog_name=name)
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except OSError as error:
+        if error.filename is not None or error.errno not in _NOT_WRITTEN:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # where Python writes the rest when it ends
+        if error.errno != errno.EPIPE:  # whoever reads it may have seen enough
+            print(f"{name}: the output cannot be written: {error.strerror}", file=sys.stderr)
+        sys.exit(1)
 
 
 def _options(context: typer.Context, *, show_version: _Version = False) -> None:

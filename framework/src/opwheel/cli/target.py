@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import typer
@@ -37,6 +38,10 @@ class Target:
 
         if self.module is None:
             raise typer.BadParameter("which library? opwheel --library MODULE COMMAND", param_hint="--library")
+        names = self.module.split(".")
+        if not all(name.isidentifier() for name in names):
+            problem = f"{self.module!r} is not the name of a module, as in 'waves' or 'waves.sub'"
+            raise typer.BadParameter(problem, param_hint="--library")
         # This must be known while the library is imported.
         prefix = self.module.rpartition(".")[2].upper()
         if not load_backends:
@@ -52,7 +57,7 @@ class Target:
             typer.echo(f"{self.module}: {error}", err=True)
             raise typer.Exit(1) from None
         except ModuleNotFoundError as error:
-            if error.name != self.module.partition(".")[0]:
+            if error.name not in tuple(accumulate(names, "{}.{}".format)):
                 raise
             raise typer.BadParameter(f"there is no module {self.module!r}", param_hint="--library") from None
         if not isinstance(library, Library):

@@ -66,6 +66,11 @@ class OperatorLibrary:
         plugins_file: Path,
         distribution: str,
     ) -> None:
+        if not plugins_file.parent.is_dir():
+            raise ImportError(
+                f"{distribution} cannot be imported from {plugins_file.parent}: the system opens shared libraries only "
+                "where they are files; unpack the archive, or install the wheel"
+            )
         self.namespace = namespace
         self.distribution = distribution
         self.schema_library = schema_library
