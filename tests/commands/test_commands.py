@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -228,3 +229,19 @@ def test_library_that_is_none(module, reason):
     result = CliRunner().invoke(make_app(), ["--library", module, "doctor"])
     assert result.exit_code == 2, result.exception
     assert reason in " ".join(result.output.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("folder", ["my backend", "it's", "$HOME", "a;b", "plain"])
+@pytest.mark.parametrize("command", [("new-backend", "acme", "--library", "muladd"), ("new-library", "acme")])
+def test_next_steps_can_be_copied(command, folder, tmp_path):
+    result = CliRunner().invoke(make_app(), [*command, "--output", str(tmp_path / folder)])
+    (line,) = [line for line in result.output.splitlines() if line.startswith("  cd ")]
+    assert shlex.split(line) == ["cd", str(tmp_path / folder)]
+
+
+@pytest.mark.parametrize("name", ["my lock", "it's", "plain"])
+def test_the_command_that_writes_a_lock_again_can_be_copied(name, tmp_path):
+    file = tmp_path / name
+    file.write_text("{}")
+    shown = " ".join(muladd("lock", file, "--check").stdout.split())
+    assert shlex.split(shown.partition("`")[2].partition("`")[0]) == ["muladd", "lock", str(file)]

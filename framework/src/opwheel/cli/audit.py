@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -58,7 +59,8 @@ def audit(
     if command:
         _record(target, imports or [], command, record)
     elif record is not None and not record.is_file():
-        raise typer.BadParameter(f"there is no file {record}; to make it: --record {record} -- COMMAND")
+        option = f"--record {shlex.quote(str(record))} -- COMMAND"
+        raise typer.BadParameter(f"there is no file {record}; to make it: {option}")
     try:
         found = run.audit(
             target,

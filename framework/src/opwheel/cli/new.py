@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -76,6 +77,6 @@ def _report(project: scaffold.Project) -> None:
 
 def _next_steps(project: scaffold.Project, *steps: tuple[str, str]) -> None:
     width = max(len(command) for command, _ in steps)
-    print(f"\nNext, in an environment with torch:\n  cd {project.folder}")
+    print(f"\nNext, in an environment with torch:\n  cd {shlex.quote(str(project.folder))}")
     for command, purpose in steps:
         print(f"  {command:<{width}}  # {purpose}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +28,7 @@ def suggest(library: Library) -> None:
     for device in ("cuda", "xpu"):
         if device in seen and getattr(torch.version, device, None) is None:
             print(f"install PyTorch's build for {device} first: torch {torch.__version__} lacks it", file=sys.stderr)
-    print(f"pip install {' '.join(chosen)}")
+    print(f"pip install {shlex.join(chosen)}")
 
 
 def _devices() -> Iterator[tuple[str, str]]:

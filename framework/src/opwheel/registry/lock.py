@@ -6,6 +6,7 @@ Imported only where a lock file is used.
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Iterable, Mapping
 from importlib import metadata
@@ -97,6 +98,10 @@ def files_of(claims: Iterable[Claim]) -> list[tuple[str, Path]]:
     ]
 
 
+def _command(namespace: str, file: Path | str) -> str:
+    return shlex.join((namespace, "lock", str(file)))
+
+
 def read_lock(path: Path, namespace: str) -> Snapshot:
     """Parse a lock file.
 
@@ -111,7 +116,7 @@ def read_lock(path: Path, namespace: str) -> Snapshot:
         raise LockError("OPWHEEL-E070", f"{path}: is not JSON: {error}") from error
     problem = _problem_with(document, namespace)
     if problem:
-        raise LockError("OPWHEEL-E070", f"{path}: {problem}; `{namespace} lock {path}` writes it again")
+        raise LockError("OPWHEEL-E070", f"{path}: {problem}; `{_command(namespace, path)}` writes it again")
     return Snapshot(**{field: document[field] for field in Snapshot._fields})
 
 
@@ -186,7 +191,7 @@ class Guard:
         self._file = file
         self._fallback = fallback
         self._inventory = Inventory({}, {}, [])
-        self._advice = f"install what is locked, or accept what is installed with `{namespace} lock {file}`"
+        self._advice = f"install what is locked, or accept what is installed with `{_command(namespace, file)}`"
 
     def check_installed(self, library: str, groups: Iterable[str], schema_library: Path) -> None:
         """Before anything is opened: wheels, their files, the fallback."""
