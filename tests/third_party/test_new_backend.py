@@ -129,6 +129,7 @@ WRONG = [
     ({"name": "core"}, "reserved"),
     ({"name": "muladd"}, "reserved"),
     ({"name": "import"}, "keyword"),
+    ({"name": "taken"}, "is an installed package"),
     ({"language": "rust"}, "choose one of cpp, cuda, sycl, triton, python"),
     ({"device_type": "NPU"}, "not a device type"),
     ({"device_type": "mps"}, "no template for 'mps'"),
@@ -141,10 +142,12 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("options", "words"), WRONG, ids=lambda value: str(value))
-def test_what_is_refused(tmp_path, options, words):
+def test_what_is_refused(tmp_path, monkeypatch, options, words):
+    (tmp_path / "muladd_taken.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(scaffold.ScaffoldError, match=words):
         scaffold.new_backend(muladd_package.library, output=tmp_path / "project", **{"name": "acme", **options})
-    assert list(tmp_path.iterdir()) == []
+    assert not (tmp_path / "project").exists()
 
 
 @pytest.mark.parametrize("header", ["#pragma once\n", None], ids=["without the list", "missing"])

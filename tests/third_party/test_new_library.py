@@ -2,9 +2,12 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from opwheel import scaffold
+from opwheel.cli import make_app
+from typer.testing import CliRunner
 
 from .environment import IS_WHOLE_KIT, KERNEL_TESTS
 
@@ -50,11 +53,37 @@ def test_it_builds_and_passes_its_own_kit(environment, tmp_path):
         ("opwheel", "reserved"),
         ("class", "keyword"),
         ("json", "standard library"),
+        *((name, "reserved") for name in ("setuptools", "pip", "ninja")),
+        *((name, "keyword of C") for name in ("union", "double", "int", "static", "template", "new", "namespace")),
+        *((name, "another meaning") for name in ("std", "at", "c10", "detail", "cpu", "cuda", "softmax", "tm")),
+        *((name, "function of the C library") for name in ("gamma", "exp", "index", "sin", "remove", "conj")),
+        *((name, "PyTorch's operators") for name in ("quantized", "inductor", "profiler", "torchvision", "c10d")),
+        *((name, "PyTorch's operators") for name in ("debugprims", "quantized-decomposed", "prepacked", "mkldnn")),
+        *(
+            (name, "installed package")
+            for name in ("hypothesis", "pytest", "typer", "muladd", "muladd-cpu", "transformer-ops")
+        ),
     ],
 )
 def test_wrong_names(tmp_path, name, words):
     with pytest.raises(scaffold.ScaffoldError, match=words):
         scaffold.new_library(name, output=tmp_path / "project")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["waves", "unions", "doubled", "at-home", "my_exp", "cpus", "torchlike"])
+def test_names_that_only_look_like_wrong_ones(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / name).mkdir()  # an empty folder, which Python could import
+    assert scaffold.new_library(name).folder == Path(name)
+
+
+@pytest.mark.parametrize("name", ["union", "std", "quantized", "setuptools", "exp", "muladd"])
+def test_the_command_refuses_names_in_a_sentence(name, tmp_path):
+    result = CliRunner().invoke(make_app(), ["new-library", name, "--output", str(tmp_path / "project")])
+    assert result.exit_code == 2
+    assert f"'{name}' is " in " ".join(result.output.split())
     assert list(tmp_path.iterdir()) == []
 
 

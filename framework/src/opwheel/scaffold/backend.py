@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from .names import ScaffoldError, check_name
+from .names import ScaffoldError, check_name, check_package
 from .render import Project, check_free, render
 
 if TYPE_CHECKING:
@@ -64,13 +64,15 @@ def new_backend(
     if language in COMPILED:
         check_lists(library, operators)
     distribution = f"{library.namespace}-{name}".replace("_", "-")
+    package = distribution.replace("-", "_")
+    check_package(package)
     folder = output or Path(distribution)
     check_free(folder)
     values = {
         **backend_values(library.namespace, library.distribution, library.version, operators),
         "name": name,
         "distribution": distribution,
-        "package": distribution.replace("-", "_"),
+        "package": package,
         "language": language,
         "operators": list(dict.fromkeys(overload.operator.name for overload in library.overloads.values())),
         "device_type": device,

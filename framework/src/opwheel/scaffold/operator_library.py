@@ -6,10 +6,13 @@ from pathlib import Path
 
 from .._version import __version__
 from .backend import backend_values, requirement
-from .names import check_name, check_package
+from .names import check_name, check_namespace, check_package
 from .render import Project, check_free, render
 
-_RESERVED = {"opwheel", "torch", "core", "test", "tests", "pluggy", "aten", "prim", "prims", "numpy"}
+_RESERVED = {
+    *("opwheel", "torch", "core", "test", "tests", "aten", "prim", "prims"),
+    *("pluggy", "numpy", "pip", "setuptools", "ninja"),
+}
 _VERSION = "0.1.0"
 
 
@@ -21,14 +24,14 @@ def new_library(name: str, *, output: Path | None = None) -> Project:
         output: the folder to write, by default one of that name in the current folder.
 
     Raises:
-        ScaffoldError: the name is malformed or reserved, or the folder is in use.
+        ScaffoldError: the name is malformed, reserved or somebody else's, or the folder is in use.
     """
     check_name("a library", name, _RESERVED)
-    namespace = name.replace("-", "_")
+    namespace, distribution = name.replace("-", "_"), name.replace("_", "-")
     check_package(namespace)
+    check_namespace(namespace)
     folder = output or Path(name)
     check_free(folder)
-    distribution = name.replace("_", "-")
     library = {
         "package": namespace,
         "namespace": namespace,
