@@ -1,5 +1,6 @@
 """opwheel new-library: another operator library on the same framework, which passes its own conformance kit."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +43,37 @@ def test_it_builds_and_passes_its_own_kit(environment, tmp_path):
         "-c", "import torch, ocean_waves as o; o.axpby(torch.ones(2), torch.ones(2), 1, 1)", OCEAN_WAVES_BACKENDS=""
     )
     assert "ocean_waves::axpby has no kernel for cpu tensors" in failed.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "build",
+    [
+        "import setuptools.build_meta as b; b.build_editable('dist')",
+        "import runpy, sys; sys.argv[1:] = ['build_ext', '--inplace']; runpy.run_path('setup.py')",
+    ],
+    ids=["editable", "in place"],
+)
+def test_type_checkers_find_the_functions_of_a_project_that_is_installed_from_its_folder(tmp_path, build):
+    """The stub is beside the modules, which are in the source."""
+    scaffold.new_library("ocean-waves", output=tmp_path)
+    for _ in range(2):  # into a clean folder, and over what is there
+        command = [sys.executable, "-c", build]
+        done = subprocess.run(command, cwd=tmp_path / "core", capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        package = tmp_path / "core/src/ocean_waves"
+        assert (package / "libocean_waves_schema.so").is_file()
+        assert "def axpby(" in (package / "__init__.pyi").read_text()
+    program = "import torch, ocean_waves\nreveal_type(ocean_waves.axpby(torch.ones(2), torch.ones(2), 1.0, 1.0))"
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "-c", program],
+        env={**os.environ, "MYPYPATH": str(package.parent)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert 'Revealed type is "torch._tensor.Tensor"' in checked.stdout, checked.stdout
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,12 @@ class BuildLibraries(build_ext):
         # No CPython tag: the file does not depend on the interpreter.
         return str(Path(*fullname.split("."))) + ".so"
 
+    def run(self) -> None:
+        # As setuptools, which forgets it while it builds: for an editable installation and for build_ext --inplace, the
+        # package's modules are in the source, and only there.
+        self._is_in_source = bool(self.inplace or self.editable_mode)
+        super().run()
+
     def build_extension(self, ext: Extension) -> None:
         if not isinstance(ext, CppLibrary):
             super().build_extension(ext)
@@ -65,7 +71,11 @@ class BuildLibraries(build_ext):
         source = derivatives.empty_source(package, build_dir)
         ext.sources.append(str(source))
         self._build_library(ext, output, build_dir)
-        root = output.parent.parent
+        folder = output.parent
+        if self._is_in_source:
+            folder = Path(self.get_finalized_command("build_py").get_package_dir(package)).resolve()
+            shutil.copy(output, folder)
+        root = folder.parent
         declarations.run_with(package, root, "stubs")
         declarations.run_with(package, root, "derivatives", str(source))
         self._build_library(ext, output, build_dir)
