@@ -4,7 +4,7 @@
 // Only calls that need nothing of this are made here: plain tensors and numbers of exactly the types in the schema, all
 // of them given. Any other call (keywords in another order, subclasses of Tensor, torch function modes, a wrong type,
 // a missing argument) is handed to PyTorch's own function with the arguments as they are: what it accepts and what it
-// says are PyTorch's.
+// says are PyTorch's, but for the type of an argument.
 //
 // Only the limited API of Python is used, so that one library serves every CPython from 3.10 on (with its lock). Of
 // PyTorch's Python bindings it needs what is declared below; its header would bring pybind11, which is not limited.
@@ -112,6 +112,26 @@ bool push_all(const Call& call, PyObject* const* values, size_t positional, PyOb
   return true;
 }
 
+// Of an argument of another type PyTorch says more than anybody reads: a TypeError in its place.
+void shorten_error() {
+  if (!PyErr_ExceptionMatches(PyExc_RuntimeError)) return;
+  PyObject *type, *error, *traceback;
+  PyErr_Fetch(&type, &error, &traceback);
+  PyErr_NormalizeException(&type, &error, &traceback);
+  PyObject* const module = PyImport_ImportModule("opwheel.dispatch.arguments");
+  PyObject* const other = module == nullptr ? nullptr : PyObject_CallMethod(module, "in_a_sentence", "O", error);
+  Py_XDECREF(module);
+  if (other == nullptr || other == error) {
+    PyErr_Restore(type, error, traceback);
+  } else {
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(other)), other);
+    Py_XDECREF(type);
+    Py_XDECREF(error);
+    Py_XDECREF(traceback);
+  }
+  Py_XDECREF(other);
+}
+
 PyObject* through_torch(const Call& call, PyObject* const* values, size_t positional, PyObject* keywords) {
   PyObject* const arguments = PyTuple_New(static_cast<Py_ssize_t>(positional));
   if (arguments == nullptr) return nullptr;
@@ -126,6 +146,7 @@ PyObject* through_torch(const Call& call, PyObject* const* values, size_t positi
   PyObject* const result = is_ready ? PyObject_Call(call.torch_function, arguments, named) : nullptr;
   Py_XDECREF(named);
   Py_DECREF(arguments);
+  if (result == nullptr) shorten_error();
   return result;
 }
 

@@ -7,6 +7,7 @@ import muladd
 import numpy as np
 import pytest
 import torch
+from opwheel._native import library_file
 from opwheel.testing.memory import FOREIGN, FREED
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -17,7 +18,10 @@ def a():
     return torch.tensor([1.0, 2.0, 3.0])
 
 
-@pytest.mark.parametrize("c", [2, 2.0, True, np.float32(2.0), np.float64(2.0), np.int64(2)], ids=repr)
+NUMBERS = [2, 2.0, True, np.float16(2), np.float32(2.0), np.float64(2.0), np.longdouble(2), np.int8(2), np.int64(2)]
+
+
+@pytest.mark.parametrize("c", [*NUMBERS, np.uint8(2), np.bool_(True), np.bool_(False)], ids=repr)
 def test_a_number_is_muladd(a, c):
     assert torch.equal(muladd.muladd(a, a, c), a * a + float(c))
     assert torch.equal(muladd.scale(a, c), a * float(c))
@@ -215,6 +219,28 @@ def test_none_is_refused_by_name(a):
     ):
         with pytest.raises(TypeError, match=f"argument '{name}' is None, expected a torch.Tensor"):
             call()
+
+
+@pytest.mark.skipif(isinstance(library_file("calls"), str), reason=str(library_file("calls")))
+@pytest.mark.parametrize("value", [1, 2.0, True, "x", [], (torch.ones(3),), {}, 2j, np.float32(1), torch], ids=repr)
+def test_what_is_no_tensor_is_refused_in_a_sentence(a, value):
+    kind = type(value).__name__
+    article = "an" if kind[0] in "aeiou" else "a"
+    calls = {
+        ("fma", "c"): lambda: muladd.fma(a, a, value),
+        ("fma", "a"): lambda: muladd.fma(value, a, a),
+        ("muladd", "a"): lambda: muladd.muladd(value, a, 1.0),
+        ("muladd", "b"): lambda: muladd.muladd(a, value, 1.0, out=a),
+        ("muladd_", "a"): lambda: muladd.muladd_(value, a, 1.0),
+        ("mul", "b"): lambda: muladd.mul(a, b=value),
+        ("add", "out"): lambda: muladd.add(a, a, out=value),
+        ("scale", "x"): lambda: muladd.scale(value, 2.0),
+    }
+    for (function, argument), call in calls.items():
+        with pytest.raises(TypeError) as caught:
+            call()
+        assert str(caught.value) == f"{function}: argument '{argument}' is {article} {kind}, expected a torch.Tensor"
+        assert caught.value.__context__ is None
 
 
 def test_a_compiled_program_is_given_its_number(a):

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from numbers import Real
 from typing import TypeGuard
 
 import torch
 from torch import Tensor
 
+# How PyTorch begins, over five lines, where an argument is not of the schema's type.
+_OTHER_TYPE = r"\w+::(\w+)\(\) Expected a value of type '(.+)' for argument '(\w+)' but instead found type '(.+)'\."
+
 
 def is_tensor(value: object) -> TypeGuard[Tensor]:
     """Whether it is a tensor, or an object that takes part in PyTorch's functions as one."""
     return isinstance(value, Tensor) or (not isinstance(value, Real) and hasattr(value, "__torch_function__"))
+
+
+def _is_bool_of_numpy(value: object) -> TypeGuard[int]:
+    """Of all scalars of NumPy it alone is no number to Python."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.bool_)
 
 
 def number(value: object, argument: str, expected: str = "a number or a torch.Tensor") -> float:
@@ -28,7 +39,7 @@ def number(value: object, argument: str, expected: str = "a number or a torch.Te
     """
     if isinstance(value, (float, torch.SymFloat, torch.SymInt)):
         return value  # type: ignore[return-value]  # as numbers of a graph they are one
-    if isinstance(value, (int, Real)):
+    if isinstance(value, (int, Real)) or _is_bool_of_numpy(value):
         try:
             return float(value)
         except OverflowError:
@@ -37,3 +48,22 @@ def number(value: object, argument: str, expected: str = "a number or a torch.Te
                 "where infinity is meant"
             ) from None
     raise TypeError(f"{argument} is a {type(value).__name__}, expected {expected}")
+
+
+def in_a_sentence(error: RuntimeError) -> Exception:
+    """A TypeError in the place of what PyTorch raises for an argument of another type; any other error is returned.
+
+    Called by ``framework/csrc/calls.cpp``.
+    """
+    found = re.match(_OTHER_TYPE, str(error))
+    if found is None or found[2] == found[4]:  # an int, too large for the schema's
+        return error
+    function, expected, argument, given = found.groups()
+    kind = expected.removeprefix("Optional[").removesuffix("]") if expected.startswith("Optional[") else expected
+    wanted = _with_article("torch.Tensor" if kind == "Tensor" else kind) + (" or None" if kind != expected else "")
+    what = "None" if given == "NoneType" else _with_article(given)
+    return TypeError(f"{function}: argument {argument!r} is {what}, expected {wanted}")
+
+
+def _with_article(kind: str) -> str:
+    return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"
