@@ -115,6 +115,30 @@ def test_a_kept_result_that_is_taken_for_a_constant():
     assert "second derivatives" in found or "first derivatives" in found
 
 
+@pytest.mark.parametrize("row", [4_999, 9_998])
+def test_a_kernel_that_leaves_out_late_rows(row):
+    def late(x):
+        y = torch.softmax(x, -1)
+        y.view(-1, x.shape[-1])[row:] = 0
+        return y
+
+    found = failed("f(Tensor x) -> Tensor", late, reference=lambda x: torch.softmax(x, -1), rule=Rows(x=1))
+    assert found == {"many rows"}
+
+
+def test_a_kernel_that_overflows():
+    def softmax_of_small_numbers(x):
+        y = x.exp()
+        return y / y.sum(-1, keepdim=True)
+
+    def reference(x):
+        return torch.softmax(x, -1)
+
+    assert failed("f(Tensor x) -> Tensor", softmax_of_small_numbers, reference=reference) == {"large numbers"}
+    # The reference itself overflows: nothing is said about such numbers.
+    assert failed("f(Tensor x) -> Tensor", torch.sinh, reference=lambda x: (x.exp() - (-x).exp()) / 2) == set()
+
+
 def test_a_kernel_that_rounds_too_early():
     assert "values" in failed("f(Tensor x) -> Tensor", lambda x: x.bfloat16().sin().to(x.dtype), reference=torch.sin)
 

@@ -386,6 +386,11 @@ class TestDigest:
         part(module, 2.0)
         assert self.digest(reference=reference) != before
 
+    def test_of_what_is_not_known_yet(self):
+        reference = lambda x: (later(x), x)  # noqa: E731
+        assert self.digest(reference=reference) != self.digest(reference=reference)
+        later = torch.sin
+
     def test_is_the_same_in_another_process(self):
         code = (
             "import muladd, transformer_ops, torch._inductor.decomposition; print(torch.compiler.config.cache_key_tag)"

@@ -11,6 +11,7 @@ What inductor and AOTAutograd keep on disk does not depend on decompositions: th
 from __future__ import annotations
 
 import hashlib
+import secrets
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -69,7 +70,10 @@ def digest(library: LibraryLike, overloads: Iterable[Overload]) -> str:
     seen: set[int] = set()
     for overload in overloads:
         parts = [overload.qualified_name, overload.schema_text, str(is_fused(library, overload))]
-        parts += [_text(getattr(overload.operator, name), seen) for name in _COMPILED]
+        try:
+            parts += [_text(getattr(overload.operator, name), seen) for name in _COMPILED]
+        except Exception:  # such as a variable that is not bound yet: nothing that was kept fits
+            parts.append(secrets.token_hex())
         text.update("\n".join(parts).encode())
     return text.hexdigest()[:16]
 

@@ -16,7 +16,19 @@ from opwheel.guarded_memory import why_not
 
 from .cases import Samples, declared, dtypes_of, wide_dtype
 from .derivatives import first_derivatives, forward_mode, functional_transforms, second_derivatives
-from .kernels import aliases, bounds, errors, freed, growth, layouts, repeatable, values, versions
+from .kernels import (
+    aliases,
+    bounds,
+    errors,
+    freed,
+    growth,
+    large_numbers,
+    layouts,
+    many_rows,
+    repeatable,
+    values,
+    versions,
+)
 from .tracing import autocast, compiled, fake, opcheck, shardings
 from .vmap import vmap
 
@@ -45,6 +57,8 @@ IN_EVERY_DTYPE: dict[str, Check] = {
     "fake": fake,
 }
 IN_ONE_DTYPE: dict[str, Check] = {
+    "many rows": many_rows,
+    "large numbers": large_numbers,
     "repeatable": repeatable,
     "aliases": aliases,
     "versions": versions,
@@ -75,7 +89,7 @@ def dtypes_for(overload: Overload, check: str) -> tuple[torch.dtype, ...]:
     """The dtypes of the samples that a check is made with."""
     if check in IN_EVERY_DTYPE:
         return dtypes_of(overload)
-    return dtypes_of(overload)[:1] if check == "autocast" else (wide_dtype(overload),)
+    return dtypes_of(overload)[:1] if check in ("autocast", "large numbers") else (wide_dtype(overload),)
 
 
 def dtypes_called(overload: Overload, check: str, sample_dtype: torch.dtype) -> tuple[torch.dtype, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import threading
 import warnings
 import weakref
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from opwheel.dispatch import Rows
 from opwheel.dispatch.overload import Overload, as_tuple, tensors_in
 from opwheel.guarded_memory import Guards, guarded_memory
 from opwheel.process_memory import kept_by, quick_garbage_collection
@@ -23,6 +25,8 @@ from .agreement import agree, check_raises, has_derivatives, run_kernel, run_ref
 from .cases import Samples
 
 MANY_CALLS = 100
+MANY_ROWS = 10_000
+MOST_ELEMENTS = 1 << 22  # of an argument
 LEAST_BLOCK = 16  # bytes; the C library hands out no fewer
 
 
@@ -49,6 +53,44 @@ def values(overload: Overload, samples: Samples) -> None:
         source = expected if is_written else before
         wanted = as_tuple(tuple(source[i]) if isinstance(source[i], (list, tuple)) else source[i])
         agree(overload, name, after, wanted)
+
+
+def many_rows(overload: Overload, samples: Samples) -> None:
+    """The sample's rows again and again give the same results: kernels share out thousands of rows among threads."""
+    if not isinstance(overload.rule, Rows) or overload.is_random:
+        return
+    own = overload.rule.own
+    given = samples.values()
+    tensors = {i: given[i] for i, name in enumerate(overload.names) if name in own}
+    rows = min(math.prod(x.shape[: x.dim() - own[overload.names[i]]]) for i, x in tensors.items())
+    largest = max(x.numel() for x in tensors.values())
+    if not rows or not largest:
+        return
+    times = min(MANY_ROWS // rows, MOST_ELEMENTS // largest)
+    want = [result.expand(times, *result.shape) for result in run_kernel(overload, given)]
+    repeated = [x.expand(times, *x.shape).contiguous() if i in tensors else x for i, x in enumerate(given)]
+    with uninitialized_memory_filled():
+        got = run_kernel(overload, tuple(repeated))
+    agree(overload, f"{times * rows} rows", got, want)
+
+
+def large_numbers(overload: Overload, samples: Samples) -> None:
+    """Numbers a hundred times as large: the kernel is right where the reference in their dtype is."""
+    if overload.is_random or overload.mutates:
+        return
+    given = pytree.tree_map(_enlarged, samples.values())
+    try:
+        found, exact = (run_reference(overload, values) for values in (given, widened(given)))
+        want = [e.to(f.dtype) if e.shape == f.shape else f for f, e in zip(found, exact, strict=True)]
+        agree(overload, "the reference", found, want)
+    except (AssertionError, RuntimeError, ValueError):
+        return  # it says nothing about such numbers
+    coarsest = max((torch.finfo(x.dtype).eps for x in found if x.is_floating_point()), default=0.0)
+    agree(overload, "numbers a hundred times as large", run_kernel(overload, given), want, 4 * coarsest)
+
+
+def _enlarged(value: Any) -> Any:
+    return value.detach() * 100 if isinstance(value, Tensor) and value.is_floating_point() else value
 
 
 def repeatable(overload: Overload, samples: Samples) -> None:
