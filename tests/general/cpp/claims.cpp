@@ -27,8 +27,10 @@ Tensor softmax(const Tensor& given) {
   const int64_t length = info.sizes[0], inner = length == 0 ? 0 : info.numel / length;
   dispatch<kDTypes>(dtype_of(x), [&]<class T>() {
     cpu::for_rows(inner, length, [&, in = data<T>(x), out = data<T>(y)](int64_t i) {
-      const T total = cpu::sum<T>(length, [&](int64_t k) { return std::exp(in[i + k * inner]); });
-      for (int64_t k = 0; k < length; ++k) out[i + k * inner] = std::exp(in[i + k * inner]) / total;
+      T top = length == 0 ? T(0) : in[i];
+      for (int64_t k = 1; k < length; ++k) top = std::fmax(top, in[i + k * inner]);
+      const T total = cpu::sum<T>(length, [&](int64_t k) { return std::exp(in[i + k * inner] - top); });
+      for (int64_t k = 0; k < length; ++k) out[i + k * inner] = std::exp(in[i + k * inner] - top) / total;
     });
   });
   return y;
