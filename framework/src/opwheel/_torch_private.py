@@ -27,18 +27,12 @@ address = torch._C._data_address  # type: ignore[attr-defined]  # 0 for fake ten
 is_alias = torch._C._is_alias_of  # type: ignore[attr-defined]  # whether two tensors have one storage
 
 
-def without_transforms(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor that those of ``torch.func`` transforms and functionalization are wrapped around."""
+def layers(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """The tensor, and beneath it those that transforms of ``torch.func``, and functionalization, have wrapped."""
+    yield tensor
     while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         tensor = torch._C._functorch.get_unwrapped(tensor)
-    return tensor
-
-
-def requires_grad_beneath(tensor: torch.Tensor) -> bool:
-    """Whether the tensor requires grad, or one that transforms have wrapped."""
-    while not tensor.requires_grad and torch._C._functorch.is_functorch_wrapped_tensor(tensor):
-        tensor = torch._C._functorch.get_unwrapped(tensor)
-    return tensor.requires_grad
+        yield tensor
 
 
 def any_autocast_is_enabled() -> bool:

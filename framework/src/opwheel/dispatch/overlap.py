@@ -123,7 +123,8 @@ def apart(results: Sequence[Tensor], arguments: Iterable[Tensor]) -> list[Tensor
 def _memories(tensor: Tensor) -> list[_Memory]:
     """Of all tensors that it consists of; none for what has no storage."""
     memories = []
-    for part in _parts(private.without_transforms(tensor)):
+    *_, innermost = private.layers(tensor)
+    for part in _parts(innermost):
         if not private.has_storage(part):
             continue
         storage = part.untyped_storage()

@@ -51,7 +51,7 @@ def _check_records_nothing(overload: Overload, values: tuple[Any, ...]) -> None:
     """Refuse what has no derivative, where the reference, which has some, takes its place."""
     if overload.operator.derivatives is not None or not torch.is_grad_enabled():
         return
-    if any(map(private.requires_grad_beneath, overload.all_tensors(values))):
+    if any(layer.requires_grad for one in overload.all_tensors(values) for layer in private.layers(one)):
         raise RuntimeError(
             f"{overload.name}: is not differentiable; under vmap call it with .detach() of its arguments, or under "
             "torch.no_grad()"

@@ -71,7 +71,7 @@ def _scores(q: Tensor, k: Tensor, is_causal: bool, scale: float | None) -> Tenso
     return scores
 
 
-def _attention(
+def attention_reference(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -80,6 +80,7 @@ def _attention(
     cos: Tensor | None = None,
     sin: Tensor | None = None,
 ) -> Tensor:
+    """The operator in terms of PyTorch's."""
     return attention_training_reference(q, k, v, is_causal, scale, cos, sin)[0]
 
 
@@ -201,7 +202,7 @@ def _errors(device: str) -> Iterator[ErrorSample]:
 
 ATTENTION = Operator(
     "attention",
-    reference=_attention,
+    reference=attention_reference,
     training="attention_training",
     samples=_samples,
     measured=_measured,

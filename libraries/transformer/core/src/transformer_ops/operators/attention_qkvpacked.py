@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import torch
 from opwheel import Operator
 from opwheel.dispatch import ErrorSample, Sample, Tolerance
 from torch import Tensor
 
-from .attention import attention_backward_reference, attention_training_reference, sdpa_of_rows
+from .attention import (
+    attention_backward_reference,
+    attention_reference,
+    attention_training_reference,
+    sdpa_of_rows,
+)
 from .samples import randn
 
 
@@ -22,25 +28,12 @@ def _unpacked(qkv: Tensor) -> tuple[Tensor, ...]:
     return qkv.unbind(2)
 
 
-def _attention(
-    qkv: Tensor,
-    is_causal: bool = False,
-    scale: float | None = None,
-    cos: Tensor | None = None,
-    sin: Tensor | None = None,
-) -> Tensor:
-    return _attention_training(qkv, is_causal, scale, cos, sin)[0]
+def _of_parts(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of queries, keys and values as one of the tensor that has all three."""
+    return lambda qkv, *options: function(*_unpacked(qkv), *options)
 
 
-def _attention_training(
-    qkv: Tensor,
-    is_causal: bool = False,
-    scale: float | None = None,
-    cos: Tensor | None = None,
-    sin: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    q, k, v = _unpacked(qkv)
-    return attention_training_reference(q, k, v, is_causal, scale, cos, sin)
+_attention_training = _of_parts(attention_training_reference)
 
 
 def _attention_backward(
@@ -81,17 +74,6 @@ def _backward_samples(device: str, dtype: torch.dtype, requires_grad: bool) -> I
         yield Sample(grad, arguments[0], *kept, *arguments[1:])
 
 
-def _pytorchs(
-    qkv: Tensor,
-    is_causal: bool = False,
-    scale: float | None = None,
-    cos: Tensor | None = None,
-    sin: Tensor | None = None,
-) -> Tensor:
-    q, k, v = _unpacked(qkv)
-    return sdpa_of_rows(q, k, v, is_causal, scale, cos, sin)
-
-
 def _measured(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
     yield Sample(randn(16, 256, 3, 4, 64, device=device, dtype=dtype, requires_grad=requires_grad), True)
 
@@ -107,11 +89,11 @@ def _errors(device: str) -> Iterator[ErrorSample]:
 
 ATTENTION_QKVPACKED = Operator(
     "attention_qkvpacked",
-    reference=_attention,
+    reference=_of_parts(attention_reference),
     training="attention_qkvpacked_training",
     samples=_samples,
     measured=_measured,
-    peers={"F.scaled_dot_product_attention": _pytorchs},
+    peers={"F.scaled_dot_product_attention": _of_parts(sdpa_of_rows)},
     errors=_errors,
     doc="""``attention(*qkv.unbind(2))``, with a gradient in one tensor.
 
