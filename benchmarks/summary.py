@@ -22,6 +22,7 @@ RESULTS = ROOT / "results/cpu.json"
 ANOTHER_MACHINE = ROOT / "results/cpu-xeon.json"
 TRANSFORMER_RESULTS = ROOT / "results/transformer.json"
 MODEL_RESULTS = ROOT / "results/language_model.json"
+DIGITS_RESULTS = ROOT / "results/digits.json"
 PICTURE = ROOT / "results/summary.png"
 DOCS = ROOT.parent / "docs"
 PAGES = DOCS / "benchmarks.md", DOCS / "transformer.md"
@@ -161,10 +162,18 @@ def language_model(measured: dict[str, Any]) -> str:
         side, mode = name.split(", ")
         taken = f"{memory[side]:.0f} MiB" if mode == "eager" else "-"
         lines.append(f"| {name} | {speed:,.0f} | {speed / speeds[f'plain torch, {mode}']:.2f} | {taken} |")
-    machine = measured["machine"]
-    return "\n".join(
-        [*lines, "", f"Measured on: {machine['cpu']}, {machine['cores']} cores; PyTorch {machine['torch']}.", ""]
-    )
+    return "\n".join([*lines, "", _measured_on(measured["machine"]), ""])
+
+
+def digits(measured: dict[str, Any]) -> str:
+    """What an epoch of examples/digits.py takes with muladd, over the same with plain torch, in Markdown."""
+    lines = ["| | over plain torch | standard error | processes | one model over the other |", "|---|---|---|---|---|"]
+    for mode in ("eager", "compiled"):
+        of_mode = measured[mode]
+        apart = of_mode["one model over the other"]
+        cells = [f"{of_mode['ratio']:.3f}", f"{of_mode['standard_error']:.3f}", str(of_mode["processes"])]
+        lines.append(f"| {mode} | {' | '.join(cells)} | {apart['median']:.1%}, at most {apart['most']:.1%} |")
+    return "\n".join([*lines, "", _measured_on(measured["machine"]), ""])
 
 
 def draw(results: Results, path: Path) -> None:
@@ -202,6 +211,7 @@ def tables() -> dict[str, str]:
         "memory": memory(transformer),
         "bandwidth": bandwidth(transformer),
         "language model": language_model(json.loads(MODEL_RESULTS.read_text())),
+        "digits": digits(json.loads(DIGITS_RESULTS.read_text())),
     }
 
 
@@ -213,6 +223,10 @@ def replaced(page: str) -> str:
             after = rest.partition(END)[2]
             page = f"{before}{begin}{text}{END}{after}"
     return page
+
+
+def _measured_on(machine: dict[str, Any]) -> str:
+    return f"Measured on: {machine['cpu']}, {machine['cores']} cores; PyTorch {machine['torch']}."
 
 
 def _compared(ours: Measurement, theirs: Measurement) -> str:
