@@ -63,15 +63,28 @@ def test_enough_samples():
     assert steady.quartiles() == (1.0, 1.0, 1.0)
 
 
-@pytest.mark.parametrize(("slowest", "calls"), [(1e-3, 20), (0.01, 14), (10.0, 1)])
-def test_samples_of_all_have_as_many_calls(slowest, calls):
-    """Enough for the fastest, but not more than let the fewest rounds end in time."""
-    seconds = {timeit.Timer("pass"): one for one in (1e-5, 1e-4, slowest)}
+def test_samples_repeat_a_statement_until_it_takes_long_enough():
+    seconds = {timeit.Timer("pass"): one for one in (1e-5, 1e-4, 1e-3, 10.0)}
     timers = {str(one): timer for timer, one in seconds.items()}
     precision = sampling.Precision(error=0.01, seconds=1.0, sample_seconds=2e-4, rounds=(7, 1000))
     samples = sampling.sample(timers, lambda timer, calls: calls * seconds[timer], precision)
-    assert [one.calls for one in samples.values()] == [calls] * 3
+    assert [one.calls for one in samples.values()] == [20, 2, 1, 1]
     assert [one.seconds for one in samples.values()] == [pytest.approx([one] * 7) for one in seconds.values()]
+
+
+def test_a_statement_is_not_charged_for_what_the_one_before_has_left_in_the_caches():
+    """A call that follows another statement takes 1 ms more; that may count where it is little."""
+    seconds = {timeit.Timer("pass"): one for one in (1e-5, 2e-3, 1.0)}
+    before = None
+
+    def clock(timer, calls):
+        nonlocal before
+        before, left = timer, 0.0 if timer is before else 1e-3
+        return left + calls * seconds[timer]
+
+    timers = {str(one): timer for timer, one in seconds.items()}
+    for name, one in sampling.sample(timers, clock, sampling.FULL).items():
+        assert one.quartiles()[1] == pytest.approx(seconds[timers[name]], rel=2e-3)
 
 
 def test_peak_memory_counts_what_is_freed_and_what_is_used_again():

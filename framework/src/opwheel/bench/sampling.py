@@ -7,7 +7,7 @@ import random
 import statistics
 import time
 import timeit
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -35,7 +35,7 @@ class Precision:
     seconds: float
     """A case ends after this long, however noisy."""
     sample_seconds: float = 2e-3
-    """Samples repeat their statements so often that the fastest takes this long."""
+    """A sample repeats its statement until it takes this long."""
     rounds: tuple[int, int] = (7, 1000)
 
 
@@ -77,43 +77,42 @@ def clock_for(device: str) -> Clock:
 def sample(timers: Mapping[str, Timer], clock: Clock, precision: Precision) -> dict[str, Samples]:
     """Rounds in which each statement has one turn, in an order of its own, until all medians are precise enough."""
     fewest, most = precision.rounds
-    calls = _calls(timers.values(), clock, precision)
-    samples = {name: Samples([], calls) for name in timers}
+    calls = {name: _calls(timer, clock, precision) for name, timer in timers.items()}
+    samples = {name: Samples([], number) for name, number in calls.items()}
     order, shuffle, spent = list(timers), random.Random(0).shuffle, 0.0  # noqa: S311  # no secret
     for done in range(1, most + 1):
         shuffle(order)
         for name in order:
-            seconds = clock(timers[name], calls)
-            samples[name].seconds.append(seconds / calls)
+            spent += _settle(timers[name], clock, samples[name], precision)
+            seconds = clock(timers[name], calls[name])
+            samples[name].seconds.append(seconds / calls[name])
             spent += seconds
         if done >= fewest and (spent > precision.seconds or _all_precise(samples, precision)):
             break
     return samples
 
 
+def _settle(timer: Timer, clock: Clock, samples: Samples, precision: Precision) -> float:
+    """Run once before a sample, and return the seconds that it takes.
+
+    The first call finds in the caches what the statement before has left there: what is fast for its own sake would be
+    charged for the memory of others. Next to a statement that takes long that is little.
+    """
+    is_long = samples.calls == 1 and samples.seconds and samples.seconds[-1] > 10 * precision.sample_seconds
+    return 0.0 if is_long else clock(timer, 1)
+
+
 def _all_precise(samples: dict[str, Samples], precision: Precision) -> bool:
     return all(one.error() <= precision.error for one in samples.values())
 
 
-def _calls(timers: Iterable[Timer], clock: Clock, precision: Precision) -> int:
-    """How many calls a sample of each has, such that the fastest takes long enough and all rounds fit into the time.
-
-    The same number for all: the first call finds in the caches what the statement before has left there, and a mean of
-    few calls has more of it.
-    """
-    found = [_calls_of(timer, clock, precision) for timer in timers]
-    seconds_for_one_of_each = sum(seconds for _, seconds in found)
-    affordable = precision.seconds / precision.rounds[0] / max(seconds_for_one_of_each, 1e-9)
-    return max(1, min(max(calls for calls, _ in found), int(affordable)))
-
-
-def _calls_of(timer: Timer, clock: Clock, precision: Precision) -> tuple[int, float]:
-    """How many calls take long enough, and how long one takes; finding out also warms caches and allocators up."""
+def _calls(timer: Timer, clock: Clock, precision: Precision) -> int:
+    """How many calls take long enough; finding out also warms caches and allocators up."""
     calls = 1
     clock(timer, calls)
     while (seconds := min(clock(timer, calls) for _ in range(3))) < precision.sample_seconds:
         calls = max(2 * calls, min(100 * calls, math.ceil(calls * precision.sample_seconds / max(seconds, 1e-9))))
-    return calls, seconds / calls
+    return calls
 
 
 def _host_seconds(timer: Timer, calls: int) -> float:
