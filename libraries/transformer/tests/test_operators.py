@@ -359,6 +359,35 @@ def test_rope_of_nothing(shape):
     assert [turned.shape for turned in transformer_ops.rope(x, x, angles, angles)] == [shape, shape]
 
 
+@settings(max_examples=5 if IS_INTERPRETED else 60, deadline=None)
+@given(
+    batch=st.integers(1, 3),
+    heads=st.integers(1, 9),
+    positions=st.integers(1, 150),
+    unsqueeze_dim=st.sampled_from([1, 2]),
+    is_view=st.booleans(),
+    interleaved=st.booleans(),
+    seed=st.integers(0, 2**31),
+)
+def test_rope_of_any_size_and_order(batch, heads, positions, unsqueeze_dim, is_view, interleaved, seed):
+    """The order in which rows are turned, and shared out among threads, is seen in none of them."""
+    torch.manual_seed(seed)
+    shape = (batch, heads, positions, 64) if unsqueeze_dim == 1 else (batch, positions, heads, 64)
+    q = torch.randn(shape)
+    q = q.transpose(1, 2).contiguous().transpose(1, 2) if is_view else q
+    angles = torch.randn(1, positions, 64)
+    cos, sin = angles.cos(), angles.sin()
+    turned, _ = transformer_ops.rope(q, q, cos, sin, None, unsqueeze_dim, interleaved)
+    c, s = (table[..., :32].double().unsqueeze(unsqueeze_dim) for table in (cos, sin))
+    if interleaved:
+        u, v = q.double().unflatten(-1, (32, 2)).unbind(-1)
+        expected = torch.stack((u * c - v * s, v * c + u * s), -1).flatten(-2)
+    else:
+        u, v = q.double().chunk(2, -1)
+        expected = torch.cat((u * c - v * s, v * c + u * s), -1)
+    torch.testing.assert_close(turned.double(), expected, rtol=1e-5, atol=1e-5)
+
+
 def test_rope_keeps_lengths_and_turns_back():
     q, k = torch.randn(2, 4, 5, 16), torch.randn(2, 1, 5, 16)
     angles = torch.arange(5)[:, None] * 0.1 ** torch.arange(8)

@@ -1,23 +1,45 @@
 // Rotary position embedding. Included by kernels.inc.h.
 
-// Where row i of q or k is: its batch, and its head and position, of which the last one counts fastest.
-struct RopeRow {
-  int64_t batch, outer, inner, inner_count, outer_count;
+// The rows of q or k, in the order in which they are turned: all heads of a block of positions, whose angles so stay in
+// the cache. One position at a time where its heads follow each other in memory.
+class RopeRow {
+ public:
+  int64_t batch, head, position;
+
   RopeRow(const Rope& a, int64_t i)
-      : inner_count(a.heads_first ? a.positions : a.heads), outer_count(a.heads_first ? a.heads : a.positions) {
-    inner = i % inner_count;
-    outer = i / inner_count % outer_count;
-    batch = i / inner_count / outer_count;
+      : heads_(a.heads), positions_(a.positions), heads_first_(a.heads_first), block_(heads_first_ ? kBlock : 1) {
+    const int64_t of_batch = heads_ * positions_, of_block = heads_ * block_;
+    batch = i / of_batch;
+    first_ = i % of_batch / of_block * block_;
+    const int64_t in_block = i % of_batch % of_block, count = last() - first_;
+    head = in_block / count;
+    position = first_ + in_block % count;
   }
-  int64_t head(const Rope& a) const { return a.heads_first ? outer : inner; }
-  int64_t position(const Rope& a) const { return a.heads_first ? inner : outer; }
   void next() {
-    if (++inner < inner_count) return;
-    inner = 0;
-    if (++outer < outer_count) return;
-    outer = 0;
-    ++batch;
+    if (++position < last()) return;
+    if (++head == heads_) {
+      head = 0;
+      first_ = last();
+      if (first_ == positions_) {
+        first_ = 0;
+        ++batch;
+      }
+    }
+    position = first_;
   }
+  // Its place in a result whose dimensions are contiguous.
+  int64_t index() const {
+    return heads_first_ ? (batch * heads_ + head) * positions_ + position
+                        : (batch * positions_ + position) * heads_ + head;
+  }
+
+ private:
+  static constexpr int64_t kBlock = 32;
+  int64_t last() const { return first_ + block_ < positions_ ? first_ + block_ : positions_; }
+
+  int64_t heads_, positions_;
+  bool heads_first_;
+  int64_t block_, first_;
 };
 
 // Pairs are halves as in turn_halves() or, interleaved, 2 k and 2 k + 1.
@@ -28,19 +50,19 @@ void rope(const Rope& a, int64_t begin, int64_t end) {
   const bool has_ids = a.position_ids != nullptr;
   const int64_t batch_step = (has_ids ? a.position_batches : a.angle_batches) > 1 ? a.positions : 0;
   const auto at_row = [&](const RopeRow& row) {
-    return static_cast<const T*>(a.x) + row.batch * a.strides[0] + row.head(a) * a.strides[1] +
-           row.position(a) * a.strides[2];
+    return static_cast<const T*>(a.x) + row.batch * a.strides[0] + row.head * a.strides[1] +
+           row.position * a.strides[2];
   };
   constexpr int64_t kAhead = 16;  // rows
   RopeRow row(a, begin), ahead(a, begin + kAhead);
   for (int64_t i = begin; i < end; ++i, row.next(), ahead.next()) {
     if (i + kAhead < end) prefetch_row(at_row(ahead), a.length);
-    int64_t angle = row.batch * batch_step + row.position(a);
+    int64_t angle = row.batch * batch_step + row.position;
     if (has_ids) angle = a.position_ids[angle];
     const T* x = at_row(row);
     const T *cos = static_cast<const T*>(a.cos) + angle * a.angle_stride,
             *sin = static_cast<const T*>(a.sin) + angle * a.angle_stride;
-    T* y = static_cast<T*>(a.y) + i * a.length;
+    T* y = static_cast<T*>(a.y) + row.index() * a.length;
     const C sign = a.backwards ? C(-1) : C(1);
     if (a.interleaved) {
       for (int64_t k = 0; k < half; ++k) {

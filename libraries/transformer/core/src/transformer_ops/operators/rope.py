@@ -51,6 +51,7 @@ def _samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[S
     ids = torch.tensor([[4, 0, 2], [1, 1, 3]], device=device)
     yield Sample(leaf(2, 1, 3, 8), leaf(2, 2, 3, 8), make(5, 8), make(5, 8), ids)
     yield Sample(leaf(2, 1, 3, 8), leaf(2, 2, 3, 8), make(5, 4), make(5, 4), ids[:1], 1, True)
+    yield Sample(leaf(2, 2, 70, 8), leaf(2, 1, 70, 8), make(1, 70, 8), make(1, 70, 8))
 
 
 def _as_models_write_it(
