@@ -117,7 +117,11 @@ void rms_norm_backward(const RmsNormBackward& a, int64_t begin, int64_t end) {
       const C r = reciprocal_root(sum<C>(n, [&](auto at) { return get(x, at) * get(x, at); }) / C(n), a.eps);
       const C products = sum<C>(n, [&](auto at) { return get(g, at) * get(factor, at) * get(x, at); });
       const C inner = products * r * r / C(n);
+      const bool is_last = i + 1 == last;
+      const T *next = next_row(x, a.x_stride, is_last), *next_gradients = next_row(g, a.grad_stride, is_last);
       for_vectors<C>(n, [&](auto at) {
+        prefetch(next, at);
+        prefetch(next_gradients, at);
         const auto values = get(x, at), gradients = get(g, at);
         auto gradient = r * (gradients * get(factor, at) - values * inner);
         if (more != nullptr) gradient += get(more, at);
@@ -207,7 +211,11 @@ void layer_norm_backward(const LayerNormBackward& a, int64_t begin, int64_t end)
       const C gradients = sum<C>(n, [&](auto at) { return get(g, at) * get(factor, at); }) / C(n);
       const C inner =
           sum<C>(n, [&](auto at) { return get(g, at) * get(factor, at) * row.normalised(get(x, at)); }) / C(n);
+      const bool is_last = i + 1 == last;
+      const T *next = next_row(x, a.x_stride, is_last), *next_gradients = next_row(g, a.grad_stride, is_last);
       for_vectors<C>(n, [&](auto at) {
+        prefetch(next, at);
+        prefetch(next_gradients, at);
         const auto normalised = row.normalised(get(x, at)), gradient = get(g, at);
         put(d, at, row.r * (gradient * get(factor, at) - gradients - normalised * inner), a.stream);
         put(sums, at, get(sums, at) + gradient * normalised);

@@ -34,6 +34,12 @@ void softmax_backward(const SoftmaxBackward& a, int64_t begin, int64_t end) {
     const T* g = static_cast<const T*>(a.grad) + i * a.grad_stride;
     T* d = static_cast<T*>(a.dx) + i * n;
     const C inner = sum<C>(n, [&](auto at) { return get(g, at) * get(y, at); });
-    for_vectors<C>(n, [&](auto at) { put(d, at, get(y, at) * (get(g, at) - inner), a.stream); });
+    const bool is_last = i + 1 == end;
+    const T *next = next_row(y, a.y_stride, is_last), *next_gradients = next_row(g, a.grad_stride, is_last);
+    for_vectors<C>(n, [&](auto at) {
+      prefetch(next, at);
+      prefetch(next_gradients, at);
+      put(d, at, get(y, at) * (get(g, at) - inner), a.stream);
+    });
   }
 }

@@ -177,6 +177,14 @@ inline const T* next_of_one(const T* row, int64_t stride, int64_t n, bool is_las
   constexpr int64_t kAhead = 4096 / sizeof(T);
   return next_row(row, stride, is_last) + (!is_last && stride == n ? kAhead : 0);
 }
+// The same for loops over memory that follow no rows, 2 KiB ahead: results beyond the caches take 0.78 of the time in
+// float32 and 0.63 in bfloat16 in swiglu (on two cores of a Xeon; from 1 to 4 KiB it is the same). Beyond the end of an
+// array it asks for nothing: the processor ignores what is not there.
+template <class T>
+inline void prefetch_ahead(const T* x) {
+  constexpr int64_t kAhead = 2048 / sizeof(T);
+  __builtin_prefetch(x + kAhead);
+}
 // A whole row. The processor does not foresee rows that are apart from each other, as those of a view.
 template <class T>
 inline void prefetch_row(T* row, int64_t length) {
@@ -204,6 +212,7 @@ __attribute__((always_inline)) inline void map(int64_t n, T* const (&y)[count], 
   if constexpr (kIs<T, BFloat16>) {
     for (; k + 2 * kLanes<float> <= n; k += 2 * kLanes<float>) {
       V even[count], odd[count];
+      (prefetch_ahead(x + k), ...);
       f(even, widen_even(_mm512_loadu_si512(x + k))...);
       f(odd, widen_odd(_mm512_loadu_si512(x + k))...);
       for (std::size_t i = 0; i < count; ++i) {
@@ -215,6 +224,7 @@ __attribute__((always_inline)) inline void map(int64_t n, T* const (&y)[count], 
 #endif
   for_vectors<ComputeType<T>>(n - k, [&](auto at) {
     V values[count];
+    (prefetch_ahead(x + k + at.index), ...);
     f(values, get(x + k, at)...);
     for (std::size_t i = 0; i < count; ++i) put(y[i] + k, at, values[i], stream);
   });
