@@ -76,10 +76,11 @@ def _as_models_write_it(
 
 def _measured(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
     make = partial(randn, device=device, dtype=dtype)
-    q, k = (make(2, heads, 1024, 128, requires_grad=requires_grad) for heads in (16, 4))
-    angles = make(1, 1024, 64)
-    cos, sin = (torch.cat((half, half), -1) for half in (angles.cos(), angles.sin()))
-    yield Sample(q, k, cos, sin)
+    for batch in (2, 1):
+        q, k = (make(batch, heads, 1024, 128, requires_grad=requires_grad) for heads in (16, 4))
+        angles = make(1, 1024, 64)
+        cos, sin = (torch.cat((half, half), -1) for half in (angles.cos(), angles.sin()))
+        yield Sample(q, k, cos, sin)
 
 
 def _errors(device: str) -> Iterator[ErrorSample]:
