@@ -15,6 +15,7 @@ from opwheel.process_memory import peak
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformer_ops.operators import OPERATORS
+from transformer_ops.operators.rope import rotated
 
 IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 ROWS, CLASSES = 6, 50
@@ -378,13 +379,7 @@ def test_rope_of_any_size_and_order(batch, heads, positions, unsqueeze_dim, is_v
     angles = torch.randn(1, positions, 64)
     cos, sin = angles.cos(), angles.sin()
     turned, _ = transformer_ops.rope(q, q, cos, sin, None, unsqueeze_dim, interleaved)
-    c, s = (table[..., :32].double().unsqueeze(unsqueeze_dim) for table in (cos, sin))
-    if interleaved:
-        u, v = q.double().unflatten(-1, (32, 2)).unbind(-1)
-        expected = torch.stack((u * c - v * s, v * c + u * s), -1).flatten(-2)
-    else:
-        u, v = q.double().chunk(2, -1)
-        expected = torch.cat((u * c - v * s, v * c + u * s), -1)
+    expected = rotated(q.double(), cos.double(), sin.double(), unsqueeze_dim, interleaved)
     torch.testing.assert_close(turned.double(), expected, rtol=1e-5, atol=1e-5)
 
 
