@@ -7,6 +7,9 @@ gives the median over the epochs of the ratio of both kinds' times; the result i
 standard error. `one model over the other` is how far two models of plain torch in one process are apart: what would be
 seen if there were no difference.
 
+An optimizer that is not fused runs PyTorch's own operators for `*` and `+`, which are faster where the model has just
+run them as well: that is measured apart.
+
     python benchmarks/digits.py --json benchmarks/results/digits.json
 """
 
@@ -22,7 +25,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 OURS, PLAIN = "muladd", "plain torch"
-MODES = "eager", "compiled"
+NOT_FUSED = "eager, optimizer not fused"
+MODES = "eager", NOT_FUSED, "compiled"
 
 
 class Process(NamedTuple):
@@ -37,7 +41,7 @@ def measure(mode: str, first: str, epochs: int) -> Process:
     """Train two models of either kind in this process."""
     sys.path.insert(0, str(ROOT / "examples"))
     import torch
-    from digits import OPERATORS, DigitClassifier, load_data, loss_of, shuffled_batches, train_epoch
+    from digits import OPERATORS, DigitClassifier, load_data, loss_of, new_optimizer, shuffled_batches, train_epoch
 
     data, _ = load_data(seed=0)
     generator = torch.Generator().manual_seed(0)
@@ -49,7 +53,10 @@ def measure(mode: str, first: str, epochs: int) -> Process:
         batch = shuffled_batches(data, generator)[0]
         for model in models:
             loss_of(model, batch).backward()
-    optimizers = [torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9) for model in models]
+    optimizers = [new_optimizer(model) for model in models]
+    if mode == NOT_FUSED:
+        for optimizer in optimizers:
+            optimizer.param_groups[0]["fused"] = False
     seconds: list[list[float]] = []
     for _ in range(epochs + 1):
         batches = shuffled_batches(data, generator)
