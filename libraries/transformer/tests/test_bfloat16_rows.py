@@ -59,6 +59,22 @@ def test_numbers_of_every_size(length, x, weight, seed):
     assert torch.equal(places(more), places(total))
 
 
+@given(
+    length=st.sampled_from((32, 96, 128, 416)),
+    sizes=st.lists(st.tuples(SIZES, st.integers(0, 30)), min_size=2, max_size=6),
+    gap=st.sampled_from((0, 0, 5)),
+    seed=st.integers(0, 2**32),
+)
+@settings(deadline=None)
+def test_a_row_does_not_depend_on_its_neighbours(length, sizes, gap, seed):
+    """Kernels read a row while they write the one before: each row is, to the last bit, what it is alone."""
+    rows = torch.stack([numbers((length + gap,), *size, seed + i) for i, size in enumerate(sizes)])[:, :length]
+    weight = numbers((length,), 0, 2, seed)
+    alone = torch.cat([transformer_ops.rms_norm(row[None], weight, 1e-6) for row in rows])
+    assert torch.equal(places(transformer_ops.rms_norm(rows, weight, 1e-6)), places(alone))
+    assert torch.equal(places(transformer_ops.rms_norm(rows, weight, 1e-6, out=torch.empty_like(alone))), places(alone))
+
+
 @pytest.mark.parametrize("size", [1.0, 1e-12, 1e-20])
 def test_without_eps(size):
     """Squares of 1e-20 are below 2^-126 but not zero in float32, where rows of them have a root."""
