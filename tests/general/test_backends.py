@@ -9,7 +9,7 @@ from opwheel.bench.suite import Form
 from opwheel.dispatch import Operator, Rows, Sample
 from opwheel.registry.references import is_reference
 
-from tests.general.python_library import OPERATORS, PEERS, blend, library, rows, softmax
+from tests.general.python_library import OPERATORS, PEERS, blend, fill, library, rows, softmax
 
 
 def by_reference(it):
@@ -89,9 +89,16 @@ class TestBench:
         def large(device, dtype, requires_grad):
             yield Sample(torch.randn(2**11, 2**11, device=device, dtype=dtype, requires_grad=requires_grad))
 
+        def filled(device, dtype, requires_grad):
+            yield Sample(torch.ones(3, device=device, dtype=dtype), 2.0)
+
         options = {"samples": rows, "measured": large, "dtypes": (torch.float32,)}
         measured = Operator("softmax", reference=softmax, rule=Rows(x=1), peers=PEERS, **options)
-        results = self.measured(library((measured, *OPERATORS[1:])))
+        sampled = Operator("fill", reference=fill, derivatives=None, samples=filled)
+        it = library((measured, OPERATORS[1], sampled))
+        named = from_samples.cases(it.overloads.values(), "cpu", ["fill"])
+        assert {case.overload.name for case in named} == {"fill"}  # and not below, where it is not named
+        results = self.measured(it)
         forward, backward = results.rows
         assert [forward.layout, backward.layout] == ["measured 0"] * 2
         assert from_samples.measured_rows(results, Form.NEW) == [forward]

@@ -69,9 +69,13 @@ def cases(
 ) -> Iterator[Case]:
     """What the operators (``groups``: those alone) declare to be measured, or else their samples in a first dtype.
 
-    ``quick``: the first sample of each.
+    Where some declare what is to be measured, the others' samples are made for tests, and left out unless they are
+    asked for. ``quick``: the first sample of each.
     """
     chosen = set(groups)
+    overloads = list(overloads)
+    if not chosen and not quick and any(one.operator.measured is not None for one in overloads):
+        overloads = [one for one in overloads if one.operator.measured is not None]
     for overload in overloads:
         operator = overload.operator
         if operator.samples is None or overload.name != operator.name or (chosen and operator.name not in chosen):

@@ -36,11 +36,13 @@ class Precision:
     """A case ends after this long, however noisy."""
     sample_seconds: float = 2e-3
     """A sample repeats its statement until it takes this long."""
+    settle_seconds: float = 6e-3
+    """So long the statement runs before a sample, without being counted."""
     rounds: tuple[int, int] = (7, 1000)
 
 
 FULL = Precision(error=0.005, seconds=4.0)
-QUICK = Precision(error=0.05, seconds=0.05, rounds=(5, 50))
+QUICK = Precision(error=0.05, seconds=0.05, settle_seconds=0.0, rounds=(5, 50))
 
 
 @dataclass(frozen=True)
@@ -93,13 +95,16 @@ def sample(timers: Mapping[str, Timer], clock: Clock, precision: Precision) -> d
 
 
 def _settle(timer: Timer, clock: Clock, samples: Samples, precision: Precision) -> float:
-    """Run once before a sample, and return the seconds that it takes.
+    """Run for a while, at least once, before a sample, and return the seconds that it takes.
 
-    The first call finds in the caches what the statement before has left there: what is fast for its own sake would be
-    charged for the memory of others. Next to a statement that takes long that is little.
+    The first calls find in the caches what the statement before has left there, and threads that slept meanwhile: what
+    is fast for its own sake would be charged for the habits of others. Next to a statement that takes long that is
+    little.
     """
-    is_long = samples.calls == 1 and samples.seconds and samples.seconds[-1] > 10 * precision.sample_seconds
-    return 0.0 if is_long else clock(timer, 1)
+    one = samples.seconds[-1] if samples.seconds else precision.sample_seconds / samples.calls
+    if one > 10 * precision.sample_seconds:
+        return 0.0
+    return clock(timer, max(1, round(precision.settle_seconds / max(one, 1e-7))))
 
 
 def _all_precise(samples: dict[str, Samples], precision: Precision) -> bool:

@@ -156,7 +156,8 @@ class _SampleRun:
         from ..bench import from_samples
         from ..bench.case_process import CaseProcesses
 
-        run = from_samples.run if self.quick else CaseProcesses(self.package).run
+        # A device's allocator gives every case the same memory, and its context takes long to start.
+        run = from_samples.run if self.quick or self.device != "cpu" else CaseProcesses(self.package).run
         yield lambda case: run(case, self.device, precision, results, self.skip)
 
     def draw(self, results: Results, path: Path) -> None:

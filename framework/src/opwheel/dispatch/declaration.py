@@ -52,7 +52,8 @@ class Operator(NamedTuple):
         samples: ``samples(device, dtype, requires_grad)`` gives the :class:`Sample` calls that tests and benchmarks
             make. Element-wise operators need none.
         measured: as ``samples``, the calls that ``bench`` makes instead, in float32 and bfloat16: of the sizes that
-            users have. With ``--quick`` it makes the first of ``samples``.
+            users have. Operators of the library that do not declare it are not measured then, unless they are named.
+            With ``--quick`` it makes the first of ``samples``.
         errors: ``errors(device)`` gives calls that must be refused, as :class:`ErrorSample`.
         dtypes: of the samples.
         tolerance: how far results may be from the reference's, by dtype, where that is not the rounding of the dtype.
