@@ -38,11 +38,16 @@ class ErrorSample(NamedTuple):
         sample: the call.
         error: the class of the exception; several, where kernel and reference differ in it.
         match: a regular expression that is found in its message.
+        by_values: what is wrong are values in tensors, such as an index out of range. An accelerator finds that out
+            while its kernels run, after the call, and the process cannot use it any more (CUDA's device-side
+            assertions); so the conformance kit makes these calls in a process of their own there, and ``match`` is not
+            looked for.
     """
 
     sample: Sample
     error: type[Exception] | tuple[type[Exception], ...]
     match: str = ""
+    by_values: bool = False
 
 
 def _shown(value: Any) -> str:

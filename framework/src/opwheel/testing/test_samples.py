@@ -6,10 +6,12 @@ import pytest
 import torch
 
 from opwheel.dispatch.overload import Overload
-from opwheel.testing import checks
+from opwheel.testing import checks, refusals
 
 
-def test_samples(sampled: Overload, check: str, sample_dtype: torch.dtype, device: torch.device) -> None:
+def test_samples(
+    sampled: Overload, check: str, sample_dtype: torch.dtype, device: torch.device, request: pytest.FixtureRequest
+) -> None:
     if reason := checks.not_tried(check, device):
         pytest.skip(f"{check}: {reason}")
     for index in range(len(checks.declared(sampled, sample_dtype, device))):
@@ -18,3 +20,5 @@ def test_samples(sampled: Overload, check: str, sample_dtype: torch.dtype, devic
             checks.CHECKS[check](sampled, samples)
         except Exception as error:
             raise AssertionError(f"{samples!r}: {error}") from error
+    if check == "errors" and device.type != "cpu":
+        refusals.check(request.config.getoption("--library"), str(device), sampled)

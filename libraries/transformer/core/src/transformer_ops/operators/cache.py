@@ -38,10 +38,9 @@ def _samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[S
 
 def _errors(device: str) -> Iterator[ErrorSample]:
     key, cache = torch.ones(1, 2, 8, device=device), torch.ones(4, 5, 2, 8, device=device)
-    for slots in ([20], [0, 1]):
-        yield ErrorSample(
-            Sample(key, key, cache, cache.clone(), torch.tensor(slots, device=device)), (RuntimeError, IndexError)
-        )
+    beyond, too_many = (torch.tensor(slots, device=device) for slots in ([20], [0, 1]))
+    yield ErrorSample(Sample(key, key, cache, cache.clone(), beyond), (RuntimeError, IndexError), by_values=True)
+    yield ErrorSample(Sample(key, key, cache, cache.clone(), too_many), (RuntimeError, IndexError))
     slot = torch.tensor([0], device=device)
     yield ErrorSample(Sample(key, key, cache, cache, slot), RuntimeError, "'value_cache' shares memory with")
 

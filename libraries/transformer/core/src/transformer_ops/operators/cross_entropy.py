@@ -151,7 +151,8 @@ def _backward_samples(device: str, dtype: torch.dtype, requires_grad: bool) -> I
 
 def _errors(device: str) -> Iterator[ErrorSample]:
     x, numbers = torch.ones(2, 3, device=device), (-100, 0.0, 0.0, 0.0)
-    yield ErrorSample(Sample(x, torch.tensor([0, 3], device=device), None, *numbers), (RuntimeError, IndexError))
+    wrong_target = torch.tensor([0, 3], device=device)
+    yield ErrorSample(Sample(x, wrong_target, None, *numbers), (RuntimeError, IndexError), by_values=True)
     yield ErrorSample(Sample(x, torch.tensor([0], device=device), None, *numbers), RuntimeError)
     target = torch.tensor([0, 1], device=device)
     for wrong in ((0.0, 1.5, 0.0), (0.0, 0.0, -2.0), (0.0, 0.0, nan), (0.0, 0.0, inf)):

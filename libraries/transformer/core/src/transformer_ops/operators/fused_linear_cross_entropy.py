@@ -91,7 +91,8 @@ def _measured(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[
 
 def _errors(device: str) -> Iterator[ErrorSample]:
     x, weight = torch.ones(2, 3, device=device), torch.ones(4, 3, device=device)
-    yield ErrorSample(Sample(x, weight, torch.tensor([0, 4], device=device)), (RuntimeError, IndexError))
+    wrong_target = torch.tensor([0, 4], device=device)
+    yield ErrorSample(Sample(x, weight, wrong_target), (RuntimeError, IndexError), by_values=True)
     target = torch.tensor([0, 1], device=device)
     yield ErrorSample(Sample(x, weight, target, None, -100, 0.0, 0.0, "none"), (RuntimeError, ValueError))
     for wrong in ((0.0, -0.5, "mean", 0.0), (0.0, 0.0, "mean", -2.0)):

@@ -86,7 +86,7 @@ def _measured(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[
 def _errors(device: str) -> Iterator[ErrorSample]:
     q, cos = torch.ones(2, 1, 3, 8, device=device), torch.ones(5, 8, device=device)
     wrong = torch.tensor([[5, 0, 0]], device=device)
-    yield ErrorSample(Sample(q, q, cos, cos, wrong), (RuntimeError, IndexError))
+    yield ErrorSample(Sample(q, q, cos, cos, wrong), (RuntimeError, IndexError), by_values=True)
     yield ErrorSample(Sample(q, q, cos, cos), RuntimeError)
 
 

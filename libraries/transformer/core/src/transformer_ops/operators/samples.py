@@ -22,6 +22,12 @@ def randn(*shape: int, device: str, dtype: torch.dtype, requires_grad: bool = Fa
     return torch.randn(shape, device=device, dtype=dtype, requires_grad=requires_grad)
 
 
+def rotations(*shape: int, device: str, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Tables of a rotary embedding: cosines and sines, so that rows keep their length."""
+    angles = torch.randn(shape, device=device)
+    return angles.cos().to(dtype), angles.sin().to(dtype)
+
+
 MEASURED = ((4096, 2048), (512, 4096))
 """Of inputs whose last dimension is a row, in benchmarks: a model's, and within the caches."""
 
