@@ -25,12 +25,13 @@ any_requires_grad = torch._C._any_requires_grad
 has_storage = torch._C._has_storage  # tensors of torch.func have none
 address = torch._C._data_address  # type: ignore[attr-defined]  # 0 for fake tensors, for which data_ptr() raises
 is_alias = torch._C._is_alias_of  # type: ignore[attr-defined]  # whether two tensors have one storage
+is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor  # by a transform of torch.func, or functionalization
 
 
 def layers(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
     """The tensor, and beneath it those that transforms of ``torch.func``, and functionalization, have wrapped."""
     yield tensor
-    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+    while is_wrapped(tensor):
         tensor = torch._C._functorch.get_unwrapped(tensor)
         yield tensor
 

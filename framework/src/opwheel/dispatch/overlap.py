@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import enum
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from torch import Tensor
+from torch.nn import Parameter
 
 from .. import _torch_private as private
 from .overload import Overload
@@ -110,6 +112,9 @@ class _Memory(NamedTuple):
 
 def apart(results: Sequence[Tensor], arguments: Iterable[Tensor]) -> list[Tensor]:
     """The results, with a copy of each that is in the memory of an argument or of another result."""
+    arguments = list(arguments)
+    if _are_apart(results, arguments):
+        return list(results)
     taken = [memory for tensor in arguments for memory in _memories(tensor)]
     separate = []
     for result in results:
@@ -118,6 +123,24 @@ def apart(results: Sequence[Tensor], arguments: Iterable[Tensor]) -> list[Tensor
         separate.append(result.clone() if is_taken else result)
         taken += memories
     return separate
+
+
+def _are_apart(results: Sequence[Tensor], arguments: Sequence[Tensor]) -> bool:
+    """Whether that is seen at once: all storages are the allocator's, so that only one storage is the same memory."""
+    if not all(_owns_memory(tensor) for tensor in (*results, *arguments)):
+        return False
+    pairs = itertools.chain(itertools.product(results, arguments), itertools.combinations(results, 2))
+    return not any(private.is_alias(one, other) for one, other in pairs)
+
+
+def _owns_memory(tensor: Tensor) -> bool:
+    """A plain tensor in memory that PyTorch's allocator gave it; that of other libraries cannot be resized."""
+    return (
+        type(tensor) in (Tensor, Parameter)
+        and not private.is_wrapped(tensor)
+        and private.has_storage(tensor)
+        and tensor.untyped_storage().resizable()
+    )
 
 
 def _memories(tensor: Tensor) -> list[_Memory]:
