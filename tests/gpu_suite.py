@@ -5,9 +5,11 @@ own, and the machine's own torch uses them. docs/cuda.md says how to bring them 
 
     python tests/gpu_suite.py --wheels dist --out results              # everything
     python tests/gpu_suite.py --wheels dist --out results kit layouts  # some steps
+    python tests/gpu_suite.py --wheels dist --out results --jobs 14    # kits by operators, beside each other
 
-OUT/results.json says, for each step, its exit code, its seconds and how many tests passed, failed and were skipped (and
-why); beside it are each step's log and the benchmark's report. It is rewritten after each step.
+OUT/results.json says what the machine is and, for each step, its exit code, its seconds and how many tests passed,
+failed and were skipped (and why); beside it are each step's log and the benchmarks' reports. It is rewritten after each
+step.
 """
 
 from __future__ import annotations
@@ -15,43 +17,87 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ET
-from collections import Counter
+from collections import Counter, defaultdict
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml")]
 MULADD = [sys.executable, "-m", "muladd"]
-KIT = ["--pyargs", "opwheel.testing", "--library", "muladd", "--backend", "cuda", "-W", "ignore::DeprecationWarning"]
+TRANSFORMER = [sys.executable, "-m", "transformer_ops"]
 GRACE_S = 20
 OTHER_DEVICES = ("muladd_sycl-", "muladd_executorch-")  # `make wheels` may have built them, too
 CUDA_TESTS = ROOT / "backends/cuda/tests"
+TRITON_TESTS = ROOT / "libraries/transformer/backends/triton/tests"
+GENERAL_TESTS = ROOT / "tests/general"
+PROMISES = {"MULADD_REQUIRE": "cuda", "TRANSFORMER_OPS_REQUIRE": "triton"}
 
 
-def steps(out: Path, *, quick: bool = False) -> dict[str, list[str]]:
-    """The command of each step, in the order in which they run."""
+class Step(NamedTuple):
+    """A command; of which library it runs the kit, if it does."""
+
+    command: list[str]
+    kit_of: str = ""
+    is_alone: bool = False
+    """It measures time, or needs the memory of the whole device: nothing runs beside it."""
+
+    def parts(self, name: str, operators: list[str]) -> dict[str, Step]:
+        """A step for each operator, with those that belong to it."""
+        groups: dict[str, list[str]] = defaultdict(list)
+        for operator in operators:
+            groups[re.sub(r"(_backward|_training|_|\.\w+)$", "", operator)].append(operator)
+        return {
+            f"{name}.{group}": self._replace(command=[*self.command, "--operators", ",".join(members)])
+            for group, members in groups.items()
+        }
+
+
+def kit(library: str, backend: str, *arguments: str) -> Step:
+    """The conformance kit, or a part of it."""
+    chosen = ["--library", library, "--backend", backend, "-W", "ignore::DeprecationWarning"]
+    return Step([*PYTEST, "--pyargs", "opwheel.testing", *chosen, *arguments], kit_of=library)
+
+
+def steps(out: Path, *, quick: bool = False, has_rows: bool = False) -> dict[str, Step]:
+    """Each step, in the order in which they run."""
     gpu_tests = str(CUDA_TESTS / "test_gpu.py")
-    bench = [*MULADD, "bench", "--device", "cuda"]
     # The simulation of a GPU leaves out what depends on no device; a GPU is asked everything.
-    kit = KIT if quick else [*KIT, "--whole-kit"]
+    whole = () if quick else ("--whole-kit",)
     layouts = ["-p", "opwheel.testing.conftest", str(CUDA_TESTS / "layouts.py")]
     layouts += ["--library", "muladd", "--backend", "cuda"]
+    fast = ["--quick"] if quick else []
+
+    def bench(command: list[str], name: str) -> Step:
+        return Step([*command, "bench", "--device", "cuda", "--json", str(out / f"{name}.json"), *fast], is_alone=True)
+
+    rows = {
+        "rows": Step([*PYTEST, str(GENERAL_TESTS / "device_checks.py"), str(GENERAL_TESTS / "cuda/device_checks.py")]),
+        "rows-kit": kit("tests.general.device_library", "cuda")._replace(kit_of=""),
+    }
     return {
-        "doctor": [*MULADD, "doctor", "--json"],
-        "probe": [*PYTEST, str(CUDA_TESTS / "test_probe.py")],
-        "gpu": [*PYTEST, gpu_tests, "-m", "not slow"],
-        "layouts": [*PYTEST, *layouts],
-        "kit": [*PYTEST, *kit, "-m", "not compiles and not huge", "--matrix", str(out / "matrix.json")],
-        "huge": [*PYTEST, *KIT, "-m", "huge", "--huge"],
-        "benchmark": [*bench, "--json", str(out / "benchmark.json"), *(["--quick"] if quick else [])],
-        "sanitizer": [*PYTEST, gpu_tests, "-m", "slow"],
-        "compile": [*PYTEST, *kit, "-m", "compiles"],
+        "doctor": Step([*MULADD, "doctor", "--json"]),
+        "probe": Step([*PYTEST, str(CUDA_TESTS / "test_probe.py")]),
+        "gpu": Step([*PYTEST, gpu_tests, "-m", "not slow"], is_alone=True),
+        "layouts": Step([*PYTEST, *layouts]),
+        "kit": kit("muladd", "cuda", *whole, "-m", "not compiles and not huge"),
+        "huge": kit("muladd", "cuda", "-m", "huge", "--huge")._replace(is_alone=True, kit_of=""),
+        **(rows if has_rows else {}),
+        "transformer-doctor": Step([*TRANSFORMER, "doctor", "--json"]),
+        "transformer-kernels": Step([*PYTEST, str(TRITON_TESTS)]),
+        "transformer-kit": kit("transformer_ops", "triton", *whole, "-k", "not compiled"),
+        "benchmark": bench(MULADD, "benchmark"),
+        "transformer-benchmark": bench(TRANSFORMER, "transformer-benchmark"),
+        "sanitizer": Step([*PYTEST, gpu_tests, "-m", "slow"], is_alone=True),
+        "compile": kit("muladd", "cuda", *whole, "-m", "compiles"),
+        "transformer-compile": kit("transformer_ops", "triton", *whole, "-k", "compiled"),
     }
 
 
@@ -105,30 +151,102 @@ def outcomes(report: Path) -> dict[str, Any]:
     }
 
 
+def row_libraries(folder: Path) -> dict[str, str]:
+    """The variables by which tests/general/device_library.py finds what tests/wheels/row_kernels.py has built."""
+    files = {"WAVES_SCHEMAS": "libwaves_schemas.so", "WAVES_KERNELS": "libwaves_cuda.so"}
+    return {"WAVES_DEVICE": "cuda"} | {variable: str(folder / file) for variable, file in files.items()}
+
+
+def is_wanted(name: str, asked: list[str]) -> bool:
+    """A step, or one of its parts; everything where nothing is asked for."""
+    return not asked or name in asked or name.partition(".")[0] in asked
+
+
+def split(known: dict[str, Step], environment: dict[str, str]) -> dict[str, Step]:
+    """Kits by operators."""
+    found: dict[str, Step] = {}
+    for name, step in known.items():
+        found |= step.parts(name, operators(step.kit_of, environment)) if step.kit_of else {name: step}
+    return found
+
+
+def operators(library: str, environment: dict[str, str]) -> list[str]:
+    """The names of a library's operators."""
+    code = f"import {library} as m; print(*{{one.operator.name for one in m.library.overloads.values()}})"
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    return sorted(result.stdout.split())
+
+
+DESCRIBE = """
+import json, torch
+from opwheel.bench.machine import describe_machine
+print(json.dumps(describe_machine("cuda" if torch.cuda.is_available() else "cpu")))
+"""
+
+
+def machine(environment: dict[str, str]) -> dict[str, object]:
+    """What the benchmarks say of it."""
+    command = [sys.executable, "-c", DESCRIBE]
+    result = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    description: dict[str, object] = json.loads(result.stdout)
+    return description
+
+
+def run_all(chosen: dict[str, Step], jobs: int, out: Path, environment: dict[str, str], limit_s: float) -> bool:
+    """Run the steps, those that are alone after the others, and write what comes of each; whether all passed."""
+    results: dict[str, Any] = {}
+    document = {"machine": machine(environment), "steps": results}
+
+    def one(name: str) -> dict[str, Any]:
+        command, is_kit = chosen[name].command, chosen[name].kit_of
+        matrix = ["--matrix", str(out / f"{name}.json")] if is_kit else []
+        return run(name, [*command, *matrix], out, environment, limit_s)
+
+    def note(name: str, result: dict[str, Any]) -> None:
+        results[name] = result
+        (out / "results.json").write_text(json.dumps(document, indent=1) + "\n")
+        summary = {key: len(value) if isinstance(value, list) else value for key, value in result.items()}
+        print(name, json.dumps({key: value for key, value in summary.items() if key != "skipped"}), flush=True)
+
+    beside = {name: step for name, step in chosen.items() if jobs > 1 and not step.is_alone}
+    with ThreadPoolExecutor(jobs) as pool:
+        running = {pool.submit(one, name): name for name in beside}
+        for done in as_completed(running):
+            note(running[done], done.result())
+    for name in chosen:
+        if name not in beside:
+            note(name, one(name))
+    return all(result["exit"] == 0 for result in results.values())
+
+
 def main() -> int:
     """Install, run the steps, report."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--wheels", type=Path, required=True, help="folder with the wheels")
+    parser.add_argument("--rows", type=Path, help="folder of tests/wheels/row_kernels.py's libraries: their steps, too")
     parser.add_argument("--out", type=Path, required=True, help="folder for results.json and logs")
     parser.add_argument("--limit", type=float, default=900, help="seconds that a step may take")
-    parser.add_argument("--quick", action="store_true", help="a benchmark of few and small cases")
-    parser.add_argument("steps", nargs="*", help="steps to run; all without any")
+    parser.add_argument("--quick", action="store_true", help="benchmarks of few and small cases")
+    parser.add_argument("--jobs", type=int, default=1, help="steps that run at once, kits split by operators")
+    parser.add_argument("steps", nargs="*", help="steps to run, all parts of them; all without any")
     options = parser.parse_args()
     out = options.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
-    known = steps(out, quick=options.quick)
-    if unknown := set(options.steps) - set(known):
+    known = steps(out, quick=options.quick, has_rows=options.rows is not None)
+    if unknown := {name.partition(".")[0] for name in options.steps} - set(known):
         parser.error(f"unknown steps {sorted(unknown)}; known are {list(known)}")
     with tempfile.TemporaryDirectory() as site:
         install(options.wheels, Path(site))
-        environment = os.environ | {"PYTHONPATH": site, "MULADD_REQUIRE": "cuda"}
-        results: dict[str, Any] = {}
-        for name in options.steps or known:
-            results[name] = run(name, known[name], out, environment, options.limit)
-            (out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
-            summary = {key: len(value) if isinstance(value, list) else value for key, value in results[name].items()}
-            print(name, json.dumps({key: value for key, value in summary.items() if key != "skipped"}), flush=True)
-    return int(any(result["exit"] != 0 for result in results.values()))
+        environment = os.environ | PROMISES | {"PYTHONPATH": site}
+        if options.rows is not None:
+            environment |= {"PYTHONPATH": f"{site}{os.pathsep}{ROOT}"} | row_libraries(options.rows.resolve())
+        if options.jobs > 1:
+            asked = {name.partition(".")[0] for name in options.steps or known}
+            known = split({name: step for name, step in known.items() if name in asked}, environment)
+        wanted = {name: step for name, step in known.items() if is_wanted(name, options.steps)}
+        passed = run_all(wanted, options.jobs, out, environment, options.limit)
+    return int(not passed)
 
 
 if __name__ == "__main__":

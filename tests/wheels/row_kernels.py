@@ -1,9 +1,13 @@
-"""Builds the row operators of tests/general for a device, and runs pytest on them where the device is simulated."""
+"""Builds the row operators of tests/general for a device, and runs pytest on them where the device is simulated.
+
+python -m tests.wheels.row_kernels FOLDER    # both libraries, for tests/gpu_suite.py on another machine
+"""
 
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from tests.general import cpp_library
@@ -47,3 +51,16 @@ def kit(backend):
     """Arguments of pytest: the kit on these operators."""
     library = ("--library", "tests.general.device_library", "--backend", backend)
     return ["--pyargs", "opwheel.testing.test_samples", *library, "-k", "not compiled"]  # there is no Triton
+
+
+def main():
+    """Build for CUDA, into a folder."""
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as sources:
+        shutil.copy(build_kernels("cuda", copy_sources("cuda", Path(sources))), folder)
+    build_schemas(folder)
+
+
+if __name__ == "__main__":
+    main()

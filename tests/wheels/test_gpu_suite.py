@@ -21,7 +21,7 @@ def suite(wheels, out, *steps):
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu(wheels, tmp_path):
     result = suite(wheels[0].parent, tmp_path, "doctor", "probe", "gpu")
-    report = json.loads((tmp_path / "results.json").read_text())
+    report = json.loads((tmp_path / "results.json").read_text())["steps"]
     assert result.returncode == 1, result.stdout + result.stderr
     assert report["doctor"]["exit"] == 0
     assert json.loads((tmp_path / "doctor.log").read_text())["backends"]["cuda"]["state"] == "unsupported"
@@ -34,7 +34,7 @@ def test_without_a_gpu(wheels, tmp_path):
 
 def test_a_step_that_takes_too_long_is_stopped(wheels, tmp_path):
     result = suite(wheels[0].parent, tmp_path, "--limit", "0.5", "probe", "doctor")
-    report = json.loads((tmp_path / "results.json").read_text())
+    report = json.loads((tmp_path / "results.json").read_text())["steps"]
     assert result.returncode == 1
     assert {step["exit"] for step in report.values()} == {"stopped after 0.5 s"}
 

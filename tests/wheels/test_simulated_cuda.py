@@ -62,7 +62,7 @@ def suite(other_python, toolkit, tmp_path):
             [*command, "--out", str(tmp_path), *steps],
             env=os.environ | toolkit.to_run | environment, capture_output=True, check=False,
         )  # fmt: skip
-        return json.loads((tmp_path / "results.json").read_text())
+        return json.loads((tmp_path / "results.json").read_text())["steps"]
 
     return run
 
