@@ -241,9 +241,12 @@ def main() -> int:
         environment = os.environ | PROMISES | {"PYTHONPATH": site}
         if options.rows is not None:
             environment |= {"PYTHONPATH": f"{site}{os.pathsep}{ROOT}"} | row_libraries(options.rows.resolve())
-        if options.jobs > 1:
+        if options.jobs > 1 or any("." in name for name in options.steps):
             asked = {name.partition(".")[0] for name in options.steps or known}
             known = split({name: step for name, step in known.items() if name in asked}, environment)
+        for name in options.steps:
+            if not any(is_wanted(step, [name]) for step in known):
+                parser.error(f"there is no step {name}; parts of it are {[one for one in known if '.' in one]}")
         wanted = {name: step for name, step in known.items() if is_wanted(name, options.steps)}
         passed = run_all(wanted, options.jobs, out, environment, options.limit)
     return int(not passed)

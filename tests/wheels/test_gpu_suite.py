@@ -42,3 +42,4 @@ def test_a_step_that_takes_too_long_is_stopped(wheels, tmp_path):
 def test_wrong_usage(wheels, tmp_path):
     assert "make wheels" in suite(tmp_path, tmp_path / "out").stderr
     assert "unknown steps" in suite(wheels[0].parent, tmp_path / "out", "nothing").stderr
+    assert "no step kit.nonsense" in suite(wheels[0].parent, tmp_path / "out", "kit.nonsense").stderr
