@@ -1,15 +1,18 @@
 """What a benchmark measures and how often, without running one; tests/toolchain/test_bench.py runs small ones."""
 
+import io
 import timeit
 from types import SimpleNamespace
 
 import pytest
 import torch
 from muladd.benchmarks import SUITE
-from opwheel.bench import sampling
+from opwheel.bench import comparison, machine, sampling
+from opwheel.bench.results import Measurement, Results, Row
 from opwheel.bench.selection import select_cases, select_peers
-from opwheel.bench.suite import OVERHEAD, Form
+from opwheel.bench.suite import OVERHEAD, Form, Shown
 from opwheel.process_memory import peak
+from rich.console import Console
 
 GIB = 2**30
 
@@ -102,3 +105,41 @@ def test_peak_memory_counts_what_is_freed_and_what_is_used_again():
         assert 2**25 - slack <= peak(call) <= 2**25 + 2**22 + slack
         assert abs(peak(lambda: torch.ones(2**20)) - 2**22) <= slack
     assert abs(peak(lambda: None)) <= slack
+
+
+def write_cache(cpus, cpu, index, level, size, shared):
+    folder = cpus / f"cpu{cpu}" / "cache" / f"index{index}"
+    folder.mkdir(parents=True)
+    for name, text in {"level": level, "size": size, "shared_cpu_list": shared}.items():
+        (folder / name).write_text(f"{text}\n")
+
+
+def test_last_level_caches_are_all_of_them_once(tmp_path):
+    """Four processors, two to a cache; a machine that has no third level; one whose system says nothing."""
+    assert machine.last_level_caches(tmp_path) == 0
+    for cpu in range(4):
+        (tmp_path / f"cpu{cpu}").mkdir()
+        write_cache(tmp_path, cpu, 0, 1, "32K", cpu)
+        write_cache(tmp_path, cpu, 2, 2, "1024K", cpu)
+    assert machine.last_level_caches(tmp_path) == 4 << 20
+    for cpu in range(4):
+        write_cache(tmp_path, cpu, 3, 3, "96M", "0-1" if cpu < 2 else "2-3")
+    assert machine.last_level_caches(tmp_path) == 192 << 20
+
+
+def test_a_case_that_has_another_size_is_not_compared():
+    """What an operator declares to be measured may change, and may depend on the machine."""
+
+    def results(elements, seconds):
+        one = Measurement(seconds, seconds, seconds, 7, 1, 4 * elements, "f()")
+        return Results(
+            {}, {}, [Row("f/new/measured 0/float32", "f", "new", "measured 0", "float32", elements, {"f": one})]
+        )
+
+    console = Console(width=200, file=io.StringIO())
+    shown = Shown("f")
+    assert comparison.show(results(2**20, 1e-3), results(2**22, 4e-3), shown, 0.1, console)
+    text = console.file.getvalue()
+    assert "f/new/measured 0/float32 is not compared: it had 1,048,576 elements, and has 4,194,304" in text
+    assert "0 of 0 cases are slower" in text
+    assert not comparison.show(results(2**20, 1e-3), results(2**20, 4e-3), shown, 0.1, console)

@@ -6,12 +6,13 @@ import pytest
 import torch
 import transformer_ops
 from matplotlib.image import imread
-from opwheel.bench import from_samples
+from opwheel.bench import from_samples, machine
 from opwheel.bench.results import Results
 from opwheel.bench.sampling import Precision
 from opwheel.bench.suite import Form
 from opwheel.cli import make_app
 from opwheel.process_memory import peak
+from transformer_ops.operators import samples
 from typer.testing import CliRunner
 
 
@@ -40,15 +41,19 @@ def test_quick(tmp_path):
             assert {"operator", "reference", peer} <= rows[operator, form]
 
 
-def test_sizes_that_are_measured():
-    """Forward those beyond the caches as well, backward without them; geglu in a model's sizes alone."""
-    model, in_caches, beyond_caches = (4096, 2048), (512, 4096), (32768, 2048)
-    for operator, forward in {"rms_norm": [model, in_caches, beyond_caches], "geglu": [model, in_caches]}.items():
+@pytest.mark.parametrize(("mebibytes", "rows", "rows_of_two_bytes"), [(32, 32768, 32768), (256, 65536, 131072)])
+def test_sizes_that_are_measured(monkeypatch, mebibytes, rows, rows_of_two_bytes):
+    """Forward one beyond the caches as well, backward without it; geglu in a model's sizes alone."""
+    monkeypatch.setattr(machine, "last_level_caches", lambda: mebibytes << 20)
+    model, in_caches = (4096, 2048), (512, 4096)
+    large = {torch.float32: (rows, 2048), torch.bfloat16: (rows_of_two_bytes, 2048)}
+    for operator in ("rms_norm", "geglu"):
         expected = [
             (form, dtype, f"measured {index}", shape)
             for dtype in (torch.float32, torch.bfloat16)
-            for form, shapes in ((Form.NEW, forward), (Form.BACKWARD, [model, in_caches]))
-            for index, shape in enumerate(shapes)
+            for form in (Form.NEW, Form.BACKWARD)
+            for index, shape in enumerate([model, in_caches, large[dtype]])
+            if shape != large[dtype] or (operator == "rms_norm" and form is Form.NEW)
         ]
         cases = list(from_samples.cases(transformer_ops.library.overloads.values(), "cpu", [operator]))
         assert [
@@ -69,6 +74,23 @@ def test_what_is_written_into_given_memory_has_a_limit():
     assert set(row.peers) == {from_samples.OURS, from_samples.REFERENCE, from_samples.TRIAD}
     assert row.peers[from_samples.TRIAD].bytes == (2 * 512 * 4096 + 4096) * 4
     assert from_samples.compared_with(row) == from_samples.REFERENCE
+
+
+def test_where_memory_is_the_limit_operands_are_made_anew(monkeypatch):
+    """Which pages of memory they lie in decides up to a tenth of the time: one draw of them is not a measurement."""
+    made = []
+    make = samples.randn
+    monkeypatch.setattr(samples, "randn", lambda *shape, **options: made.append(shape) or make(*shape, **options))
+    overloads = transformer_ops.library.overloads.values()
+    skip = [from_samples.REFERENCE, from_samples.COMPILED, "F.rms_norm"]
+    for name, times in {"rms_norm": 1, "rms_norm.out": from_samples.PLACEMENTS}.items():
+        case = next(from_samples.cases(overloads, "cpu", [name]))
+        made.clear()
+        results = Results({}, {})
+        from_samples.run(case, "cpu", Precision(error=0.5, seconds=0.01, rounds=(3, 5)), results, skip)
+        assert made == [(4096, 2048), (2048,)] * (1 + times)  # once for the comparison with the reference
+        (row,) = results.rows
+        assert all(peer.samples >= 1 + 2 * times for peer in row.peers.values())
 
 
 def cross_entropy(loss, logits, target):

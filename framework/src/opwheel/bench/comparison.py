@@ -33,12 +33,12 @@ class Change:
 
 
 def compare(old: Results, new: Results, shown: Shown) -> list[Change]:
-    """The cases that both runs have, the one that lost most first."""
+    """The cases that both runs have, of as many elements in both, the one that lost most first."""
     ours, unchanged = shown.ours_name, shown.control
-    before = {row.name: row.peers for row in old.rows}
+    before = {(row.name, row.elements): row.peers for row in old.rows}
     changes = []
     for row in new.rows:
-        if ours in (earlier := before.get(row.name, {})):
+        if ours in (earlier := before.get((row.name, row.elements), {})):
             both = unchanged in row.peers and unchanged in earlier
             control = row.peers[unchanged].median_s / earlier[unchanged].median_s if both else None
             changes.append(Change(row.name, earlier[ours], row.peers[ours], control))
@@ -59,6 +59,11 @@ def show(old: Results, new: Results, shown: Shown, tolerance: float, console: Co
             "[red]slower[/]" if change.is_slower(tolerance) else "",
         )
     console.print(table)
+    elements = {row.name: row.elements for row in old.rows}
+    for row in new.rows:
+        if (earlier := elements.get(row.name, row.elements)) != row.elements:
+            text = f"note: {row.name} is not compared: it had {earlier:,} elements, and has {row.elements:,}"
+            console.print(text, markup=False, highlight=False)
     before, now = old.machine | old.settings, new.machine | new.settings
     for key in sorted(before.keys() | now.keys()):
         if before.get(key) != now.get(key):

@@ -21,7 +21,8 @@ from ..dispatch.overload import Overload, as_tuple
 from ..process_memory import give_back, peak
 from . import triad
 from .results import Measurement, Results, Row
-from .sampling import Precision, clock_for, sample
+from .sample_call import Function, SampleCall
+from .sampling import Precision, Samples, clock_for, sample
 from .suite import Form
 from .unavailable import UnavailableError
 
@@ -32,6 +33,12 @@ FUNCTIONAL = "torch.func.vjp"
 TRIAD = "triad"
 """The limit of out variants on a CPU: a hand-written loop, a * b + c of float32, that moves as many bytes."""
 MEASURED = "measured"
+PLACEMENTS = 7
+"""So often operands are made anew where the memory is the limit, for the operator and its limit.
+
+Which pages of memory they lie in decides up to a tenth of the time, of the triad as of the operator. All samples are
+put together.
+"""
 
 
 @dataclass(frozen=True)
@@ -94,72 +101,131 @@ def cases(
 
 def run(case: Case, device: str, precision: Precision, results: Results, skip: Iterable[str] = ()) -> None:
     """Measure one case; one whose results differ from the reference's is a finding and not timed."""
-    overload, operator = case.overload, case.overload.operator
-    requires_grad = case.form is Form.BACKWARD
-    torch.manual_seed(0)
-    one = case.sample(device, requires_grad)
-    values = overload.bind(one.args, one.kwargs)
-    inputs = [tensor for tensor in overload.all_tensors(values) if tensor.requires_grad]
-    if requires_grad and not inputs:
-        return
-
-    def reference(*values: Any) -> Any:
-        return overload.rule.decompose(overload, values)
+    overload = case.overload
+    torch.compiler.reset()  # all cases share this function's code, of which PyTorch compiles eight variants at most
 
     def kernel(*values: Any) -> Any:
         return overload.call(overload.op, values)
 
-    found = as_tuple(kernel(*values))
-    expected = () if overload.mutates else as_tuple(reference(*values))
+    def reference(*values: Any) -> Any:
+        return overload.rule.decompose(overload, values)
+
+    functions: dict[str, Function] = {
+        OURS: kernel,
+        REFERENCE: reference,
+        COMPILED: torch.compile(reference, dynamic=False),
+    }
+    left_out = set(skip)
+    size = _check(case, device, functions, left_out, results)
+    if size is None:
+        return
+    has_peak = case.is_measured and device == "cpu"
+    has_limit = has_peak and overload.name.endswith(".out") and TRIAD not in left_out
+    measured: dict[str, Samples] = {}
+    peaks: dict[str, int | None] = {}
+    runs = PLACEMENTS if has_limit else 1
+    for i in range(runs):
+        statements = _statements(case, _call(case, device), functions)
+        if has_limit and TRIAD not in left_out:
+            try:
+                statements[TRIAD] = _triad(size.bytes)
+            except UnavailableError as error:
+                results.notes.append(f"{TRIAD} is left out of {case.name}: {error}")
+                left_out.add(TRIAD)
+        timers = _timers(case, statements, left_out, results)
+        give_back()  # of earlier cases and of the comparison, so that each case begins with the same allocators
+        for name, samples in sample(timers, clock_for(device), precision.for_one_of(runs, is_first=i == 0)).items():
+            measured[name] = measured[name] + samples if name in measured else samples
+            if has_peak and i == 0:
+                peaks[name] = peak(statements[name])
+        del statements, timers  # the next ones' tensors are to have their place
+        left_out |= functions.keys() - {OURS}  # what takes so much longer is not compared with the limit
+    peers = {}
+    for name, samples in measured.items():
+        lower, median, upper = samples.quartiles()
+        peers[name] = Measurement(
+            median,
+            lower,
+            upper,
+            len(samples.seconds),
+            samples.calls,
+            size.bytes,
+            size.text,
+            peak_bytes=peaks.get(name),
+        )
+    dtype = str(case.dtype).removeprefix("torch.")
+    results.rows.append(Row(case.name, overload.name, case.form.value, case.layout, dtype, size.elements, peers))
+
+
+@dataclass(frozen=True)
+class _Size:
+    """Of one call."""
+
+    elements: int
+    """Of the largest tensor."""
+    bytes: int
+    """Of all tensors and results."""
+    text: str
+
+
+def _call(case: Case, device: str) -> SampleCall:
+    torch.manual_seed(0)
+    return SampleCall(case.overload, case.sample(device, case.form is Form.BACKWARD))
+
+
+def _check(
+    case: Case, device: str, functions: dict[str, Function], left_out: set[str], results: Results
+) -> _Size | None:
+    """Add the operator's peers that are right to the functions; None where there is nothing to measure."""
+    overload, call = case.overload, _call(case, device)
+    if case.form is Form.BACKWARD and not call.inputs:
+        return None
+    found = as_tuple(functions[OURS](*call.values))
+    expected = () if overload.mutates else as_tuple(functions[REFERENCE](*call.values))
     problem = None if overload.mutates else _difference(case, found, expected)
     if problem:
         results.findings.append(f"{case.name}: {problem}; it is not timed")
-        return
-    torch.compiler.reset()  # all cases share this function's code, of which PyTorch compiles eight variants at most
-    compiled = torch.compile(reference, dynamic=False)
-    ways: dict[str, Callable[[], Any]] = {
-        OURS: lambda: kernel(*values),
-        REFERENCE: lambda: reference(*values),
-        COMPILED: lambda: compiled(*values),
-    }
-    for name, peer in operator.peers.items():
-        problem = None if name in skip else _of_peer(case, partial(overload.call, peer, values), expected)
+        return None
+    for name, peer in overload.operator.peers.items():
+        problem = None if name in left_out else _of_peer(case, partial(overload.call, peer, call.values), expected)
         if problem:
             results.notes.append(f"{name} is left out of {case.name}: {problem}")
         else:
-            ways[name] = partial(overload.call, peer, values)
-    if requires_grad:
-        ways = {name: _with_backward(way, inputs) for name, way in ways.items()}
-        if all(value is None or not isinstance(value, (list, tuple)) for value in values):
-            ways[FUNCTIONAL] = _functional(kernel, values)
-    moved = sum(t.numel() * t.element_size() for t in (*overload.all_tensors(values), *found))
-    if case.is_measured and device == "cpu" and overload.name.endswith(".out") and TRIAD not in skip:
-        try:
-            ways[TRIAD] = _triad(moved)
-        except UnavailableError as error:
-            results.notes.append(f"{TRIAD} is left out of {case.name}: {error}")
+            functions[name] = _with_arguments(overload, peer)
+    tensors = (*call.tensors, *found)
+    most = max((tensor.numel() for tensor in tensors), default=0)
+    return _Size(most, sum(tensor.numel() * tensor.element_size() for tensor in tensors), call.text)
+
+
+def _with_arguments(overload: Overload, peer: Callable[..., Any]) -> Function:
+    return lambda *values: overload.call(peer, values)
+
+
+def _statements(case: Case, call: SampleCall, functions: dict[str, Function]) -> dict[str, Callable[[], Any]]:
+    if case.form is not Form.BACKWARD:
+        return {name: call.forward(function) for name, function in functions.items()}
+    statements = {name: call.with_backward(function) for name, function in functions.items()}
+    if not call.has_lists:
+        statements[FUNCTIONAL] = call.functional(functions[OURS])
+    return statements
+
+
+def _timers(
+    case: Case, statements: dict[str, Callable[[], Any]], left_out: set[str], results: Results
+) -> dict[str, timeit.Timer]:
+    """Of what can be run; what cannot is left out from now on."""
     timers = {}
-    for name, way in ways.items():
-        if name in skip:
+    for name, statement in statements.items():
+        if name in left_out:
             continue
         try:
-            way()
+            statement()
         except Exception as error:  # compilers raise what they like
             results.notes.append(f"{name} is left out of {case.name}: {str(error).strip().partition(chr(10))[0]}")
+            left_out.add(name)
         else:
-            timers[name] = timeit.Timer(way)
-    elements = max((t.numel() for t in (*overload.all_tensors(values), *found)), default=0)
-    peers = {}
-    give_back()  # of earlier cases and of the comparison above, so that each case begins with the same allocators
-    for name, samples in sample(timers, clock_for(device), precision).items():
-        lower, median, upper = samples.quartiles()
-        most = peak(ways[name]) if case.is_measured and device == "cpu" else None
-        peers[name] = Measurement(
-            median, lower, upper, len(samples.seconds), samples.calls, moved, f"{one!r}", peak_bytes=most
-        )
-    dtype = str(case.dtype).removeprefix("torch.")
-    row = Row(case.name, overload.name, case.form.value, case.layout, dtype, elements, peers)
-    results.rows.append(row)
+            timers[name] = timeit.Timer(statement)
+    return timers
 
 
 def measured_rows(results: Results, form: Form) -> list[Row]:
@@ -198,47 +264,6 @@ def _of_peer(case: Case, peer: Callable[[], Any], expected: tuple[Tensor, ...]) 
     return _difference(case, found, expected)
 
 
-class _Arriving:
-    """Gradients of results. The first call makes them, and it is not timed: they are another operator's work."""
-
-    def __init__(self) -> None:
-        self._gradients: tuple[Tensor, ...] = ()
-
-    def at(self, results: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        self._gradients = self._gradients or tuple(torch.ones_like(result) for result in results)
-        return self._gradients
-
-
-def _with_backward(way: Callable[[], Any], inputs: list[Tensor]) -> Callable[[], Any]:
-    arriving = _Arriving()
-
-    def forward_and_backward() -> Any:
-        results = tuple(result for result in as_tuple(way()) if result.requires_grad)
-        return torch.autograd.grad(results, inputs, arriving.at(results), allow_unused=True)
-
-    return forward_and_backward
-
-
 def _triad(moved: int) -> Callable[[], Any]:
     a, b, out = (torch.ones(max(1, moved // 12)) for _ in range(3))
     return partial(triad.prepare(a, b, 1.5, out), out)
-
-
-def _functional(kernel: Callable[..., Any], values: tuple[Any, ...]) -> Callable[[], Any]:
-    positions = [i for i, value in enumerate(values) if isinstance(value, Tensor) and value.is_floating_point()]
-    tensors = [values[i].detach() for i in positions]
-
-    def of(*given: Tensor) -> tuple[Tensor, ...]:
-        every = list(values)
-        for i, one in zip(positions, given, strict=True):
-            every[i] = one
-        return tuple(result for result in as_tuple(kernel(*every)) if result.is_floating_point())
-
-    arriving = _Arriving()
-
-    def forward_and_backward() -> Any:
-        pulled: Any = torch.func.vjp(of, *tensors)
-        results, pull_back = pulled
-        return pull_back(arriving.at(results))
-
-    return forward_and_backward

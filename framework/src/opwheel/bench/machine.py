@@ -22,11 +22,26 @@ def describe_machine(device: str = "cpu") -> dict[str, object]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "system": f"{platform.system()} {platform.machine()}",
+        "last_level_caches_mib": last_level_caches() >> 20,
         "huge_pages": system_setting(),
     }
     if device != "cpu":
         description["accelerator"] = torch.get_device_module(device).get_device_name()
     return description
+
+
+def last_level_caches(cpus: Path = Path("/sys/devices/system/cpu")) -> int:
+    """Bytes of all of the machine's last-level caches together; 0 where the system does not say."""
+    sizes = {}
+    for folder in cpus.glob("cpu[0-9]*/cache"):
+        level, cache = max(
+            ((int((one / "level").read_text()), one) for one in folder.glob("index*")), default=(0, None)
+        )
+        if cache is not None:
+            # Processors that share one name the same processors.
+            sizes[level, (cache / "shared_cpu_list").read_text()] = (cache / "size").read_text()
+    units = {"K": 10, "M": 20, "G": 30}
+    return sum(int(size.strip()[:-1]) << units[size.strip()[-1]] for size in sizes.values())
 
 
 def available_memory(device: str) -> int:

@@ -8,7 +8,7 @@ import statistics
 import time
 import timeit
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -40,6 +40,12 @@ class Precision:
     """So long the statement runs before a sample, without being counted."""
     rounds: tuple[int, int] = (7, 1000)
 
+    def for_one_of(self, runs: int, *, is_first: bool) -> Precision:
+        """For each of so many runs whose samples are put together; the first has as many rounds as if it were alone."""
+        fewest, most = (-(-number // runs) for number in self.rounds)
+        rounds = self.rounds if is_first else (max(2, fewest), max(2, most))
+        return replace(self, error=self.error * math.sqrt(runs), seconds=self.seconds / runs, rounds=rounds)
+
 
 FULL = Precision(error=0.005, seconds=4.0)
 QUICK = Precision(error=0.05, seconds=0.05, settle_seconds=0.0, rounds=(5, 50))
@@ -51,6 +57,10 @@ class Samples:
 
     seconds: list[float]
     calls: int
+
+    def __add__(self, others: Samples) -> Samples:
+        """Those of both; the calls are those of the first."""
+        return Samples(self.seconds + others.seconds, self.calls)
 
     def quartiles(self) -> tuple[float, float, float]:
         """Lower quartile, median, upper quartile."""

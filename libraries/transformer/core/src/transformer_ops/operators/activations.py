@@ -87,7 +87,7 @@ SWIGLU = Operator(
     rule=Rows(a=1, b=1),
     derivatives={"a, b": "swiglu_backward(grad, a, b)"},
     samples=_samples,
-    measured=measured(2, beyond_caches=True),
+    measured=measured(2, large=True),
     peers={"F.silu(a) * b": lambda a, b: functional.silu(a) * b},
     errors=_errors,
     doc=f"""``silu(a) * b`` with ``silu(a) = a * sigmoid(a)`` (Shazeer 2020, https://arxiv.org/abs/2002.05202).

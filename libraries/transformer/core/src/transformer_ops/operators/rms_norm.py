@@ -160,7 +160,7 @@ RMS_NORM = Operator(
     rule=Rows(x=1),
     derivatives={"x, weight": "rms_norm_backward(grad, x, weight, eps, offset, casting_mode)"},
     samples=_rms_norm_samples,
-    measured=measured(1, 1, beyond_caches=True),
+    measured=measured(1, 1, large=True),
     peers={"F.rms_norm": _pytorchs},
     errors=_rms_norm_errors,
     doc=f"""Divide each row by its root mean square: ``x / sqrt(mean(x ** 2) + eps) * (offset + weight)``.

@@ -31,20 +31,32 @@ def rotations(*shape: int, device: str, dtype: torch.dtype) -> tuple[Tensor, Ten
 MEASURED = ((4096, 2048), (512, 4096))
 """Of inputs whose last dimension is a row, in benchmarks: a model's, and within the caches."""
 
-BEYOND_CACHES = (32768, 2048)
-"""The same, of 128 MiB in bfloat16: nothing of it is in a cache of any processor from one call to the next."""
+
+def beyond_caches(dtype: torch.dtype) -> tuple[int, int]:
+    """The same, of at least 2^26 elements, and of more memory than this machine's last-level caches have.
+
+    Of less, a part is in the cache from one call to the next, and which one depends on what is measured beside it.
+    """
+    # Benchmarks alone call this; what is imported with the operators is not to need it.
+    from opwheel.bench.machine import last_level_caches
+
+    rows, length = 32768, 2048
+    while rows * length * dtype.itemsize <= last_level_caches():
+        rows *= 2
+    return rows, length
 
 
 def measured(
-    rows: int, vectors: int = 0, *, beyond_caches: bool = False
+    rows: int, vectors: int = 0, *, large: bool = False
 ) -> Callable[[str, torch.dtype, bool], Iterator[Sample]]:
     """Calls of the measured sizes, with so many inputs of rows, and then so many of a row's length.
 
-    ``beyond_caches``: of that size as well, without gradients, which shows how much of the memory's bandwidth is used.
+    ``large``: of rows beyond the caches as well, without gradients, which shows how much of the memory's bandwidth is
+    used.
     """
 
     def make(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
-        for shape in (*MEASURED, BEYOND_CACHES) if beyond_caches and not requires_grad else MEASURED:
+        for shape in (*MEASURED, beyond_caches(dtype)) if large and not requires_grad else MEASURED:
             shapes = [shape] * rows + [shape[-1:]] * vectors
             yield Sample(*(randn(*one, device=device, dtype=dtype, requires_grad=requires_grad) for one in shapes))
 
