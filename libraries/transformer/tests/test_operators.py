@@ -113,6 +113,23 @@ def test_activations_of_every_bfloat16(operator, exact):
     torch.testing.assert_close(found[~expected.isfinite()], expected[~expected.isfinite()], equal_nan=True)
 
 
+@pytest.mark.parametrize(
+    "operator",
+    [transformer_ops.swiglu, transformer_ops.geglu, lambda a, b: transformer_ops.geglu(a, b, approximate="none")],
+    ids=["swiglu", "geglu", "geglu by erf"],
+)
+def test_a_nan_of_any_payload_stays_one(operator):
+    """Rounding adds to a number's bits, which might make another number of a nan."""
+    x = every_bfloat16()
+    is_nan = x.isnan()
+    ones = torch.ones_like(x)
+    for left, right in ((x, ones), (ones, x), (x, x)):
+        assert operator(left, right)[is_nan].isnan().all()
+        leaves = [left.clone().requires_grad_(), right.clone().requires_grad_()]
+        gradients = torch.autograd.grad(operator(*leaves), leaves, x)
+        assert all(gradient[is_nan].isnan().all() for gradient in gradients)
+
+
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("weighted", [False, True])

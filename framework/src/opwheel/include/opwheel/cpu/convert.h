@@ -225,15 +225,19 @@ inline VectorOf<float>::type widen_even(__m512i words) { return _mm512_castsi512
 inline VectorOf<float>::type widen_odd(__m512i words) {
   return _mm512_castsi512_ps(_mm512_and_si512(words, _mm512_set1_epi32(-65536)));
 }
-inline __m512i narrow_even_odd(VectorOf<float>::type even, VectorOf<float>::type odd) {
-  const __m512i words = _mm512_srli_epi32(_mm512_castps_si512(rounded_or_nan(even)), 16);
-  return _mm512_mask_blend_epi16(0xaaaaaaaau, words, _mm512_castps_si512(rounded_or_nan(odd)));
+// To the nearest bfloat16, in the upper half of each lane, with something in the lower one. A nan must have zeros in
+// its lower half, as those have that come of bfloat16 values, and of operations on numbers.
+inline __m512i rounded_in_upper_half(VectorOf<float>::type value) {
+  return _mm512_add_epi32(with_ties_to_even(_mm512_castps_si512(value)), _mm512_set1_epi32(0x7fff));
 }
-// As to_bfloat16() and back. A nan must have zeros in its lower half, as those have that come of bfloat16 values, and
-// of operations on numbers.
+// The opposite of widen_even() and widen_odd(), rounded to the nearest; of nans as rounded_in_upper_half().
+inline __m512i narrow_even_odd(VectorOf<float>::type even, VectorOf<float>::type odd) {
+  const __m512i words = _mm512_srli_epi32(rounded_in_upper_half(even), 16);
+  return _mm512_mask_blend_epi16(0xaaaaaaaau, words, rounded_in_upper_half(odd));
+}
+// As to_bfloat16() and back; of nans as rounded_in_upper_half().
 inline VectorOf<float>::type rounded_to_bfloat16(VectorOf<float>::type value) {
-  const __m512i sum = _mm512_add_epi32(with_ties_to_even(_mm512_castps_si512(value)), _mm512_set1_epi32(0x7fff));
-  return _mm512_castsi512_ps(_mm512_and_si512(sum, _mm512_set1_epi32(-65536)));
+  return _mm512_castsi512_ps(_mm512_and_si512(rounded_in_upper_half(value), _mm512_set1_epi32(-65536)));
 }
 // The same with ties away from zero, in half the instructions.
 inline VectorOf<float>::type rounded_up_to_bfloat16(VectorOf<float>::type value) {

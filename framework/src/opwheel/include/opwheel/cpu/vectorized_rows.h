@@ -202,7 +202,8 @@ __attribute__((always_inline)) inline void for_vectors(int64_t n, const Body& bo
 
 // Computes n elements of each of the results `y` from those of the x at the same places: f(values, of_x...) sets
 // values[i] for y[i]. Which elements are in a vector is left open: 16-bit elements so take fewer instructions than with
-// for_vectors().
+// for_vectors(). A nan that f sets must have zeros in its lower half where T is bfloat16, as those have that come of
+// its x, and of operations on numbers.
 template <class T, std::size_t count, class F, class... X>
 __attribute__((always_inline)) inline void map(int64_t n, T* const (&y)[count], bool stream, const F& f,
                                                const X*... x) {
