@@ -104,14 +104,11 @@ def run(case: Case, device: str, precision: Precision, results: Results, skip: I
     overload = case.overload
     torch.compiler.reset()  # all cases share this function's code, of which PyTorch compiles eight variants at most
 
-    def kernel(*values: Any) -> Any:
-        return overload.call(overload.op, values)
-
     def reference(*values: Any) -> Any:
         return overload.rule.decompose(overload, values)
 
     functions: dict[str, Function] = {
-        OURS: kernel,
+        OURS: _with_arguments(overload, overload.op),
         REFERENCE: reference,
         COMPILED: torch.compile(reference, dynamic=False),
     }
@@ -187,18 +184,19 @@ def _check(
         results.findings.append(f"{case.name}: {problem}; it is not timed")
         return None
     for name, peer in overload.operator.peers.items():
-        problem = None if name in left_out else _of_peer(case, partial(overload.call, peer, call.values), expected)
+        function = _with_arguments(overload, peer)
+        problem = None if name in left_out else _of_peer(case, call.forward(function), expected)
         if problem:
             results.notes.append(f"{name} is left out of {case.name}: {problem}")
         else:
-            functions[name] = _with_arguments(overload, peer)
+            functions[name] = function
     tensors = (*call.tensors, *found)
     most = max((tensor.numel() for tensor in tensors), default=0)
     return _Size(most, sum(tensor.numel() * tensor.element_size() for tensor in tensors), call.text)
 
 
-def _with_arguments(overload: Overload, peer: Callable[..., Any]) -> Function:
-    return lambda *values: overload.call(peer, values)
+def _with_arguments(overload: Overload, function: Callable[..., Any]) -> Function:
+    return lambda *values: overload.call(function, values)
 
 
 def _statements(case: Case, call: SampleCall, functions: dict[str, Function]) -> dict[str, Callable[[], Any]]:

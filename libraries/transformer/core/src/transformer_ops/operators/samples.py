@@ -40,8 +40,9 @@ def beyond_caches(dtype: torch.dtype) -> tuple[int, int]:
     # Benchmarks alone call this; what is imported with the operators is not to need it.
     from opwheel.bench.machine import last_level_caches
 
+    caches = last_level_caches()
     rows, length = 32768, 2048
-    while rows * length * dtype.itemsize <= last_level_caches():
+    while rows * length * dtype.itemsize <= caches:
         rows *= 2
     return rows, length
 
