@@ -42,9 +42,9 @@ def libraries_for(version: str, folder: Path | None = None) -> list[CppLibrary]:
         "autograd",
         version,
         folder,
-        ["csrc/autograd/library.cpp", "csrc/guarded_memory.cpp", "csrc/caching_allocator.cpp"],
+        ["csrc/autograd/library.cpp", "csrc/guarded_memory.cpp", "csrc/caching_allocator.cpp", "csrc/dispatcher.cpp"],
     )
-    autograd.exports = ("opwheel_autograd_*", "opwheel_guards_*", "opwheel_cache_*")
+    autograd.exports = ("opwheel_autograd_*", "opwheel_guards_*", "opwheel_cache_*", "opwheel_dispatcher_*")
     calls = library("calls", version, folder, ["csrc/calls.cpp"])
     calls.exports = ("opwheel_calls_*",)
     calls.include_dirs = [sysconfig.get_path("include")]

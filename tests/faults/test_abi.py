@@ -40,10 +40,10 @@ def test_found(segments: tuple[bytes, ...], site: Site, run: Run) -> None:
     assert "ABI 9, this core has ABI 1" in status["reason"]
 
 
-def schema(text: str) -> bytes:
-    """A note with what an operator was when the library was built."""
+def schema(text: str, kind: int = 2) -> bytes:
+    """A note with what an operator was when the library was built; with kind 3, one that its kernels call."""
     value = text.encode() + b"\0"
-    return struct.pack("<III", 8, len(value), 2) + b"opwheel\0" + value.ljust(-(-len(value) // 4) * 4, b"\0")
+    return struct.pack("<III", 8, len(value), kind) + b"opwheel\0" + value.ljust(-(-len(value) // 4) * 4, b"\0")
 
 
 THIS_ABI = struct.pack("<III", 8, 4, 1) + b"opwheel\0" + struct.pack("<i", 1)
@@ -82,4 +82,39 @@ def test_other_schemas(built_for: str, operators: str, site: Site, run: Run) -> 
 )
 def test_schemas_that_make_no_difference(built_for: str, operators: str, site: Site, run: Run) -> None:
     site.install("acme", library=library(THIS_ABI + schema(built_for)), operators=operators)
+    assert run(site.root)["statuses"]["acme"]["code"] == "OPWHEEL-E050"  # nothing but notes: it cannot be opened
+
+
+@pytest.mark.parametrize(
+    ("called", "words"),
+    [
+        ("muladd::muladd(Tensor a, Tensor b, int c) -> Tensor", "'c' is of another type"),
+        ("muladd::muladd(Tensor a, Tensor b) -> Tensor", "the call has no 'c', which has no default"),
+        ("muladd::muladd(Tensor a, Tensor b, float c, float d) -> Tensor", "it has no argument 'd'"),
+        ("muladd::muladd(Tensor a, Tensor b, float c) -> (Tensor, Tensor)", "the results are others"),
+        ("aten::mm(Tensor(a!) self, Tensor mat2) -> Tensor", "'self' is of another type"),
+        ("aten::add.Tensor(Tensor self, Tensor other) -> Tensor", "the call has no 'alpha'"),
+    ],
+)
+def test_kernels_call_operators_that_are_others_here(called: str, words: str, site: Site, run: Run) -> None:
+    site.install("acme", library=library(THIS_ABI + schema(called, 3)), operators="('mul',)")
+    status = run(site.root)["statuses"]["acme"]
+    assert (status["state"], status["code"]) == ("incompatible", "OPWHEEL-E032")
+    assert f"calls {called!r}, which does not fit the operator in this process" in status["reason"]
+    assert words in status["reason"]
+
+
+@pytest.mark.parametrize(
+    "called",
+    [
+        "muladd::" + HERE,
+        "muladd::muladd(Tensor b, float c, Tensor a) -> Tensor",
+        "aten::topk(Tensor self, int k) -> (Tensor, Tensor)",
+        "aten::alias(Tensor self) -> Tensor",
+        "stranger::gone(Tensor a) -> Tensor",
+    ],
+    ids=["the same", "another order", "without arguments that have defaults", "a view", "not defined, or not yet"],
+)
+def test_kernels_call_operators_that_are_as_they_were(called: str, site: Site, run: Run) -> None:
+    site.install("acme", library=library(THIS_ABI + schema(called, 3)))
     assert run(site.root)["statuses"]["acme"]["code"] == "OPWHEEL-E050"  # nothing but notes: it cannot be opened

@@ -9,6 +9,8 @@ import _ctypes
 import ctypes
 import gc
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from typing import Any
 from weakref import WeakSet
 
@@ -77,6 +79,16 @@ def redispatch(op: Any) -> Callable[..., Any]:
 def without_dispatch_key(key: str) -> Any:
     """A context in which the dispatcher skips ``key``."""
     return torch._C._ExcludeDispatchKeyGuard(keyset(key))
+
+
+@contextmanager
+def below_autograd_and_autocast() -> Iterator[None]:
+    """A context in which the dispatcher skips the keys at which PyTorch's own kernels are not asked again."""
+    with ExitStack() as stack:
+        stack.enter_context(below_version_bump())
+        for keys in _autocast_keysets():
+            stack.enter_context(torch._C._ExcludeDispatchKeyGuard(keys))
+        yield
 
 
 def parse_schema(text: str) -> Any:
@@ -191,7 +203,7 @@ def schema_of(operator: str) -> Any | None:
     """The schema of an operator (``"ns::name"`` or ``"ns::name.overload"``), None when nobody defined it."""
     name, _, overload = operator.partition(".")
     try:
-        return torch._C._dispatch_find_schema_or_throw(name, overload)
+        return torch._C._dispatch_find_schema_or_throw(name, overload).schema()
     except RuntimeError:
         return None
 
@@ -231,6 +243,12 @@ def dispatch_keys() -> dict[str, Any]:
     known = torch._C.DispatchKey.__members__  # the enumeration lacks some keys, the parser others
     names = str(torch._C._dispatch_keyset_full()).removeprefix("DispatchKeySet(").removesuffix(")").split(", ")
     return {name: known[name] if name in known else torch._C._dispatch_key_parse(name) for name in names}
+
+
+@cache
+def _autocast_keysets() -> list[Any]:
+    """A set for each of autocast's keys."""
+    return [torch._C.DispatchKeySet(key) for name, key in dispatch_keys().items() if name.startswith("Autocast")]
 
 
 has_fallback: Callable[[Any], bool] = torch._C._dispatch_has_backend_fallback

@@ -35,4 +35,4 @@ def describe(operator: str) -> Listed:
             place = _PLACE.search(found[2])
             kernels[found[1]] = place[1] if place else ""
     schema = schema_of(operator)
-    return Listed(operator, "" if schema is None else str(schema.schema()), kernels)
+    return Listed(operator, "" if schema is None else str(schema), kernels)

@@ -39,7 +39,7 @@ LINK_FLAGS = ["-shared", "-Wl,--as-needed", "-Wl,--no-undefined", "-Wl,-s"]
 LIBRARIES = ["-lstdc++", "-ltorch_cpu", "-lc10"]
 _SYMBOLS = "symbols.map"
 # What the SDK's headers define in a library for whoever opens it.
-_SDK_EXPORTS = ("opwheel_set_huge_pages", "opwheel_set_result_cache")
+_SDK_EXPORTS = ("opwheel_set_huge_pages", "opwheel_set_result_cache", "opwheel_set_dispatcher")
 
 
 def build(library: CppLibrary, output: Path, build_dir: Path, *, jobs: int | None, verbose: bool) -> None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from .elf import note_segments
 
 _OWNER = b"opwheel\0"
-_ABI, _SCHEMA = 1, 2  # types of notes
+_ABI, _SCHEMA, _CALLEE = 1, 2, 3  # types of notes
 
 
 class BuiltWith(NamedTuple):
@@ -22,12 +22,15 @@ class BuiltWith(NamedTuple):
     abi: int | None
     """None if it was built without the SDK, or the file cannot be read."""
     schemas: tuple[str, ...]
+    callees: tuple[str, ...]
+    """Schemas of the operators that its kernels call, with their namespaces."""
 
 
 def read_notes(path: Path) -> BuiltWith:
     """Read the notes of a file, of which there may be none."""
     abi = None
     schemas: dict[str, None] = {}
+    callees: dict[str, None] = {}
     try:
         notes = [note for segment in note_segments(path) for note in _in_segment(segment)]
         for kind, value in notes:
@@ -35,9 +38,11 @@ def read_notes(path: Path) -> BuiltWith:
                 abi = int(struct.unpack("<i", value)[0])
             elif kind == _SCHEMA:
                 schemas[value.rstrip(b"\0").decode()] = None
+            elif kind == _CALLEE:
+                callees[value.rstrip(b"\0").decode()] = None
     except (OSError, ValueError):  # opening the library will say what is wrong with it
         pass
-    return BuiltWith(abi, tuple(schemas))
+    return BuiltWith(abi, tuple(schemas), tuple(callees))
 
 
 def _in_segment(notes: bytes) -> Iterator[tuple[int, bytes]]:

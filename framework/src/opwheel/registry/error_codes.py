@@ -110,7 +110,7 @@ _ROWS = (
         "OPWHEEL-E032",
         "other schemas",
         "An operator's arguments or results are not those that the backend was built for: its kernel would take what "
-        "arrives for something else.",
+        "arrives for something else. Or a kernel calls an operator that has other ones than the call was written for.",
         "Install versions of the core and of the backend that belong together, or build the backend again.",
     ),
     ErrorCode(

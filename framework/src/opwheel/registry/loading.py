@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -17,6 +17,7 @@ from .._torch_private import close_shared_library, destroy_library, keep_as_ours
 from ..result_cache import allocate_function
 from .abi import read_notes
 from .backend import Backend, Probe
+from .callees import connect, misfit, type_of
 from .elf import check_complete
 from .errors import InvalidBackendError
 from .policy import Policy
@@ -51,6 +52,7 @@ def check_compatible(backend: Backend, abi: int, schemas: Sequence[str]) -> None
                 "upgrade the core" if built_with.abi > abi else "upgrade the backend",
             )
         _check_schemas(path, built_with.schemas, schemas, backend.operators)
+        _check_callees(path, built_with.callees)
     for text in backend.requires:
         check_requirement(text)
 
@@ -68,8 +70,19 @@ def _check_schemas(path: Path, built_for: Iterable[str], schemas: Sequence[str],
             raise LoadError(
                 "OPWHEEL-E032",
                 f"{path.name} was built for {text!r}, this core has {here[name]!r}",
-                "install versions of the core and of the backend that belong together, or build the backend again",
+                _REBUILD,
             )
+
+
+def _check_callees(path: Path, callees: Iterable[str]) -> None:
+    """Compare the operators that kernels were written to call with those of this process."""
+    for text in callees:
+        reason = misfit(text)
+        if reason:
+            raise LoadError("OPWHEEL-E032", f"{path.name} {reason}", _REBUILD)
+
+
+_REBUILD = "install versions of the core and of the backend that belong together, or build the backend again"
 
 
 def _name(schema: str) -> str:
@@ -79,11 +92,8 @@ def _name(schema: str) -> str:
 def _meaning(schema: str) -> object:
     """What a kernel depends on: not the default values, which PyTorch fills in."""
     parsed = parse_schema(schema)
-
-    def of(one: Any) -> tuple[object, ...]:
-        return one.name, str(one.type), one.alias_info is not None and one.alias_info.is_write
-
-    return [(*of(one), one.kwarg_only) for one in parsed.arguments], [of(one)[1:] for one in parsed.returns]
+    arguments = [(one.name, *type_of(one), one.kwarg_only) for one in parsed.arguments]
+    return arguments, list(map(type_of, parsed.returns))
 
 
 def check_requirement(text: str) -> None:
@@ -206,8 +216,9 @@ class Loaded:
                 raise LoadError("OPWHEEL-E052", "its register function failed") from error
 
     def apply(self, policy: Policy) -> None:
-        """Tell libraries on the C++ SDK where the memory of large new results on a CPU comes from."""
+        """Tell libraries on the C++ SDK where the memory of large new results comes from, and how to call operators."""
         for handle in self._handles:
+            connect(handle)
             if hasattr(handle, "opwheel_set_huge_pages"):
                 handle.opwheel_set_huge_pages(ctypes.c_bool(policy.huge_pages == "advise"))
             if hasattr(handle, "opwheel_set_result_cache"):

@@ -22,16 +22,20 @@ struct AbiNote {
 
 __attribute__((used, section(".note.opwheel"), aligned(4))) constexpr AbiNote abi_note;
 
-// Arguments arrive as 64 bits each, which a kernel reads as what the schema was when it was compiled.
+// What a schema is noted for.
+enum class Noted : uint32_t { kernel = 2, callee = 3 };
+
+// Arguments arrive as 64 bits each, which a kernel reads as what the schema was when it was compiled. What kernels call
+// (opwheel/call.h) is noted in the same way.
 template <std::size_t length>
 struct SchemaNote {
   uint32_t name_size = sizeof name;
   uint32_t value_size = length;
-  uint32_t type = 2;
+  Noted type;
   char name[8] = "opwheel";
   char value[(length + 3) / 4 * 4] = {};
 
-  explicit constexpr SchemaNote(const char (&text)[length]) {
+  constexpr SchemaNote(Noted noted, const char (&text)[length]) : type(noted) {
     for (std::size_t i = 0; i < length; ++i) value[i] = text[i];
   }
 };
@@ -39,8 +43,10 @@ struct SchemaNote {
 }  // namespace
 }  // namespace opwheel
 
+#define OPWHEEL_DETAIL_NOTE(symbol, noted, text)                                                                   \
+  __attribute__((used, section(".note.opwheel"), aligned(4))) static constexpr ::opwheel::SchemaNote<sizeof(text)> \
+      symbol{::opwheel::Noted::noted, text};
+
 // One for each row of a library's list (opwheel/operators.h, opwheel/kernel_list.h).
 #undef OPWHEEL_DETAIL_SCHEMA_NOTE
-#define OPWHEEL_DETAIL_SCHEMA_NOTE(identifier, text)                                                               \
-  __attribute__((used, section(".note.opwheel"), aligned(4))) static constexpr ::opwheel::SchemaNote<sizeof(text)> \
-      identifier##_note{text};
+#define OPWHEEL_DETAIL_SCHEMA_NOTE(identifier, text) OPWHEEL_DETAIL_NOTE(identifier##_note, kernel, text)

@@ -1,4 +1,4 @@
-// What the arguments of a schema are in C++, and how they are taken off the dispatcher's stack:
+// What the arguments of a schema are in C++, and how they are taken off the dispatcher's stack and put on it:
 //
 //     Tensor         const Tensor&                          float         double
 //     Tensor(a!)     Tensor&                                int, SymInt   int64_t
@@ -101,6 +101,54 @@ class Value {
 
  private:
   Held held_;
+};
+
+// The other way: a value put on the stack. PyTorch takes over what it owns there.
+template <class T>
+struct Put {
+  static StableIValue from(const T& value) { return torch::stable::detail::from(value); }
+};
+template <>
+struct Put<Tensor> {
+  static StableIValue from(const Tensor& tensor) {
+    AtenTensorHandle reference = nullptr;
+    OPWHEEL_SHIM(aoti_torch_new_tensor_handle(tensor.handle(), &reference));
+    return torch::stable::detail::from(reference);
+  }
+};
+template <>
+struct Put<std::string_view> {
+  static StableIValue from(std::string_view text) {
+    StringHandle handle = nullptr;
+    OPWHEEL_SHIM(torch_new_string_handle(text.data(), text.size(), &handle));
+    return torch::stable::detail::from(handle);
+  }
+};
+template <>
+struct Put<std::string> : Put<std::string_view> {};
+template <>
+struct Put<Device> {
+  static StableIValue from(Device device) {
+    const auto type =
+        torch::stable::detail::to<torch::headeronly::DeviceType>(torch::stable::detail::from(device.type));
+    return torch::stable::detail::from(torch::stable::Device(type, device.index));
+  }
+};
+template <class T>
+struct Put<std::optional<T>> {
+  static StableIValue from(const std::optional<T>& value) {
+    if (!value) return torch::stable::detail::from(std::nullopt);
+    return torch::stable::detail::from(std::optional<StableIValue>(Put<T>::from(*value)));
+  }
+};
+template <class T>
+struct Put<std::vector<T>> {
+  static StableIValue from(const std::vector<T>& values) {
+    std::vector<StableIValue> stack;
+    stack.reserve(values.size());
+    for (const auto& value : values) stack.push_back(Put<T>::from(value));
+    return torch::stable::detail::from(stack);
+  }
 };
 
 template <ArgumentKind>

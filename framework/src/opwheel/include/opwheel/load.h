@@ -67,6 +67,15 @@ inline void set_memory_of_results(const std::string& library, void* handle) {
   if (set_cache != nullptr && (allocate != nullptr || !cache)) reinterpret_cast<void (*)(void*)>(set_cache)(allocate);
 }
 
+// What its kernels need to call other operators (opwheel/call.h). It is in the native Autograd library, and there if
+// that is.
+inline void set_dispatcher(void* handle) {
+  void* const set = dlsym(handle, "opwheel_set_dispatcher");
+  void* const schema = dlsym(RTLD_DEFAULT, "opwheel_dispatcher_schema");
+  void* const call = dlsym(RTLD_DEFAULT, "opwheel_dispatcher_call");
+  if (set != nullptr && schema != nullptr) reinterpret_cast<void (*)(void*, void*)>(set)(schema, call);
+}
+
 // Where a shared library that is given by name may be, besides the folders of those given by path.
 inline std::vector<Path> default_folders(const std::string& library) {
   std::vector<Path> folders;
@@ -215,7 +224,11 @@ inline void load(const std::string& library, const std::vector<std::string>& bac
     }
   }
   for (const detail::Path& file : autograds) detail::register_derivatives(library, operators, file);
-  for (const detail::Path& file : files) detail::set_memory_of_results(library, detail::open_file(library, file));
+  for (const detail::Path& file : files) {
+    void* const handle = detail::open_file(library, file);
+    detail::set_memory_of_results(library, handle);
+    detail::set_dispatcher(handle);
+  }
 }
 
 }  // namespace opwheel

@@ -151,11 +151,15 @@ constexpr bool read_type(std::string_view type, Schema& schema, ArgumentKind& ki
 // The end of the first item of a list: a comma that is not within brackets or quotes.
 constexpr std::size_t end_of_item(std::string_view list) {
   int depth = 0;
-  bool quoted = false;
+  char quote = 0;  // the one that ends the text in quotes
   for (std::size_t i = 0; i < list.size(); ++i) {
     const char c = list[i];
-    if (c == '"' || c == '\'') quoted = !quoted;
-    if (quoted) continue;
+    if (quote != 0) {
+      if (c == '\\') ++i;
+      if (c == quote) quote = 0;
+      continue;
+    }
+    if (c == '"' || c == '\'') quote = c;
     if (c == '[' || c == '(') ++depth;
     if (c == ']' || c == ')') --depth;
     if (c == ',' && depth == 0) return i;

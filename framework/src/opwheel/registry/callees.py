@@ -1,0 +1,107 @@
+"""What kernels on the C++ SDK call (``opwheel/call.h``): whether it fits this process, and how they reach it."""
+
+from __future__ import annotations
+
+import ctypes
+import traceback
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .._native import open_library
+from .._torch_private import below_autograd_and_autocast, parse_schema, schema_of
+
+
+def misfit(written: str) -> str:
+    """What is wrong with a call that a library's kernels make, for people; empty if nothing is.
+
+    Arguments go by their names, and one that the call does not have has to have a default: what ``opwheel/call_plan.h``
+    asks for at the first call. An operator that nobody has defined is left to that: it may be defined later.
+
+    Args:
+        written: the schema that the call was written for, with the namespace.
+    """
+    here = schema_of(written.partition("(")[0])
+    if here is None:
+        return ""
+    call = parse_schema(written)
+    given = {argument.name: type_of(argument) for argument in call.arguments}
+    there = {argument.name: type_of(argument) for argument in here.arguments}
+    missing = [one.name for one in here.arguments if one.name not in given and not _can_be_filled_in(one)]
+    unknown = [name for name in given if name not in there]
+    other = [name for name in given if name in there and given[name] != there[name]]
+    wrong = [
+        *(f"it has no argument {name!r}" for name in unknown),
+        *(f"the call has no {name!r}, which has no default that can be filled in" for name in missing),
+        *(f"{name!r} is of another type" for name in other),
+    ]
+    if list(map(type_of, call.returns)) != list(map(type_of, here.returns)):
+        wrong.append("the results are others")
+    return f"calls {written!r}, which does not fit the operator in this process, '{here}': {wrong[0]}" if wrong else ""
+
+
+def _can_be_filled_in(argument: Any) -> bool:
+    kind = type_of(argument)[0].removeprefix("Optional[").removeprefix("List[").rstrip("]")
+    known = argument.default_value is None or kind in {"float", "int", "bool", "str"}
+    return bool(argument.has_default_value()) and known
+
+
+def type_of(one: Any) -> tuple[str, bool]:
+    """What kernels know of an argument's or a result's type: which it is, and whether it is written."""
+    return str(one.real_type).replace("SymInt", "int"), one.alias_info is not None and one.alias_info.is_write
+
+
+def connect(library: ctypes.CDLL) -> None:
+    """Give an open library what its kernels need to call other operators; nothing happens if they call none."""
+    if hasattr(library, "opwheel_set_dispatcher"):
+        library.opwheel_set_dispatcher(*_functions())
+
+
+@cache
+def _functions() -> tuple[Any, Any]:
+    """The functions of the native library, or, where there is none for this PyTorch, the same in Python."""
+    native = open_library()
+    if isinstance(native, str):
+        return _SchemaOf(_schema), _Call(_call)
+    return native.opwheel_dispatcher_schema, native.opwheel_dispatcher_call
+
+
+_SchemaOf = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_char_p)
+_Call = ctypes.CFUNCTYPE(
+    *(ctypes.c_int32, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64)
+)
+_FAILURE, _OTHER_SCHEMA = 1, 2  # opwheel/call.h
+
+
+def _schema(name: bytes) -> int | None:
+    here = schema_of(name.decode())
+    return None if here is None else ctypes.addressof(_text(str(here)))
+
+
+@cache
+def _text(text: str) -> ctypes.Array[ctypes.c_char]:
+    """The text in memory that is kept as long as the process lives."""
+    return ctypes.create_string_buffer(text.encode())
+
+
+def _call(name: bytes, overload: bytes, stack: int, argument_count: int, built_with: int) -> int:
+    try:
+        here = schema_of(b".".join(filter(None, (name, overload))).decode())
+        if here is None or len(here.arguments) != argument_count:
+            return _OTHER_SCHEMA
+        with below_autograd_and_autocast():
+            return int(_dispatcher()(name, overload, ctypes.c_void_p(stack), ctypes.c_uint64(built_with)))
+    except BaseException:  # no exception may pass through C
+        traceback.print_exc()
+        return _FAILURE
+
+
+@cache
+def _dispatcher() -> Callable[..., int]:
+    """PyTorch's own function."""
+    path = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+    function: Callable[..., int] = ctypes.CDLL(str(path)).torch_call_dispatcher
+    return function
