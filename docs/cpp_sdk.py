@@ -30,7 +30,7 @@ ORDER = (
     *("overlap", "huge_pages", "result_cache"),
     *("error", "schema", "abi", "schema_library", "load", "c_shim", "device_guard", "reference_loop"),
     *("indexing_32bit", "offset_calculator"),
-    *("kernels", "kernel_list", "arguments", "check", "dtypes", "allocate", "combine", "cpu/rows"),
+    *("kernels", "kernel_list", "arguments", "check", "dtypes", "allocate", "call", "call_plan", "combine", "cpu/rows"),
     *("row_functor", "row_groups"),
     *("cpu/row_kernels", "cpu/row_table", "cpu/vectorized_rows", "cpu/vector_math", "cpu/matmul"),
     *("cpu/backend", "cpu/loop", "cpu/vectorized_loops", "cpu/parallel_loop", "cpu/capability"),

@@ -96,6 +96,13 @@ def test_threads_and_many_calls(run):
     assert " passed" in run("-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "not memory_stays", *tests)
 
 
+def test_kernels_that_call_operators(run):
+    """The kernels are instrumented, too. PyTorch's string leaks, and what is kept, are counted without a sanitizer."""
+    chosen = "native and not stay and not models"
+    tests = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, "tests/general/test_cpp_calls.py"]
+    assert " passed" in run(*tests, CXXFLAGS=SANITIZERS)
+
+
 FORWARD_AND_BACKWARD = """
 import muladd, torch
 a, b = (torch.randn(4, requires_grad=True) for _ in range(2))

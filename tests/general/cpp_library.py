@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -20,7 +22,7 @@ FLAGS = ["-std=c++20", "-O1", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra"
 def compile_args(*arguments: object, torch_target: str = "2.10") -> list[str]:
     """A call of the C++ compiler as opwheel.build makes it."""
     flags = [*FLAGS, *stable_abi_macros(torch_target), f"-I{SDK_INCLUDE}", "-isystem", str(find_torch().include)]
-    return [*find_cxx(), *flags, *map(str, arguments)]
+    return [*find_cxx(), *flags, *map(str, arguments), *shlex.split(os.environ.get("CXXFLAGS", ""))]
 
 
 def build(source: Path, output: Path, torch_target: str = "2.10") -> Path:

@@ -346,7 +346,7 @@ def test_first_calls_of_threads_at_once(first_call, define):
 
 @pytest.mark.slow
 def test_old_models_when_the_callee_has_got_another_argument(library, tmp_path):
-    """Eager, torch.export, TorchScript and AOTInductor: the caller is not built again, the models are not saved again."""
+    """Eager, exported, TorchScript and AOTInductor: neither the caller is built again nor the models saved again."""
     shutil.copytree(Path(library._name).parent, tmp_path, dirs_exist_ok=True)
 
     def run(what):

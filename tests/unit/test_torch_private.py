@@ -207,3 +207,13 @@ def test_default_of():
     text = "f(ScalarType a=float, Device b='cpu', Layout? c=strided, MemoryFormat d=contiguous_format, int e=3) -> ()"
     defaults = [private.default_of(argument) for argument in private.parse_schema(text).arguments]
     assert defaults == [torch.float32, torch.device("cpu"), torch.strided, torch.contiguous_format, 3]
+
+
+def test_below_autograd_and_autocast():
+    """Without it a kernel's calls of other operators are recorded, and autocast changes their dtypes."""
+    x = torch.ones(2, 2, requires_grad=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert (x @ x).dtype is torch.bfloat16
+        with private.below_autograd_and_autocast():
+            assert (x @ x).dtype is torch.float32
+            assert not (x @ x).requires_grad

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..registry import State
+from ..registry.abi import read_notes
 
 if TYPE_CHECKING:
     from .. import Library
@@ -44,12 +45,22 @@ def config(
     if cflags:
         print(" ".join([*CXX_FLAGS, *toolchain.stable_abi_macros("2.10"), *include_flags]))
     if libs:
-        print(library.schema_library)
-        for status in library.backends().values():
-            if status.state is State.LOADED and status.library is not None:
-                print(status.library)
+        loaded = [status.library for status in library.backends().values() if status.state is State.LOADED]
+        backends = [path for path in loaded if path is not None]
+        print(library.schema_library, *backends, sep="\n")
+        if not autograd:
+            _print_library_for_calls(backends)
     if autograd:
         print(_autograd_library())
+
+
+def _print_library_for_calls(backends: list[Path]) -> None:
+    """The native library, if kernels call other operators: it tells them the schemas (``opwheel/call.h``)."""
+    from .._native import library_file
+
+    found = library_file()
+    if isinstance(found, Path) and any(read_notes(path).callees for path in backends):
+        print(found)
 
 
 def _autograd_library() -> Path:

@@ -65,7 +65,7 @@ def _functions() -> tuple[Any, Any]:
     """The functions of the native library, or, where there is none for this PyTorch, the same in Python."""
     native = open_library()
     if isinstance(native, str):
-        return _SchemaOf(_schema), _Call(_call)
+        return functions_in_python()
     return native.opwheel_dispatcher_schema, native.opwheel_dispatcher_call
 
 
@@ -74,6 +74,12 @@ _Call = ctypes.CFUNCTYPE(
     *(ctypes.c_int32, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64)
 )
 _FAILURE, _OTHER_SCHEMA = 1, 2  # opwheel/call.h
+
+
+@cache
+def functions_in_python() -> tuple[Any, Any]:
+    """The two functions without a native library; they live as long as the process."""
+    return _SchemaOf(_schema), _Call(_call)
 
 
 def _schema(name: bytes) -> int | None:

@@ -16,7 +16,8 @@
 #include "opwheel/error.h"
 #include "opwheel/schema.h"
 
-namespace opwheel::detail {
+namespace opwheel {
+namespace detail {
 
 // An argument as a schema in this process writes it. Its type may be one that no kernel takes.
 struct Parameter {
@@ -228,4 +229,5 @@ inline std::unique_ptr<CallPlan> plan_call(std::string_view written, std::string
   return plan;
 }
 
-}  // namespace opwheel::detail
+}  // namespace detail
+}  // namespace opwheel
