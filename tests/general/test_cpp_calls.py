@@ -288,7 +288,7 @@ def test_without_a_registry(callers, tmp_path, define):
     shutil.copy(callers, copy)
     function = ctypes.CDLL(str(copy)).call_f
     function.restype = ctypes.c_char_p
-    assert b"waves_callee::f is called, and its schema cannot be read in this process" in function()
+    assert b"waves_callee::f is called, and its schema cannot be read: this library was opened by hand" in function()
 
 
 def test_errors_have_their_own_words(ops, define):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import traceback
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -61,12 +60,12 @@ def connect(library: ctypes.CDLL) -> None:
 
 
 @cache
-def _functions() -> tuple[Any, Any]:
+def _functions() -> tuple[Any, Any, Any]:
     """The functions of the native library, or, where there is none for this PyTorch, the same in Python."""
     native = open_library()
     if isinstance(native, str):
         return functions_in_python()
-    return native.opwheel_dispatcher_schema, native.opwheel_dispatcher_call
+    return native.opwheel_dispatcher_schema, native.opwheel_dispatcher_call, _last_error()
 
 
 _SchemaOf = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_char_p)
@@ -77,9 +76,9 @@ _FAILURE, _OTHER_SCHEMA = 1, 2  # opwheel/call.h
 
 
 @cache
-def functions_in_python() -> tuple[Any, Any]:
-    """The two functions without a native library; they live as long as the process."""
-    return _SchemaOf(_schema), _Call(_call)
+def functions_in_python() -> tuple[Any, Any, Any]:
+    """The functions without a native library; they live as long as the process."""
+    return _SchemaOf(_schema), _Call(_call), _last_error()
 
 
 def _schema(name: bytes) -> int | None:
@@ -98,16 +97,19 @@ def _call(name: bytes, overload: bytes, stack: int, argument_count: int, built_w
         here = schema_of(b".".join(filter(None, (name, overload))).decode())
         if here is None or len(here.arguments) != argument_count:
             return _OTHER_SCHEMA
+        dispatch = _libtorch().torch_call_dispatcher
         with below_autograd_and_autocast():
-            return int(_dispatcher()(name, overload, ctypes.c_void_p(stack), ctypes.c_uint64(built_with)))
+            return int(dispatch(name, overload, ctypes.c_void_p(stack), ctypes.c_uint64(built_with)))
     except BaseException:  # no exception may pass through C
         traceback.print_exc()
         return _FAILURE
 
 
+def _last_error() -> Any:
+    """PyTorch's function that tells the last error in words; None before torch 2.13."""
+    return getattr(_libtorch(), "torch_exception_get_what_without_backtrace", None)
+
+
 @cache
-def _dispatcher() -> Callable[..., int]:
-    """PyTorch's own function."""
-    path = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
-    function: Callable[..., int] = ctypes.CDLL(str(path)).torch_call_dispatcher
-    return function
+def _libtorch() -> ctypes.CDLL:
+    return ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))

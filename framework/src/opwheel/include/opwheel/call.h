@@ -20,7 +20,6 @@
 // operator comes through with its message.
 #pragma once
 
-#include <dlfcn.h>
 #include <torch/csrc/stable/c/shim.h>
 
 #include <algorithm>
@@ -56,41 +55,36 @@ using Call = AOTITorchError (*)(const char* name, const char* overload, StableIV
                                 uint64_t built_with);
 inline constexpr AOTITorchError kOtherSchema = 2;
 
-// What PyTorch's C functions do not offer. opwheel's native library has it, and the registry in Python where there is
-// none for this PyTorch. Every library has its own pointers.
+// What the operator said that failed last in this thread; null where PyTorch does not tell it, before torch 2.13.
+using LastError = const char* (*)();
+
+// What PyTorch's C functions do not offer in every release. Whoever opens the library gives it: the registry in Python,
+// opwheel/load.h in C++. Every library has its own.
 inline std::atomic<SchemaOf> schema_of{nullptr};
 inline std::atomic<Call> call{nullptr};
-
-// Without both, in a program that has no native library: an operator of a library that was made with opwheel.
-inline const char* schema_of_library(std::string_view name) {
-  const std::size_t colons = name.find("::");
-  void* const function = dlsym(RTLD_DEFAULT, (std::string(name.substr(0, colons)) + "_schemas").c_str());
-  if (function == nullptr) return nullptr;
-  for (auto text = reinterpret_cast<const char* const* (*)()>(function)(); *text != nullptr; ++text) {
-    const std::string_view schema = *text;
-    if (schema.substr(0, schema.find('(')) == name.substr(colons + 2)) return *text;
-  }
-  return nullptr;
-}
+inline std::atomic<LastError> last_error{nullptr};
 
 // Throws where the schema is not known.
 inline std::string_view schema_here(const std::string& name) {
   const SchemaOf lookup = schema_of.load(std::memory_order_acquire);
-  if (const char* const text = lookup != nullptr ? lookup(name.c_str()) : schema_of_library(name)) return text;
-  if (lookup != nullptr) {
+  if (lookup == nullptr) {
+    fail(name,
+         " is called, and its schema cannot be read: this library was opened by hand. Load it with its operator "
+         "library, in C++ with opwheel::load()");
+  }
+  if (const char* const text = lookup(name.c_str())) return text;
+  if (call.load(std::memory_order_acquire) != nullptr) {
     fail(name, " is called, and there is no such operator in this process: load the library that defines it");
   }
   fail(name,
-       " is called, and its schema cannot be read in this process: in a program without Python, load opwheel's native "
-       "library as well, opwheel::load(\"<library>\", {\"<backend>\", \"autograd\"}); `<library> config --autograd` "
-       "prints its file. In Python, load the library by its backend's entry point");
+       " is called, and its schema cannot be read in this process: load opwheel's native library as well, "
+       "opwheel::load(\"<library>\", {\"<backend>\", \"autograd\"}); `<library> config --autograd` prints its file");
 }
 
-// What the operator said when it failed. PyTorch tells it from torch 2.13 on.
 [[noreturn]] inline void fail_as_operator(const CallPlan& plan) {
-  using What = const char* (*)();
-  static const auto what = reinterpret_cast<What>(dlsym(RTLD_DEFAULT, "torch_exception_get_what_without_backtrace"));
-  if (what != nullptr) throw std::runtime_error(what());
+  const LastError last = last_error.load(std::memory_order_acquire);
+  const char* const words = last != nullptr ? last() : nullptr;
+  if (words != nullptr) throw std::runtime_error(words);
   fail(plan.operator_name, " failed; this PyTorch has printed the reason to stderr, and tells it from torch 2.13 on");
 }
 
@@ -167,11 +161,13 @@ inline constexpr detail::Call<Callee> call{};
 
 }  // namespace opwheel
 
-// Looked up in a library by whoever opens it: the registry in Python, opwheel/load.h in C++.
+// Looked up in a library by whoever opens it. Without `call` there is no native library for this PyTorch.
 extern "C" __attribute__((visibility("default"), used)) inline void opwheel_set_dispatcher(
-    opwheel::detail::dispatcher::SchemaOf schema_of, opwheel::detail::dispatcher::Call call) {
+    opwheel::detail::dispatcher::SchemaOf schema_of, opwheel::detail::dispatcher::Call call,
+    opwheel::detail::dispatcher::LastError last_error) {
   opwheel::detail::dispatcher::schema_of.store(schema_of, std::memory_order_release);
   opwheel::detail::dispatcher::call.store(call, std::memory_order_release);
+  opwheel::detail::dispatcher::last_error.store(last_error, std::memory_order_release);
 }
 
 // Declares an operator that kernels call, at namespace scope: a type for call<>, from its schema with the namespace.

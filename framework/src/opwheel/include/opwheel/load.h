@@ -67,13 +67,29 @@ inline void set_memory_of_results(const std::string& library, void* handle) {
   if (set_cache != nullptr && (allocate != nullptr || !cache)) reinterpret_cast<void (*)(void*)>(set_cache)(allocate);
 }
 
-// What its kernels need to call other operators (opwheel/call.h). It is in the native Autograd library, and there if
-// that is.
+// The schema of an operator, "waves::norm.out", of a library that was made with opwheel: its schema library says it.
+// Null for all others.
+inline const char* schema_of_library(const char* name) {
+  const std::string text = name;
+  const std::size_t colons = text.find("::");
+  void* const function = dlsym(RTLD_DEFAULT, (text.substr(0, colons) + "_schemas").c_str());
+  if (function == nullptr) return nullptr;
+  const std::string start = text.substr(colons + 2) + "(";
+  for (auto schema = reinterpret_cast<const char* const* (*)()>(function)(); *schema != nullptr; ++schema) {
+    if (std::string(*schema).rfind(start, 0) == 0) return *schema;
+  }
+  return nullptr;
+}
+
+// What its kernels need to call other operators (opwheel/call.h). The native Autograd library knows the schemas of all.
 inline void set_dispatcher(void* handle) {
   void* const set = dlsym(handle, "opwheel_set_dispatcher");
+  if (set == nullptr) return;
   void* const schema = dlsym(RTLD_DEFAULT, "opwheel_dispatcher_schema");
   void* const call = dlsym(RTLD_DEFAULT, "opwheel_dispatcher_call");
-  if (set != nullptr && schema != nullptr) reinterpret_cast<void (*)(void*, void*)>(set)(schema, call);
+  void* const last_error = dlsym(RTLD_DEFAULT, "torch_exception_get_what_without_backtrace");
+  reinterpret_cast<void (*)(void*, void*, void*)>(set)(
+      schema != nullptr ? schema : reinterpret_cast<void*>(&schema_of_library), call, last_error);
 }
 
 // Where a shared library that is given by name may be, besides the folders of those given by path.
