@@ -99,7 +99,8 @@ def test_threads_and_many_calls(run):
 def test_kernels_that_call_operators(run):
     """The kernels are instrumented, too. PyTorch's string leaks, and what is kept, are counted without a sanitizer."""
     chosen = "native and not stay and not models"
-    tests = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, "tests/general/test_cpp_calls.py"]
+    # -s: a sanitizer's report would be lost with what pytest has captured.
+    tests = ["-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", "-k", chosen, "tests/general/test_cpp_calls.py"]
     assert " passed" in run(*tests, CXXFLAGS=SANITIZERS)
 
 

@@ -1,8 +1,8 @@
 // Kernels for the operators of types.h; the result is the text of what has arrived.
 #include "types.h"
 
+#include <algorithm>
 #include <cstdio>
-#include <cstring>
 
 #include "opwheel/kernels.h"
 #include "opwheel/schema_library.h"
@@ -48,7 +48,7 @@ Tensor written(const Tensor& x, const Values&... values) {
   std::string all;
   ((all += (all.empty() ? "" : "; ") + text(values)), ...);
   Tensor bytes = new_empty({static_cast<int64_t>(all.size())}, ScalarType::Byte, device_of(x));
-  std::memcpy(data<uint8_t>(bytes), all.data(), all.size());
+  std::copy(all.begin(), all.end(), data<uint8_t>(bytes));
   return bytes;
 }
 
