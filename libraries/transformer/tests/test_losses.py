@@ -137,3 +137,82 @@ def test_numbers_without_a_meaning(options, argument):
         transformer_ops.cross_entropy(x, target, **options)
     with pytest.raises(RuntimeError, match=rf"argument '{argument}' is {options[argument]:g}, expected "):
         transformer_ops.fused_linear_cross_entropy(x, torch.randn(7, CLASSES), target, **options)
+
+
+CONFIDENT = ("one class", "several rows", "saturated", "nearly equal")
+
+
+def confident(kind, rows, classes, margin):
+    """Logits, and the targets that they are sure of; or logits that hardly differ."""
+    x, target = torch.randn(rows, classes) / 8, torch.randint(classes, (rows,))
+    if kind == "one class":
+        x.zero_()
+    if kind == "nearly equal":
+        return 2 + x / 8, target
+    x[torch.arange(rows), target] = 200.0 if kind == "saturated" else margin
+    return x, target
+
+
+def check_rounded_once(found, exact, dtype):
+    """Of each element a half of its last place, and of a row's sum what these halves sum up to."""
+    eps, smallest = torch.finfo(dtype).eps, torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps
+    half = eps / 2 * exact.abs() + smallest / 2
+    beyond = 2e-6 * exact.abs() + 1e-11  # of float32; float64's own p - 1 is right to 1e-14
+    assert ((found.double() - exact).abs() <= half + beyond).all()
+    assert (found.double().sum(-1).abs() <= half.sum(-1) + beyond.sum(-1)).all()
+
+
+@pytest.mark.parametrize("margin", [8.0, 16.0, 20.0, 30.0])
+@pytest.mark.parametrize("kind", CONFIDENT)
+@pytest.mark.parametrize("dtype", [*SIXTEEN, torch.float32], ids=str)
+def test_gradients_of_confident_rows(dtype, kind, margin):
+    """p - 1 of the target has all digits, whatever exp() of the others is: so rows sum up to 0."""
+    x, target = confident(kind, 7, 1000, margin)
+    x = x.to(dtype).requires_grad_()
+    wide = x.detach().double().requires_grad_()
+    loss = transformer_ops.cross_entropy(x, target, reduction="none")
+    exact = functional.cross_entropy(wide, target, reduction="none")
+    assert ((loss.double() - exact).abs() <= 2e-6 * exact + 1e-13).all()
+    (found,) = torch.autograd.grad(loss.sum(), x)
+    (wanted,) = torch.autograd.grad(exact.sum(), wide)
+    check_rounded_once(found, wanted, dtype)
+
+
+@pytest.mark.parametrize("options", [{"label_smoothing": 0.1}, {"lse_square_scale": 0.1}, {"softcap": 5.0}], ids=str)
+@pytest.mark.parametrize("kind", CONFIDENT)
+@pytest.mark.parametrize("dtype", [*SIXTEEN, torch.float32], ids=str)
+def test_gradients_of_confident_rows_with_options(dtype, kind, options):
+    """Terms of either sign: their rounding in float32 stays, and no more than that."""
+    x, target = confident(kind, 7, 1000, 16.0)
+    target[3] = -100
+    x = x.to(dtype).requires_grad_()
+    wide = x.detach().double().requires_grad_()
+    loss = transformer_ops.cross_entropy(x, target, reduction="none", **options)
+    smoothing, z = options.get("label_smoothing", 0.0), options.get("lse_square_scale", 0.0)
+    expected = exact(wide, target, None, z, smoothing, options.get("softcap"), "none")
+    (found,) = torch.autograd.grad(loss.sum(), x)
+    (wanted,) = torch.autograd.grad(expected.sum(), wide)
+    smallest = torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps
+    largest = wanted.abs().amax(-1, keepdim=True).clamp_min(1)
+    allowed = EPS[dtype] / 2 * wanted.abs() + smallest + 32 * EPS[torch.float32] * largest
+    assert ((found.double() - wanted).abs() <= allowed).all()
+    assert not found[3].any()
+
+
+@pytest.mark.parametrize("margin", [8.0, 16.0, 20.0, 30.0])
+@pytest.mark.parametrize("dtype", SIXTEEN, ids=str)
+def test_weight_gradients_of_confident_rows(dtype, margin):
+    """Of the fused loss: each class has one row, so that no other row's gradient is added to the target's."""
+    classes = 64
+    x, weight = margin * torch.eye(classes).to(dtype), torch.eye(classes).to(dtype)
+    target = torch.arange(classes)
+    inputs, wide = [t.clone().requires_grad_() for t in (x, weight)], [t.double().requires_grad_() for t in (x, weight)]
+    loss = transformer_ops.fused_linear_cross_entropy(*inputs, target, reduction="sum")
+    expected = functional.cross_entropy(functional.linear(*wide), target, reduction="sum")
+    assert abs(loss.double() - expected) <= 4e-6 * expected + 1e-12
+    found, wanted = torch.autograd.grad(loss, inputs), torch.autograd.grad(expected, wide)
+    for one, other in zip(found, wanted, strict=True):
+        smallest = torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps
+        # Logits' gradients are rounded, their product, and what is scaled. Of float16 some are too small for it.
+        allowed = 2 * EPS[dtype] * other.abs() + (margin + 1) * smallest + 1e-10
+        assert ((one.double() - other).abs() <= allowed).all()

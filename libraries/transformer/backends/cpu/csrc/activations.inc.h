@@ -6,15 +6,18 @@ constexpr auto number(double value) {
   return static_cast<decltype(V{}[0] + 0)>(value);
 }
 
+// Derivatives are taken of sigmoid(), not of sigmoid_for<T>(): 1 - s is small where s is nearly 1, and they have a
+// zero.
+
 // silu(x) = x * sigmoid(x); its derivative is sigmoid(x) * (1 + x * (1 - sigmoid(x))).
 struct Silu {
   template <class T, class V>
   static V value(V x) {
     return x * sigmoid_for<T>(x);
   }
-  template <class T, class V>
+  template <class V>
   static void value_and_derivative(V x, V& value, V& derivative) {
-    const V s = sigmoid_for<T>(x);
+    const V s = sigmoid(x);
     value = x * s;
     derivative = s * (1 + x * (1 - s));
   }
@@ -31,9 +34,9 @@ struct GeluTanh {
   static V value(V x) {
     return x * sigmoid_for<T>(doubled_u(x));
   }
-  template <class T, class V>
+  template <class V>
   static void value_and_derivative(V x, V& value, V& derivative) {
-    const V s = sigmoid_for<T>(doubled_u(x));
+    const V s = sigmoid(doubled_u(x));
     const V slope = number<V>(kFactor) * (1 + number<V>(3 * kCubic) * x * x);
     value = x * s;
     derivative = s + x * s * (1 - s) * slope;
@@ -47,7 +50,7 @@ struct Gelu {
   static V value(V x) {
     return x * number<V>(0.5) * (1 + erf(x * number<V>(kRoot)));
   }
-  template <class T, class V>
+  template <class V>
   static void value_and_derivative(V x, V& value, V& derivative) {
     const V phi = number<V>(0.5) * (1 + erf(x * number<V>(kRoot)));
     value = x * phi;
@@ -77,7 +80,7 @@ void gated_rows_backward(const GatedBackward& a, int64_t begin, int64_t end) {
     T* const gradients[] = {static_cast<T*>(a.da) + i * a.length, static_cast<T*>(a.db) + i * a.length};
     const auto both = [](auto& result, auto from_u, auto from_v, auto grad) {
       Vector<ComputeType<T>> value, derivative;
-      F::template value_and_derivative<T>(from_u, value, derivative);
+      F::value_and_derivative(from_u, value, derivative);
       result[0] = grad * from_v * derivative;
       result[1] = grad * value;
     };

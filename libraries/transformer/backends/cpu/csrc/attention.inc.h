@@ -265,7 +265,7 @@ void attention(const Attention& a, int64_t begin, int64_t end) {
         const int64_t own = visible(form.is_causal, from + r, n);
         const C top = maximum<C>(own, -static_cast<C>(__builtin_inf()), [&](auto at) { return get(row, at); });
         const C total = sum<C>(own, [&](auto at) {
-          const auto value = exp_of_negative_for<T>(get(row, at) - top);
+          const auto value = exp_of_negative(get(row, at) - top);
           put(row, at, value);
           return value;
         });
@@ -283,8 +283,10 @@ void attention(const Attention& a, int64_t begin, int64_t end) {
   }
 }
 
-// With p = exp(scores - lse) and ds = p * (grad v^T - sum(grad * y)):
+// With p = exp(scores - lse), dp = grad v^T and ds = p * (dp - sum(p * dp) / sum(p)):
 // dv = p^T grad, dq = scale * ds k, dk = scale * ds^T q. Keys and values that several heads share have their sums.
+// The mean of dp is sum(grad * y), but y is rounded, and so is lse: where one key has nearly all of the weight, the
+// difference would be little but what they have lost.
 template <class T>
 void attention_backward(const AttentionBackward& a, int64_t begin, int64_t end) {
   using C = ComputeType<T>;
@@ -311,7 +313,7 @@ void attention_backward(const AttentionBackward& a, int64_t begin, int64_t end) 
     fill_zero(dk.data, width * columns);
     fill_zero(dv.data, width * columns);
     for (int64_t head = shared * form.group; head < (shared + 1) * form.group; ++head) {
-      const HeadRows<const T> q(a.q, batch, head), y(a.y, batch, head), grad(a.grad, batch, head);
+      const HeadRows<const T> q(a.q, batch, head), grad(a.grad, batch, head);
       const HeadRows<T> dq(a.dq, batch, head);
       const C* const lse = static_cast<const C*>(a.lse) + (batch * form.heads + head) * form.queries;
       for (int64_t from = 0; from < form.queries; from += kQueries) {
@@ -330,7 +332,6 @@ void attention_backward(const AttentionBackward& a, int64_t begin, int64_t end) 
           C* const ds = slopes.data + r * stride;
           fetch(q, from + kQueries + r, form.queries, d);
           fetch(grad, from + kQueries + r, form.queries, d);
-          fetch(y, from + kQueries + r, form.queries, d);
           fetch(dq, from + r, form.queries, d);
           fetch(dk_rows, from + r, n, d);
           fetch(dv_rows, from + r, n, d);
@@ -338,15 +339,14 @@ void attention_backward(const AttentionBackward& a, int64_t begin, int64_t end) 
           fetch(next_v, from + r, n, d);
           const int64_t own = r < count ? visible(form.is_causal, from + r, n) : 0;
           if (own > 0) {
-            const T* const result = y.row(from + r);
-            const C* const g = grads.data + r * columns;
-            const C inner = sum<C>(d, [&](auto at) { return get(g, at) * get(result, at); });
             const C log_sum = lse[from + r];
-            for_vectors<C>(own, [&](auto at) {
-              const auto weight = exp_of_negative_for<T>(get(p, at) - log_sum);
+            const C total = sum<C>(own, [&](auto at) {
+              const auto weight = exp_of_negative(get(p, at) - log_sum);
               put(p, at, weight);
-              put(ds, at, weight * (get(ds, at) - inner));
+              return weight;
             });
+            const C mean = sum<C>(own, [&](auto at) { return get(p, at) * get(ds, at); }) / total;
+            for_vectors<C>(own, [&](auto at) { put(ds, at, get(p, at) * (get(ds, at) - mean)); });
           }
           fill_zero(p + own, seen_width - own);
           fill_zero(ds + own, seen_width - own);

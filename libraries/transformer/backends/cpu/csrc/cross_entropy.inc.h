@@ -5,12 +5,20 @@ template <class V, class C>
 inline V capped(V x, C softcap) {
   return softcap > 0 ? softcap * tanh(x / softcap) : x;
 }
+// Its derivative, 1 - tanh(x / softcap)^2, as 4 s (1 - s) with s = sigmoid(-2 |x / softcap|): the difference would
+// leave nothing of a logit far beyond the cap.
+template <class V, class C>
+inline V cap_slope(V x, C softcap) {
+  const V ratio = x / softcap, s = sigmoid(2 * (ratio < 0 ? ratio : -ratio));
+  return 4 * s * (1 - s);
+}
 
 // With z = log(sum(exp(x))) and t the target, for one row:
 //   loss = w[t] (1 - smoothing) (z - x[t]) + smoothing / n sum(w (z - x)) + lse_square_scale z^2
 // where w, the weights of classes, is 1 for all if there is none; the last term is in z_loss, too. Logits may be large
 // and close together: z is the largest of them and a small number, whose sum, lse, is rounded. Differences from z are
-// taken from one and then the other, and lse_rest is what lse has lost.
+// taken from one and then the other, and lse_rest is what lse has lost. The target's own exp is left out of the sum of
+// the others, and added by log1p: it would hide them where the target is nearly certain, and with them the loss.
 template <class T>
 void cross_entropy(const CrossEntropy& a, int64_t begin, int64_t end) {
   using C = ComputeType<T>;
@@ -27,11 +35,14 @@ void cross_entropy(const CrossEntropy& a, int64_t begin, int64_t end) {
     // The cap keeps the order, so that the largest logit is the largest one before.
     const C largest = maximum<C>(n, -static_cast<C>(__builtin_inf()), [&](auto at) { return get(x, at); });
     const C top = capped(Vector<C>{} + largest, softcap)[0];
-    const C total = sum<C>(n, [&](auto at) { return exp_of_negative(capped(get(x, at), softcap) - top); });
-    const C log_total = static_cast<C>(__builtin_log(static_cast<double>(total)));
+    const C chosen = capped(Vector<C>{} + static_cast<C>(widen(x[target])), softcap)[0];
+    const auto sum_of_exps = [&](const T* some, int64_t count) {
+      return sum<C>(count, [&](auto at) { return exp_of_negative(capped(get(some, at), softcap) - top); });
+    };
+    const double others = sum_of_exps(x, target) + sum_of_exps(x + target + 1, n - target - 1);
+    const C log_total = static_cast<C>(__builtin_log1p(others + __builtin_expm1(chosen - top)));
     lse = top + log_total;
     lse_rest = (top - lse) + log_total;
-    const C chosen = capped(Vector<C>{} + static_cast<C>(widen(x[target])), softcap)[0];
     const C factor = w == nullptr ? C(1) : static_cast<C>(widen(w[target]));
     loss = factor * (C(1) - smoothing) * ((top - chosen) + log_total);
     if (smoothing > 0 && w == nullptr) {
@@ -66,20 +77,22 @@ void cross_entropy_backward(const CrossEntropyBackward& a, int64_t begin, int64_
     const C g = static_cast<const C*>(a.grad)[a.grad_per_row ? i : 0];
     const C of_z = g + (a.grad_z == nullptr ? C(0) : static_cast<const C*>(a.grad_z)[i]);
     const C chosen = (w == nullptr ? C(1) : static_cast<C>(widen(w[target]))) * (C(1) - smoothing);
-    const C of_p = g * (chosen + smoothing / C(n) * weights) + of_z * C(2) * static_cast<C>(a.lse_square_scale) * z;
-    const C shift = g * (smoothing / C(n));
+    const C of_others = g * (smoothing / C(n) * weights) + of_z * C(2) * static_cast<C>(a.lse_square_scale) * z;
+    const C of_p = g * chosen + of_others, shift = g * (smoothing / C(n));
+    const auto log_p = [&](auto value) { return (capped(value, softcap) - z) - z_rest; };
     const auto gradient = [&](auto value, auto weight) {
-      const auto capped_value = capped(value, softcap);
-      auto result = of_p * exp_of_negative_for<T>((capped_value - z) - z_rest) - shift * weight;
-      if (softcap > 0) result *= 1 - (capped_value / softcap) * (capped_value / softcap);
+      auto result = of_p * exp_of_negative(log_p(value)) - shift * weight;
+      if (softcap > 0) result *= cap_slope(value, softcap);
       return result;
     };
-    // The target's own, not as a difference of what has been rounded; read first, because dx may be where x is.
+    // The target's own, where p - 1 is expm1(log(p)): a difference would leave nothing where the target is nearly
+    // certain. It is read first, because dx may be where x is.
     const Vector<C> own_logit = Vector<C>{} + static_cast<C>(widen(x[target]));
+    const double own_log_p = log_p(own_logit)[0];
     const C own_weight = w == nullptr ? C(1) : static_cast<C>(widen(w[target]));
-    const C own_cap = capped(own_logit, softcap)[0];
-    const C slope = softcap > 0 ? C(1) - (own_cap / softcap) * (own_cap / softcap) : C(1);
-    const C own = gradient(own_logit, Vector<C>{} + own_weight)[0] - g * chosen * slope;
+    const C less_one = static_cast<C>(__builtin_expm1(own_log_p)), own_p = static_cast<C>(__builtin_exp(own_log_p));
+    const C slope = softcap > 0 ? cap_slope(own_logit, softcap)[0] : C(1);
+    const C own = (g * chosen * less_one + of_others * own_p - shift * own_weight) * slope;
     for_vectors<C>(n, [&](auto at) {
       const auto weight = w == nullptr ? Vector<C>{} + C(1) : get(w, at);
       put(d, at, gradient(get(x, at), weight));

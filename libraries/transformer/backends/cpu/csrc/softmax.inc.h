@@ -24,7 +24,8 @@ void softmax(const Softmax& a, int64_t begin, int64_t end) {
   }
 }
 
-// dx = y * (grad - sum(grad * y))
+// dx = y * (grad - sum(grad * y) / sum(y)): sum(y) is 1, but for what y is rounded by, which would be all that is left
+// where one element has nearly all of the weight.
 template <class T>
 void softmax_backward(const SoftmaxBackward& a, int64_t begin, int64_t end) {
   using C = ComputeType<T>;
@@ -33,13 +34,14 @@ void softmax_backward(const SoftmaxBackward& a, int64_t begin, int64_t end) {
     const T* y = static_cast<const T*>(a.y) + i * a.y_stride;
     const T* g = static_cast<const T*>(a.grad) + i * a.grad_stride;
     T* d = static_cast<T*>(a.dx) + i * n;
-    const C inner = sum<C>(n, [&](auto at) { return get(g, at) * get(y, at); });
+    const C total = sum<C>(n, [&](auto at) { return get(y, at); });
+    const C mean = sum<C>(n, [&](auto at) { return get(g, at) * get(y, at); }) / total;
     const bool is_last = i + 1 == end;
     const T *next = next_row(y, a.y_stride, is_last), *next_gradients = next_row(g, a.grad_stride, is_last);
     for_vectors<C>(n, [&](auto at) {
       prefetch(next, at);
       prefetch(next_gradients, at);
-      put(d, at, get(y, at) * (get(g, at) - inner), a.stream);
+      put(d, at, get(y, at) * (get(g, at) - mean), a.stream);
     });
   }
 }

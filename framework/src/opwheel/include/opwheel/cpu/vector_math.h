@@ -5,8 +5,9 @@
 // are those that tests/toolchain/test_vector_math.py allows, against float64: exp_of_negative(x) is exp(x) for x <= 0,
 // within 2 units in the last place; zero below -86, where exp(x) is less than 4.5e-38. sigmoid(x) is 1 / (1 + exp(-x)),
 // within 4 units where it is more than 4.5e-38, and zero below; tanh(x) is within 6 units. exp_of_negative_for<T>() and
-// sigmoid_for<T>() are the same for results of type T: for bfloat16 their relative error is up to 2^-12, a sixteenth of
-// its unit in the last place.
+// sigmoid_for<T>() are the same for what is multiplied and rounded to T, and never subtracted from: for bfloat16 their
+// relative error is up to 2^-12, a sixteenth of its unit in the last place. Of 1 - p, of p - 1, or of a sum with both
+// signs, it may leave no digit: exp_of_negative() and sigmoid() are for those.
 
 using Floats = VectorOf<float>::type;
 using Doubles = VectorOf<double>::type;

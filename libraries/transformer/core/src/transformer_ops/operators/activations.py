@@ -51,6 +51,10 @@ def _geglu_backward(grad: Tensor, a: Tensor, b: Tensor, approximate: str) -> tup
     return (grad_ * b_ * derivative).to(a.dtype), (grad_ * value).to(a.dtype)
 
 
+# Where an activation is nearly 0 or its argument, and beside the zeros of silu's and gelu's derivatives.
+_SATURATED = (-90.0, -30.0, -20.0, -16.0, -8.0, -1.2785, -0.7519, 1e-3, 8.0, 16.0, 20.0, 30.0, 90.0)
+
+
 def _samples(
     device: str, dtype: torch.dtype, requires_grad: bool, *, inputs: int = 2, options: tuple[str, ...] = ()
 ) -> Iterator[Sample]:
@@ -59,6 +63,11 @@ def _samples(
         yield Sample(*(make(*shape) for _ in range(inputs)), *options[:1])
     for option in options[1:]:
         yield Sample(*(make(3, 8) for _ in range(inputs)), option)
+    for option in options or (None,):
+        a = torch.tensor(_SATURATED, device=device, dtype=dtype).requires_grad_(requires_grad)
+        others = (make(len(_SATURATED)) for _ in range(inputs - 1))
+        gradient = [next(others)] if inputs == 3 else []
+        yield Sample(*gradient, a, *others, *([option] if option else []))
 
 
 def _errors(device: str) -> Iterator[ErrorSample]:

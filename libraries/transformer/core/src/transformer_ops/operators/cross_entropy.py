@@ -12,7 +12,7 @@ from opwheel.dispatch import ErrorSample, Sample
 from torch import Tensor
 
 from .checks import check_shape
-from .samples import randn, wide
+from .samples import confident_rows, randn, wide
 
 
 def _capped(x: Tensor, softcap: float) -> Tensor:
@@ -126,6 +126,8 @@ def _arguments(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator
         yield make(5, 37, requires_grad=requires_grad), target, None, -100, *numbers
         weight = torch.rand(5, device=device, dtype=dtype)
         yield make(5, 5, requires_grad=requires_grad), target, weight, -100, *numbers
+        sure = confident_rows(40, device=device, dtype=dtype, requires_grad=requires_grad)
+        yield sure, torch.arange(len(sure), device=device), None, -100, *numbers
 
 
 def _samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
@@ -143,10 +145,9 @@ def _measured(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[
 def _backward_samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
     for x, target, weight, ignored, *numbers in _arguments(device, dtype, requires_grad):
         assert isinstance(x, Tensor)
-        lse = wide(x.detach()).logsumexp(-1) if numbers[-1] == 0 else wide(x.detach()).logsumexp(-1) + 1
-        of_rows = [torch.rand(5, device=device, dtype=lse.dtype, requires_grad=requires_grad) for _ in range(3)]
-        kept = lse.requires_grad_(requires_grad), of_rows[2]
-        yield Sample(*of_rows[:2], x, target, weight, *kept, ignored, *numbers)
+        _, _, *kept = cross_entropy_rows_reference(x.detach(), target, weight, ignored, *numbers)
+        grads = [torch.rand(len(x), device=device, dtype=kept[0].dtype, requires_grad=requires_grad) for _ in range(2)]
+        yield Sample(*grads, x, target, weight, *(one.requires_grad_(requires_grad) for one in kept), ignored, *numbers)
 
 
 def _errors(device: str) -> Iterator[ErrorSample]:

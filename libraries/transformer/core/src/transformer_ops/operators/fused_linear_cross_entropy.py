@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .checks import check_shape
 from .cross_entropy import cross_entropy_backward_reference, cross_entropy_rows_reference
-from .samples import SHAPES, randn, wide
+from .samples import SHAPES, confident_rows, randn, wide
 
 
 def _fused_linear_cross_entropy(
@@ -53,7 +53,7 @@ def _fused_linear_cross_entropy_training(
     d_bias = wide(input.new_empty(0)) if bias is None else wide(d).sum(0)
     counted = (target != ignore_index).sum().to(loss.dtype)
     factor = torch.where(counted > 0, 1 / counted, 0) if reduction == "mean" else torch.ones_like(loss)
-    return loss, d @ weight, wide(d).t() @ wide(input), d_bias, factor
+    return loss, d @ weight, wide(d.t() @ input), d_bias, factor
 
 
 def _samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
@@ -62,6 +62,9 @@ def _samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[S
     yield Sample(make(5, 8), make(7, 8), target)
     yield Sample(make(5, 8), make(7, 8), target, make(7), -100, 1e-2, 0.1, "sum")
     yield Sample(make(5, 8), make(7, 8), torch.where(target < 0, 4, target), make(7), 4, 0.0, 0.1, "mean", 3.0)
+    sure = confident_rows(40, device=device, dtype=dtype, requires_grad=requires_grad)
+    same = torch.eye(40, device=device, dtype=dtype).requires_grad_(requires_grad)  # the logits are the input
+    yield Sample(sure, same, torch.arange(len(sure), device=device))
 
 
 def _of_two_operators(

@@ -22,6 +22,22 @@ def randn(*shape: int, device: str, dtype: torch.dtype, requires_grad: bool = Fa
     return torch.randn(shape, device=device, dtype=dtype, requires_grad=requires_grad)
 
 
+MARGINS = (8.0, 16.0, 20.0, 30.0)
+"""By how much a confident row's largest element is above the others: its softmax is 1 but for 2^-11 to 2^-43 of it."""
+
+
+def confident_rows(length: int, *, device: str, dtype: torch.dtype, requires_grad: bool = False) -> Tensor:
+    """Rows in which what is approximated cancels, a leaf of the graph.
+
+    Of row ``i`` element ``i`` is larger by ``MARGINS[i]``; the next row is saturated, and the last one nearly equal.
+    """
+    x = torch.linspace(-1, 1, length, dtype=torch.float64).repeat(len(MARGINS) + 2, 1) / 4
+    for i, margin in enumerate((*MARGINS, 200.0)):
+        x[i, i] += margin
+    x[-1] = 2 + x[-1] / 64
+    return x.to(device, dtype).requires_grad_(requires_grad)
+
+
 def rotations(*shape: int, device: str, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Tables of a rotary embedding: cosines and sines, so that rows keep their length."""
     angles = torch.randn(shape, device=device)

@@ -10,7 +10,7 @@ from opwheel import Operator, Rows
 from opwheel.dispatch import Sample
 from torch import Tensor
 
-from .samples import SHAPES, measured, randn, wide
+from .samples import SHAPES, confident_rows, measured, randn, wide
 
 
 def _softmax(x: Tensor) -> Tensor:
@@ -18,14 +18,24 @@ def _softmax(x: Tensor) -> Tensor:
 
 
 def _softmax_backward(grad: Tensor, y: Tensor) -> Tensor:
+    # The sum of y is 1, but for what y is rounded by: it would be all that is left where one element is nearly 1.
     gradients, values = wide(grad), wide(y)
-    return (values * (gradients - (gradients * values).sum(-1, keepdim=True))).to(y.dtype)
+    mean = (gradients * values).sum(-1, keepdim=True) / values.sum(-1, keepdim=True)
+    return (values * (gradients - mean)).to(y.dtype)
 
 
-def _samples(device: str, dtype: torch.dtype, requires_grad: bool, *, inputs: int = 1) -> Iterator[Sample]:
+def _samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
     make = partial(randn, device=device, dtype=dtype, requires_grad=requires_grad)
     for shape in SHAPES:
-        yield Sample(*(make(*shape) for _ in range(inputs)))
+        yield Sample(make(*shape))
+    yield Sample(confident_rows(40, device=device, dtype=dtype, requires_grad=requires_grad))
+
+
+def _backward_samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
+    make = partial(randn, device=device, dtype=dtype)
+    for x in (*(make(*shape) for shape in SHAPES), confident_rows(40, device=device, dtype=dtype)):
+        y = _softmax(x).requires_grad_(requires_grad)
+        yield Sample(make(*x.shape, requires_grad=requires_grad), y)
 
 
 SOFTMAX = Operator(
@@ -52,5 +62,5 @@ SOFTMAX_BACKWARD = Operator(
     "softmax_backward",
     reference=_softmax_backward,
     rule=Rows(grad=1, y=1),
-    samples=partial(_samples, inputs=2),
+    samples=_backward_samples,
 )

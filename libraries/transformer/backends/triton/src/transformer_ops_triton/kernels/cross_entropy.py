@@ -11,7 +11,7 @@ import triton.language as tl
 from torch import Tensor
 
 from .arguments import FLOATING, check_device, check_dtype, check_indices, check_shape, refuse, rows_of, vector, wide
-from .language import load, store, tanh
+from .language import expm1, load, log1p, store, tanh
 from .launch import block_of, compute_dtype, launch
 
 
@@ -21,6 +21,14 @@ def _capped(x, SOFTCAP: tl.constexpr):
     if SOFTCAP > 0:
         x = SOFTCAP * tanh(x / SOFTCAP)
     return x
+
+
+@triton.jit
+def _cap_slope(x, SOFTCAP: tl.constexpr):
+    # The cap's derivative, 1 - tanh(x / softcap)^2, as 4 s (1 - s): the difference would leave nothing of a logit far
+    # beyond the cap.
+    s = tl.sigmoid(-2 * tl.abs(x / SOFTCAP))
+    return 4 * s * (1 - s)
 
 
 @triton.jit
@@ -63,9 +71,10 @@ def _cross_entropy(
     is_class = (t >= 0) & (t < N)
     chosen = _capped(tl.load(x + t, mask=is_class, other=float("nan")).to(COMPUTE), SOFTCAP)
     near = _finite(chosen)  # what logits are near to: sums of their distances from it are small
-    # One pass: what has been summed up is scaled anew when a larger logit comes.
+    # One pass: what has been summed up is scaled anew when a larger logit comes. The target's own exp is left out of
+    # the sum of the others, and added by log1p: it would hide them, and with them the loss, where it is nearly all.
     largest = tl.full([], -float("inf"), COMPUTE)
-    total = tl.full([], 0, COMPUTE)
+    others = tl.full([], 0, COMPUTE)
     values = tl.zeros([BLOCK], COMPUTE)
     weights = tl.zeros([BLOCK], COMPUTE)
     for start in range(0, N, BLOCK):
@@ -75,8 +84,8 @@ def _cross_entropy(
         before = largest
         largest = tl.maximum(largest, tl.max(tl.where(mask, value, -float("inf")), 0))
         shift = _finite(largest)
-        exps = tl.where(mask, tl.exp(value - shift), 0)
-        total = total * tl.exp(before - shift) + tl.sum(exps, 0)
+        exps = tl.where(mask & (at != t), tl.exp(value - shift), 0)
+        others = others * tl.exp(before - shift) + tl.sum(exps, 0)
         if SMOOTHING > 0:
             if weight is None:
                 values += tl.where(mask, value - near, 0)
@@ -86,7 +95,7 @@ def _cross_entropy(
                 weights += w
     # Logits may be large and close together: of the largest of them and the small rest, only the sum is rounded.
     top = _finite(largest)
-    log_total = tl.log(total)
+    log_total = log1p(others + expm1(chosen - top))
     z = top + log_total
     result = ((top - chosen) + log_total) * (1 - SMOOTHING)
     if weight is not None:
@@ -148,20 +157,33 @@ def _cross_entropy_backward(
     if weight is not None:
         chosen *= tl.load(weight + t, mask=(t >= 0) & (t < N), other=0).to(COMPUTE)
         sum_of_weights = tl.load(weight_sum)
-    of_p = g * (chosen + SMOOTHING / N * sum_of_weights) + of_z * (2 * LSE_SQUARE_SCALE) * z
+    of_others = g * (SMOOTHING / N * sum_of_weights) + of_z * (2 * LSE_SQUARE_SCALE) * z
+    of_p = g * chosen + of_others
+    # The target's own, where p - 1 is expm1(log(p)): a difference would leave nothing where p is nearly 1.
+    own_logit = tl.load(x + t, mask=(t >= 0) & (t < N), other=0).to(COMPUTE)
+    own_log_p = (_capped(own_logit, SOFTCAP) - z) - z_rest
+    own = g * chosen * expm1(own_log_p) + of_others * tl.exp(own_log_p)
+    if SMOOTHING > 0:
+        own_weight = tl.full([], 1, COMPUTE)
+        if weight is not None:
+            own_weight = tl.load(weight + t, mask=(t >= 0) & (t < N), other=0).to(COMPUTE)
+        own -= g * (SMOOTHING / N) * own_weight
+    if SOFTCAP > 0:
+        own *= _cap_slope(own_logit, SOFTCAP)
+    tl.debug_barrier()  # all have read that logit, before one of them writes where it is
     for start in range(0, N, BLOCK):
         at = start + tl.arange(0, BLOCK)
         mask = at < N
-        value = _capped(load(x, at, mask, COMPUTE), SOFTCAP)
-        d = tl.exp((value - z) - z_rest) * of_p - tl.where(at == t, g * chosen, 0)
+        value = load(x, at, mask, COMPUTE)
+        d = tl.exp((_capped(value, SOFTCAP) - z) - z_rest) * of_p
         if SMOOTHING > 0:
             if weight is None:
                 d -= g * (SMOOTHING / N)
             else:
                 d -= g * (SMOOTHING / N) * load(weight, at, mask, COMPUTE)
         if SOFTCAP > 0:
-            d *= 1 - (value / SOFTCAP) * (value / SOFTCAP)
-        store(dx, at, mask, d)
+            d *= _cap_slope(value, SOFTCAP)
+        store(dx, at, mask, tl.where(at == t, own, d))
 
 
 class Loss(NamedTuple):

@@ -41,17 +41,34 @@ def dot(a, b, COMPUTE: tl.constexpr):
 
 
 @triton.jit
+def expm1(x):
+    """exp(x) - 1, with all digits next to zero: (y - 1) v / log(y) with y = exp(v).
+
+    Higham, Accuracy and Stability of Numerical Algorithms, 1.14.1.
+    """
+    is_near = tl.abs(x) < 2
+    v = tl.where(is_near, x, 1.0)
+    y = tl.exp(v)
+    near = tl.where(y == 1, v, (y - 1) * v / tl.log(tl.where(y == 1, 2.0, y)))
+    return tl.where(is_near, near, tl.exp(x) - 1)
+
+
+@triton.jit
+def log1p(x):
+    """log(1 + x) of x >= 0, with all digits next to zero: log(y) x / (y - 1) with y = 1 + x (Higham, problem 1.5)."""
+    y = 1 + x
+    return tl.where(y == 1, x, tl.log(y) * (x / tl.where(y == 1, 1.0, y - 1)))
+
+
+@triton.jit
 def tanh(x):
     """Next to zero x + x^3 p(x^2), or by exp(2 x) - 1, so that all digits are right there; else 2 sigmoid(2 x) - 1.
 
-    The polynomial is a weighted least-squares fit at Chebyshev nodes; exp(v) - 1 is (y - 1) v / log(y) with y = exp(v)
-    (Higham, Accuracy and Stability of Numerical Algorithms, 1.14.1).
+    The polynomial is a weighted least-squares fit at Chebyshev nodes.
     """
     s = x * x
     if x.dtype == tl.float64:
-        v = tl.where(s < 0.36, 2 * x, 1.0)
-        y = tl.exp(v)
-        less_one = tl.where(y == 1, v, (y - 1) * v / tl.log(tl.where(y == 1, 2.0, y)))
+        less_one = expm1(tl.where(s < 0.36, 2 * x, 1.0))
         near = less_one / (less_one + 2)
     else:
         p = s * -5.89394523e-3 + 2.07946170e-2

@@ -33,18 +33,21 @@ def _softmax(x, y, x_stride, N: tl.constexpr, COMPUTE: tl.constexpr, BLOCK: tl.c
 
 @triton.jit
 def _softmax_backward(grad, y, dx, grad_stride, y_stride, N: tl.constexpr, COMPUTE: tl.constexpr, BLOCK: tl.constexpr):
-    # dx = y * (grad - sum(grad * y))
+    # dx = y * (grad - sum(grad * y) / sum(y)): sum(y) is 1, but for what y is rounded by.
     row = tl.program_id(0).to(tl.int64)
     grad += row * grad_stride
     y += row * y_stride
     products = tl.zeros([BLOCK], COMPUTE)
+    values = tl.zeros([BLOCK], COMPUTE)
     for start in range(0, N, BLOCK):
         at = start + tl.arange(0, BLOCK)
-        products += load(grad, at, at < N, COMPUTE) * load(y, at, at < N, COMPUTE)
-    inner = tl.sum(products, 0)
+        value = load(y, at, at < N, COMPUTE)
+        products += load(grad, at, at < N, COMPUTE) * value
+        values += value
+    mean = tl.sum(products, 0) / tl.sum(values, 0)
     for start in range(0, N, BLOCK):
         at = start + tl.arange(0, BLOCK)
-        value = load(y, at, at < N, COMPUTE) * (load(grad, at, at < N, COMPUTE) - inner)
+        value = load(y, at, at < N, COMPUTE) * (load(grad, at, at < N, COMPUTE) - mean)
         store(dx + row * N, at, at < N, value)
 
 
