@@ -139,6 +139,35 @@ def test_a_kernel_that_overflows():
     assert failed("f(Tensor x) -> Tensor", torch.sinh, reference=lambda x: (x.exp() - (-x).exp()) / 2) == set()
 
 
+def test_an_approximation_that_something_is_subtracted_from():
+    """Right to 2^-12, a sixteenth of bfloat16's last place, and no digit of p - 1 is left where p is nearly 1."""
+
+    def gradient_of_a_loss(x, error=0.0):
+        p = torch.softmax(x.to(torch.promote_types(x.dtype, torch.float32)), -1) * (1 + error)
+        return torch.cat((p[..., :1], p[..., 1:2] - 1, p[..., 2:]), -1).to(x.dtype)
+
+    def approximate(x):
+        return gradient_of_a_loss(x, 2**-12 if x.dtype is torch.bfloat16 else 0.0)
+
+    claims = {"reference": gradient_of_a_loss, "dtypes": (torch.float32, torch.float64, torch.bfloat16)}
+    assert failed("f(Tensor x) -> Tensor", gradient_of_a_loss, **claims) == set()
+    found = failed("f(Tensor x) -> Tensor", approximate, **claims)
+    assert found == {"values in 16 bits"}
+
+
+def test_sums_of_rows_that_are_off_by_less_than_an_element_is_rounded_by():
+    def towards_zero(x):
+        bits = torch.softmax(x.float(), -1).view(torch.int32)
+        return (bits - (2 << 16)).view(torch.float32).bfloat16() if x.dtype is torch.bfloat16 else torch.softmax(x, -1)
+
+    def reference(x):
+        return torch.softmax(x, -1)
+
+    claims = {"reference": reference, "dtypes": (torch.float32, torch.float64, torch.bfloat16)}
+    found = failed("f(Tensor x) -> Tensor", towards_zero, **claims)
+    assert found == {"values in 16 bits"}
+
+
 def test_a_kernel_that_rounds_too_early():
     assert "values" in failed("f(Tensor x) -> Tensor", lambda x: x.bfloat16().sin().to(x.dtype), reference=torch.sin)
 

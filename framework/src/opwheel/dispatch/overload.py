@@ -162,6 +162,11 @@ class Overload:
         """The operator that is called in place of this one where a gradient is recorded."""
         return self._siblings[self.operator.training] if self.operator.training else None
 
+    @property
+    def siblings(self) -> Mapping[str, Overload]:
+        """All overloads of the library by name."""
+        return self._siblings
+
     def sibling(self, name: str) -> Overload | None:
         """Another overload of the library, or None."""
         return self._siblings.get(name)

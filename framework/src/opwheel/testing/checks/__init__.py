@@ -29,6 +29,8 @@ from .kernels import (
     values,
     versions,
 )
+from .narrow import DTYPES as NARROW
+from .narrow import values_in_16_bits
 from .tracing import autocast, compiled, fake, opcheck, shardings
 from .vmap import vmap
 
@@ -56,6 +58,7 @@ IN_EVERY_DTYPE: dict[str, Check] = {
     "bounds": bounds,
     "fake": fake,
 }
+IN_16_BITS: dict[str, Check] = {"values in 16 bits": values_in_16_bits}
 IN_ONE_DTYPE: dict[str, Check] = {
     "many rows": many_rows,
     "large numbers": large_numbers,
@@ -75,7 +78,7 @@ IN_ONE_DTYPE: dict[str, Check] = {
     "shardings": shardings,
     "compiled": compiled,
 }
-CHECKS = IN_EVERY_DTYPE | IN_ONE_DTYPE
+CHECKS = IN_EVERY_DTYPE | IN_16_BITS | IN_ONE_DTYPE
 
 
 def not_tried(check: str, device: torch.device) -> str:
@@ -89,6 +92,8 @@ def dtypes_for(overload: Overload, check: str) -> tuple[torch.dtype, ...]:
     """The dtypes of the samples that a check is made with."""
     if check in IN_EVERY_DTYPE:
         return dtypes_of(overload)
+    if check in IN_16_BITS:
+        return tuple(dtype for dtype in dtypes_of(overload) if dtype in NARROW)
     return dtypes_of(overload)[:1] if check in ("autocast", "large numbers") else (wide_dtype(overload),)
 
 
