@@ -235,8 +235,8 @@ def test_attention_turns_by_its_tables(positions, heads, shared, length, table, 
     wide = [turned(x.double(), cos.double(), sin.double()) for x in (q, k)]
     theirs = pytorchs_attention(*wide, v, is_causal=is_causal)
     compare_sums(transformer_ops.attention(q, k, v, is_causal, cos=cos, sin=sin), theirs, (q, k, v), dtype)
-    halves = {"cos": cos[..., : length // 2], "sin": sin[..., : length // 2]}  # not contiguous
-    compare_sums(transformer_ops.attention(q, k, v, is_causal, **halves), theirs, (q, k, v), dtype)
+    apart = {"cos": torch.cat((cos, cos), -1)[..., :length], "sin": torch.cat((sin, sin), -1)[..., :length]}
+    compare_sums(transformer_ops.attention(q, k, v, is_causal, **apart), theirs, (q, k, v), dtype)
 
 
 def test_attention_refuses_tables_that_do_not_fit():
@@ -245,6 +245,7 @@ def test_attention_refuses_tables_that_do_not_fit():
         (table, None, "'sin' is None, but 'cos' is not; pass both or none"),
         (table[:3], table[:3], "'cos' has"),
         (table[:, :2], table[:, :2], r"'cos' has shape \(4, 2\)"),
+        (table[:, :4], table[:, :4], r"'cos' has shape \(4, 4\).*half as many.*pass torch.cat\(\(cos, cos\), -1\)"),
         (table, table[:, :4], "'sin' has shape"),
         (table.double(), table.double(), "'cos' has dtype|'cos' is"),
     ):
@@ -274,7 +275,7 @@ def test_attention_of_views_of_one_tensor(turns, is_causal, dtype):
     """As attention() of the three, to the last bit, and a gradient in one tensor."""
     qkv = torch.randn(2, 37, 3, 2, 34, dtype=dtype, requires_grad=True)
     grad = torch.randn(2, 37, 2, 34, dtype=dtype)
-    cos, sin = torch.randn(2, 2, 37, 17, dtype=dtype) if turns else (None, None)
+    cos, sin = torch.randn(2, 2, 37, 34, dtype=dtype) if turns else (None, None)
     options = {"is_causal": is_causal, "scale": 0.3, "cos": cos, "sin": sin}
     packed, unpacked = (
         transformer_ops.attention_qkvpacked(qkv, **options),
@@ -403,14 +404,112 @@ def test_rope_of_any_size_and_order(batch, heads, positions, unsqueeze_dim, is_v
 def test_rope_keeps_lengths_and_turns_back():
     q, k = torch.randn(2, 4, 5, 16), torch.randn(2, 1, 5, 16)
     angles = torch.arange(5)[:, None] * 0.1 ** torch.arange(8)
-    turned = transformer_ops.rope(q, k, angles.cos(), angles.sin())
+    whole = {"rotary_dim": 16}  # tables have half as many columns
+    turned = transformer_ops.rope(q, k, angles.cos(), angles.sin(), **whole)
     for one, before in zip(turned, (q, k), strict=True):
         torch.testing.assert_close(one.norm(dim=-1), before.norm(dim=-1))
-    back = transformer_ops.rope(*turned, angles.cos(), -angles.sin())
+    back = transformer_ops.rope(*turned, angles.cos(), -angles.sin(), **whole)
     torch.testing.assert_close(back, (q, k))
     transposed = [t.transpose(1, 2) for t in (q, k)]
-    again = transformer_ops.rope(*transposed, angles.cos(), angles.sin(), unsqueeze_dim=2)
+    again = transformer_ops.rope(*transposed, angles.cos(), angles.sin(), unsqueeze_dim=2, **whole)
     torch.testing.assert_close(tuple(t.transpose(1, 2) for t in again), turned)
+
+
+@pytest.mark.parametrize("length", [8, 64])
+@pytest.mark.parametrize("unsqueeze_dim", [1, 2])
+def test_rope_says_what_its_tables_are_for(length, unsqueeze_dim):
+    """A head's rotary width of half its length, and tables of half the rotary width, have as many columns."""
+    q = torch.randn(2, 3, 3, length, requires_grad=True)
+    angles = torch.randn(3, length // 2)
+    cos, sin = angles.cos(), angles.sin()
+    with pytest.raises(RuntimeError, match=rf"'cos' has shape \(3, {length // 2}\).*say with rotary_dim"):
+        transformer_ops.rope(q, q, cos, sin, None, unsqueeze_dim)
+    whole, _ = transformer_ops.rope(q, q, cos, sin, None, unsqueeze_dim, rotary_dim=length)
+    full = [torch.cat((table, table), -1) for table in (cos, sin)]
+    for tables, rotary_dim in ((full, None), (full, length)):
+        again, _ = transformer_ops.rope(q, q, *tables, None, unsqueeze_dim, rotary_dim=rotary_dim)
+        assert again.equal(whole)
+    torch.testing.assert_close(whole, rotated(q, cos, sin, unsqueeze_dim))
+    grad = torch.randn_like(q)
+    wanted = torch.autograd.grad(rotated(q, cos, sin, unsqueeze_dim), q, grad)
+    torch.testing.assert_close(torch.autograd.grad(whole, q, grad), wanted)
+
+
+@pytest.mark.parametrize("unsqueeze_dim", [1, 2])
+def test_a_part_of_each_head_is_turned_by_passing_it(unsqueeze_dim):
+    from transformers.models.gpt_neox.modeling_gpt_neox import apply_rotary_pos_emb
+
+    q, angles = torch.randn(2, 3, 3, 64), torch.randn(1, 3, 16)
+    cos, sin = (torch.cat((x, x), -1) for x in (angles.cos(), angles.sin()))
+    for rotary_dim in (None, 64):
+        with pytest.raises(RuntimeError, match="'cos' has" if rotary_dim is None else "'rotary_dim' is 32|'cos' has"):
+            transformer_ops.rope(q, q, cos[..., :16], sin[..., :16], None, unsqueeze_dim, rotary_dim=rotary_dim)
+    for tables in ((cos, sin), (cos[..., :16], sin[..., :16])):
+        with pytest.raises(RuntimeError, match=r"'rotary_dim' is 32, but heads have 64.*q\[\.\.\., :rotary_dim\]"):
+            transformer_ops.rope(q, q, *tables, None, unsqueeze_dim, rotary_dim=32)
+    with pytest.raises(RuntimeError, match=r"'cos' has shape \(1, 3, 32\)"):
+        transformer_ops.rope(q, q, cos, sin, None, unsqueeze_dim)
+    turned = transformer_ops.rope(q[..., :32], q[..., :32], cos, sin, None, unsqueeze_dim)
+    wanted = apply_rotary_pos_emb(q, q, cos, sin, unsqueeze_dim)
+    for one, other in zip(turned, wanted, strict=True):
+        torch.testing.assert_close(torch.cat((one, q[..., 32:]), -1), other)
+
+
+def confident_attention(dtype):
+    """Of each query one key is larger by 8, 16, 20 or 30, or all are nearly equal."""
+    q, k, v = (torch.randn(2, 40, 2, 32) for _ in range(3))
+    margins = torch.tensor([8.0, 16, 20, 30, 100, 0.1]).repeat(7)[:40, None, None]
+    q = k / k.square().sum(-1, keepdim=True) * margins * 32**0.5
+    return [x.to(dtype).requires_grad_() for x in (q, k, v)]
+
+
+@pytest.mark.skipif(IS_INTERPRETED, reason="Triton's kernels round in between, as FlashAttention's")
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_gradients_of_attention_to_one_key(is_causal, dtype):
+    """What is left of dp - sum(grad * y) would be little but what y is rounded by: each is rounded once."""
+    inputs = confident_attention(dtype)
+    wide = [x.detach().double().requires_grad_() for x in inputs]
+    y, exact = transformer_ops.attention(*inputs, is_causal), pytorchs_attention(*wide, is_causal=is_causal)
+    grad = torch.randn_like(exact).to(dtype)
+    found = (y, *torch.autograd.grad(y, inputs, grad))
+    wanted = (exact, *torch.autograd.grad(exact, wide, grad.double()))
+    for one, other in zip(found, wanted, strict=True):
+        rounding = torch.finfo(dtype).eps / 2 * other.abs()
+        beyond = 1e-4 * other.abs().amax(-1, keepdim=True) + 1e-5
+        assert ((one.double() - other).abs() <= rounding + beyond).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("margin", [8.0, 16.0, 20.0, 30.0])
+def test_gradients_of_confident_softmax(margin, dtype):
+    x = torch.zeros(3, 100)
+    x[:, 7] = margin
+    x = (x + torch.randn(3, 100) / 8).to(dtype).requires_grad_()
+    wide = x.detach().double().requires_grad_()
+    grad = torch.randn(3, 100).to(dtype)
+    (found,) = torch.autograd.grad(transformer_ops.softmax(x), x, grad)
+    (wanted,) = torch.autograd.grad(torch.softmax(wide, -1), wide, grad.double())
+    smallest = torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps
+    allowed = 2 * torch.finfo(dtype).eps * wanted.abs().amax(-1, keepdim=True) + 1e-6
+    assert ((found.double() - wanted).abs() <= allowed).all()
+    sums = torch.finfo(dtype).eps * wanted.abs().sum(-1) + 1e-6 + 100 * smallest
+    assert (found.double().sum(-1).abs() <= sums).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(("name", "options"), [("swiglu", ()), ("geglu", ("tanh",))])
+def test_derivatives_of_activations_of_every_number(name, options, dtype):
+    """Where sigmoid is nearly 1, and beside the derivative's zero, an approximation of 2^-12 leaves few digits."""
+    x = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(dtype)
+    x = x[x.isfinite() & (x.abs() < 80)][:: 16 if IS_INTERPRETED else 1].clone().requires_grad_()
+    ones = torch.ones_like(x)
+    (found,) = torch.autograd.grad(getattr(transformer_ops, name)(x, ones, *options), x, ones)
+    wide = x.detach().double().requires_grad_()
+    exact = {"swiglu": functional.silu, "geglu": lambda t: functional.gelu(t, approximate="tanh")}[name](wide)
+    (wanted,) = torch.autograd.grad(exact, wide, ones.double())
+    allowed = torch.finfo(dtype).eps / 2 * wanted.abs() + 1e-6
+    assert ((found.double() - wanted).abs() <= allowed).all()
 
 
 @pytest.mark.parametrize("slots", [1, 7, 300, 2**15])

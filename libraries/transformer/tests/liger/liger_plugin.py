@@ -49,7 +49,7 @@ def _rope(
 ) -> tuple[Tensor, Tensor]:
     del position_ids  # Liger-Kernel does not look at them: cos and sin have been indexed already
     width = rotary_dim or cos.shape[-1]  # the rest of each head stays
-    turned = transformer_ops.rope(q[..., :width], k[..., :width], cos, sin, None, unsqueeze_dim)
+    turned = transformer_ops.rope(q[..., :width], k[..., :width], cos, sin, None, unsqueeze_dim, rotary_dim=width)
     if width == q.shape[-1]:
         return turned
     rotated_q, rotated_k = turned

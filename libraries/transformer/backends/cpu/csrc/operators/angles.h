@@ -1,5 +1,4 @@
-// The tables of a rotary embedding, checked: cos and sin, (positions, length) or (batch, positions, length), or half as
-// many columns.
+// The tables of a rotary embedding, checked: cos and sin, (positions, length) or (batch, positions, length).
 #pragma once
 
 #include "../arguments.h"
@@ -10,15 +9,17 @@ struct AngleTables {
   Tensor cos, sin;  // contiguous
   int64_t positions, stride, batches;
 
-  AngleTables(const Tensor& given_cos, const Tensor& given_sin, const Tensor& q, int64_t length) {
+  // Half as many columns, of which a part of each head may be meant, if `may_be_halves`; else `hint` says what to do.
+  AngleTables(const Tensor& given_cos, const Tensor& given_sin, const Tensor& q, int64_t length, bool may_be_halves,
+              std::string_view hint) {
     if (length % 2 != 0) fail("argument 'q' has rows of ", length, " elements, expected an even number");
     check(given_sin, "sin").on_cpu().same_shape(given_cos, "cos").same_dtype(given_cos, "cos");
     check(given_cos, "cos").on_cpu().same_dtype(q, "q");
     const opwheel::TensorInfo info(given_cos);
-    if (info.ndim < 2 || info.ndim > 3 ||
-        (info.sizes[info.ndim - 1] != length && info.sizes[info.ndim - 1] != length / 2)) {
+    const int64_t columns = info.ndim == 0 ? 0 : info.sizes[info.ndim - 1];
+    if (info.ndim < 2 || info.ndim > 3 || (columns != length && !(may_be_halves && columns == length / 2))) {
       fail("argument 'cos' has shape ", opwheel::shape_text(info.ndim, info.sizes), ", expected (positions, ", length,
-           ") or (batch, positions, ", length, "), or half as many columns");
+           ") or (batch, positions, ", length, ")", may_be_halves ? ", or half as many columns" : "", hint);
     }
     positions = info.sizes[info.ndim - 2], stride = info.sizes[info.ndim - 1];
     batches = info.ndim == 3 ? info.sizes[0] : 1;

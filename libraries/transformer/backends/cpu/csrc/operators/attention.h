@@ -56,7 +56,8 @@ struct AttentionSizes {
     if (keys != queries) {
       fail("argument 'k' has ", keys, " positions, expected those of 'q' with 'cos', ", queries);
     }
-    AngleTables tables(*cos, *sin, q, length);
+    AngleTables tables(*cos, *sin, q, length, false,
+                       "; of a table with half as many columns pass torch.cat((cos, cos), -1)");
     tables.check_positions(queries, batches);
     return tables;
   }

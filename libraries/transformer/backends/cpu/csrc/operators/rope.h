@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "angles.h"
@@ -31,7 +32,8 @@ inline Tensor rotate(const Tensor& given, const Tensor& cos, const Tensor& sin, 
 }
 
 inline std::array<Tensor, 2> rope(const Tensor& q, const Tensor& k, const Tensor& given_cos, const Tensor& given_sin,
-                                  const OptionalTensor& given_ids, int64_t unsqueeze_dim, bool interleaved) {
+                                  const OptionalTensor& given_ids, int64_t unsqueeze_dim, bool interleaved,
+                                  std::optional<int64_t> rotary_dim) {
   const Check checked = check(q, "q").on_cpu().dtype(opwheel::floating).ndim(4);
   if (unsqueeze_dim != 1 && unsqueeze_dim != 2)
     fail("argument 'unsqueeze_dim' is ", unsqueeze_dim, ", expected 1 or 2");
@@ -39,7 +41,13 @@ inline std::array<Tensor, 2> rope(const Tensor& q, const Tensor& k, const Tensor
   const int64_t batches = checked.info().sizes[0], positions = checked.info().sizes[position_dim];
   const int64_t length = checked.info().sizes[3];
   check(k, "k").on_cpu().same_dtype(q, "q").ndim(4).size(0, batches).size(position_dim, positions).size(3, length);
-  const AngleTables tables(given_cos, given_sin, q, length);
+  if (rotary_dim && *rotary_dim != length) {
+    fail("argument 'rotary_dim' is ", *rotary_dim, ", but heads have ", length,
+         " elements; a part of each head is turned by passing q[..., :rotary_dim] and k[..., :rotary_dim], and "
+         "concatenating the rest");
+  }
+  const AngleTables tables(given_cos, given_sin, q, length, rotary_dim.has_value(),
+                           "; say with rotary_dim how many elements of a head the tables are for");
   Tensor ids;
   int64_t position_batches = 1;
   if (given_ids) {

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .checks import check_like, check_shape
 from .rope import rotated
-from .samples import randn, rotations, wide
+from .samples import confident_rows, randn, rotations, wide
 
 
 def _check(q: Tensor, k: Tensor, v: Tensor) -> None:
@@ -42,12 +42,13 @@ def _rotated(q: Tensor, k: Tensor, cos: Tensor | None, sin: Tensor | None) -> tu
         cos.dtype != q.dtype
         or cos.dim() not in (2, 3)
         or cos.shape[-2] != positions
-        or cos.shape[-1] not in (length, length // 2)
+        or cos.shape[-1] != length
         or cos.shape[:-2].numel() not in (1, batches)
     ):
         raise RuntimeError(
             f"argument 'cos' is {cos.dtype} of shape {tuple(cos.shape)}, expected {q.dtype} of shape ({positions}, "
-            f"{length}) or ({batches} or 1, {positions}, {length}), or half as many columns"
+            f"{length}) or ({batches} or 1, {positions}, {length}); of a table with half as many columns pass "
+            "torch.cat((cos, cos), -1)"
         )
     return rotated(wide(q), cos, sin, 2), rotated(wide(k), cos, sin, 2)
 
@@ -114,7 +115,11 @@ def attention_backward_reference(
     cos: Tensor | None,
     sin: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of ``q``, ``k`` and ``v``, from what ``attention_training`` gave."""
+    """The gradients of ``q``, ``k`` and ``v``, from what ``attention_training`` gave.
+
+    The mean of ``dp`` is ``sum(grad * y)``, which takes less, but loses what ``y`` is rounded by; ``sum(p)`` is 1, but
+    for what ``lse`` is rounded by.
+    """
     _check(q, k, v)
     check_like(grad, "grad", q, "q")
     check_like(y, "y", q, "q")
@@ -122,8 +127,9 @@ def attention_backward_reference(
     q, k = _rotated(q, k, cos, sin)
     p = torch.exp(_scores(q, k, is_causal, scale) - lse.unsqueeze(-1))
     gradients = _heads_first(grad, heads)
-    inner = (gradients * _heads_first(y, heads)).sum(-1, keepdim=True)
-    ds = p * (gradients @ _heads_first(v, heads).transpose(-1, -2) - inner) * _scaled(q, scale)
+    dp = gradients @ _heads_first(v, heads).transpose(-1, -2)
+    mean = (p * dp).sum(-1, keepdim=True) / p.sum(-1, keepdim=True)
+    ds = p * (dp - mean) * _scaled(q, scale)
 
     def of_shared(x: Tensor) -> Tensor:
         return x.unflatten(1, (shared, heads // shared)).sum(2) if shared not in (0, heads) else x
@@ -144,8 +150,11 @@ def _arguments(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator
     make = partial(randn, device=device, dtype=dtype, requires_grad=requires_grad)
     yield make(2, 3, 2, 5), make(2, 3, 2, 5), make(2, 3, 2, 5), True, None, None, None
     yield make(1, 2, 4, 20), make(1, 3, 2, 20), make(1, 3, 2, 20), False, 0.5, None, None
-    cos, sin = rotations(34, 1, device=device, dtype=dtype)
+    cos, sin = rotations(34, 2, device=device, dtype=dtype)
     yield make(1, 34, 2, 2), make(1, 34, 1, 2), make(1, 34, 1, 2), True, None, cos, sin
+    sure = confident_rows(8, device=device, dtype=dtype)[None, :4, None].requires_grad_(requires_grad)
+    same = torch.eye(8, device=device, dtype=dtype)[None, :, None].requires_grad_(requires_grad)  # scores are queries
+    yield sure, same, make(1, 8, 1, 8), False, 1.0, None, None
 
 
 def _samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
@@ -195,15 +204,18 @@ def _errors(device: str) -> Iterator[ErrorSample]:
     yield ErrorSample(Sample(q[0], q[0], q[0]), RuntimeError)
     yield ErrorSample(Sample(q, q.double(), q.double()), RuntimeError)
     table, few = torch.ones(4, 8, device=device), q[:, :3]
-    for cos, sin in ((table, None), (None, table), (table[:3], table[:3]), (table[:, :2], table[:, :2])):
+    for cos, sin in ((table, None), (None, table), (table[:3], table[:3]), (table[:, :4], table[:, :4])):
         yield ErrorSample(Sample(q, q, q, False, None, cos, sin), RuntimeError)
     yield ErrorSample(Sample(q, few, few, False, None, table, table), RuntimeError)
 
 
+# On GPUs factors of products are rounded to 16 bits, turned queries and keys too, and weights are exp() of that.
+TOLERANCE = {dtype: Tolerance(*[2 * torch.finfo(dtype).eps] * 2) for dtype in (torch.float16, torch.bfloat16)}
 ATTENTION = Operator(
     "attention",
     reference=attention_reference,
     training="attention_training",
+    tolerance=TOLERANCE,
     samples=_samples,
     measured=_measured,
     peers={"F.scaled_dot_product_attention": sdpa_of_rows},
@@ -221,8 +233,8 @@ ATTENTION = Operator(
         is_causal: whether query ``i`` sees keys 0 to ``i`` alone.
         scale: factor of the scores; None for ``1 / sqrt(length)``.
         cos: None, or the table of a rotary embedding, as :func:`rope` takes it, ``(positions, length)`` or
-            ``(batch or 1, positions, length)``, of the dtype of ``q``; of each row the first half is used, and it may
-            have just that.
+            ``(batch or 1, positions, length)``, of the dtype of ``q``; of each row the first half is used. Of a table
+            with half as many columns pass ``torch.cat((cos, cos), -1)``.
             Queries and keys, of which there are as many, are then turned by it first, as halves of a row:
             ``attention(*rope(q, k, cos, sin, unsqueeze_dim=2), v)``; on a CPU without the turned ones in memory, nor
             rounded.
@@ -243,10 +255,10 @@ ATTENTION_TRAINING = Operator(
     derivatives={"q, k, v": "attention_backward(grad_y, q, k, v, y, lse, is_causal, scale, cos, sin)"},
     not_differentiable=("lse",),
     samples=_samples,
+    tolerance=TOLERANCE,
 )
 BACKWARD_TOLERANCE = {
     torch.float64: Tolerance(1e-13, 1e-13),  # sums of products of sums, in another order
-    # On GPUs factors of products are rounded to 16 bits, turned queries and keys too, and weights are exp() of that.
     torch.float16: Tolerance(4e-3, 4e-3),
     torch.bfloat16: Tolerance(3e-2, 3e-2),
 }

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from .attention import (
     BACKWARD_TOLERANCE,
+    TOLERANCE,
     attention_backward_reference,
     attention_reference,
     attention_training_reference,
@@ -57,7 +58,7 @@ _Call = tuple[Tensor, bool, float | None, Tensor | None, Tensor | None]
 def _arguments(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[_Call]:
     make = partial(randn, device=device, dtype=dtype, requires_grad=requires_grad)
     yield make(2, 3, 3, 2, 5), True, None, None, None
-    cos, sin = rotations(34, 1, device=device, dtype=dtype)
+    cos, sin = rotations(34, 2, device=device, dtype=dtype)
     yield make(1, 34, 3, 1, 2), False, 0.5, cos, sin
 
 
@@ -92,6 +93,7 @@ ATTENTION_QKVPACKED = Operator(
     "attention_qkvpacked",
     reference=_of_parts(attention_reference),
     training="attention_qkvpacked_training",
+    tolerance=TOLERANCE,
     samples=_samples,
     measured=_measured,
     peers={"F.scaled_dot_product_attention": _of_parts(sdpa_of_rows)},
@@ -120,6 +122,7 @@ ATTENTION_QKVPACKED_TRAINING = Operator(
     derivatives={"qkv": "attention_qkvpacked_backward(grad_y, qkv, y, lse, is_causal, scale, cos, sin)"},
     not_differentiable=("lse",),
     samples=_samples,
+    tolerance=TOLERANCE,
 )
 ATTENTION_QKVPACKED_BACKWARD = Operator(
     "attention_qkvpacked_backward",

@@ -21,9 +21,15 @@ def _rope(
     position_ids: Tensor | None = None,
     unsqueeze_dim: int = 1,
     interleaved: bool = False,
+    rotary_dim: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     if unsqueeze_dim not in (1, 2):
         raise ValueError(f"unsqueeze_dim is {unsqueeze_dim}, expected 1 or 2")
+    length = q.shape[-1]
+    if rotary_dim not in (None, length):
+        raise RuntimeError(f"argument 'rotary_dim' is {rotary_dim}, but heads have {length} elements")
+    if cos.shape[-1] not in (length, length if rotary_dim is None else length // 2):
+        raise RuntimeError(f"argument 'cos' has {cos.shape[-1]} columns, but heads have {length} elements")
     if position_ids is not None:
         cos, sin = (table.reshape(table.shape[-2:])[position_ids] for table in (cos, sin))
     return rotated(q, cos, sin, unsqueeze_dim, interleaved), rotated(k, cos, sin, unsqueeze_dim, interleaved)
@@ -47,10 +53,10 @@ def _samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[S
     leaf = partial(make, requires_grad=requires_grad)
     yield Sample(leaf(2, 4, 3, 8), leaf(2, 2, 3, 8), make(1, 3, 8), make(1, 3, 8))
     yield Sample(leaf(2, 4, 3, 8), leaf(2, 2, 3, 8), make(2, 3, 8), make(2, 3, 8), None, 1, True)
-    yield Sample(leaf(2, 3, 4, 40), leaf(2, 3, 1, 40), make(3, 20), make(3, 20), None, 2)
+    yield Sample(leaf(2, 3, 4, 40), leaf(2, 3, 1, 40), make(3, 20), make(3, 20), None, 2, False, 40)
     ids = torch.tensor([[4, 0, 2], [1, 1, 3]], device=device)
     yield Sample(leaf(2, 1, 3, 8), leaf(2, 2, 3, 8), make(5, 8), make(5, 8), ids)
-    yield Sample(leaf(2, 1, 3, 8), leaf(2, 2, 3, 8), make(5, 4), make(5, 4), ids[:1], 1, True)
+    yield Sample(leaf(2, 1, 3, 8), leaf(2, 2, 3, 8), make(5, 4), make(5, 4), ids[:1], 1, True, 8)
     yield Sample(leaf(2, 2, 70, 8), leaf(2, 1, 70, 8), make(1, 70, 8), make(1, 70, 8))
 
 
@@ -62,9 +68,10 @@ def _as_models_write_it(
     position_ids: Tensor | None = None,
     unsqueeze_dim: int = 1,
     interleaved: bool = False,
+    rotary_dim: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    if position_ids is not None or interleaved:
-        raise ValueError("not with position ids, and of halves alone")
+    if position_ids is not None or interleaved or rotary_dim is not None:
+        raise ValueError("not with position ids, of halves alone, and with tables as wide as heads")
     cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
 
     def turned(x: Tensor) -> Tensor:
@@ -88,12 +95,17 @@ def _errors(device: str) -> Iterator[ErrorSample]:
     wrong = torch.tensor([[5, 0, 0]], device=device)
     yield ErrorSample(Sample(q, q, cos, cos, wrong), (RuntimeError, IndexError), by_values=True)
     yield ErrorSample(Sample(q, q, cos, cos), RuntimeError)
+    # Of half tables nobody can tell whether they are for all of a head or for a part of it.
+    full, half = torch.ones(3, 8, device=device), torch.ones(3, 4, device=device)
+    yield ErrorSample(Sample(q, q, half, half), RuntimeError, "'cos' has")
+    for tables, rotary_dim in ((full, 4), (half, 4), (half, 16), (torch.ones(3, 2, device=device), 8)):
+        yield ErrorSample(Sample(q, q, tables, tables, None, 1, False, rotary_dim), RuntimeError)
 
 
 ROPE = Operator(
     "rope",
     reference=_rope,
-    derivatives={"q, k": "rope(grads[0], grads[1], cos, -sin, position_ids, unsqueeze_dim, interleaved)"},
+    derivatives={"q, k": "rope(grads[0], grads[1], cos, -sin, position_ids, unsqueeze_dim, interleaved, rotary_dim)"},
     samples=_samples,
     measured=_measured,
     peers={"as models write it": _as_models_write_it},
@@ -107,18 +119,22 @@ ROPE = Operator(
         q: queries, ``(batch, heads, positions, length)``; float16, bfloat16, float32 or float64. ``length`` is even.
         k: keys, of the same dtype, batch, positions and length; the number of heads may differ.
         cos: ``(batch or 1, positions, length)`` or ``(positions, length)``, of the dtype of ``q``. Of each row the
-            first half is used; it may have just that.
+            first half is used; with ``rotary_dim`` it may have just that.
         sin: of the shape and dtype of ``cos``.
         position_ids: None, or int64 ``(batch or 1, positions)``: the rows of ``cos`` and ``sin`` to take, which then
             have any number of positions and no batches.
         unsqueeze_dim: the dimension of the heads: 1 as above, or 2 for ``(batch, positions, heads, length)``.
         interleaved: whether pairs are neighbours, ``(x[2 i], x[2 i + 1])``, and not ``(x[i], x[i + length / 2])``.
+        rotary_dim: None, or ``length``, which says that tables of half as many columns are for all of a head, as
+            FlashAttention has them. Without it they are refused: they could be full tables of a partial rotary
+            embedding, such as GPT-NeoX's. To turn a part of each head pass ``q[..., :rotary_dim]`` and
+            ``k[..., :rotary_dim]``, and concatenate the rest.
 
     Returns:
         ``q`` and ``k``, rotated: new tensors of their shapes and dtypes. Computed in float32, float64 for float64, and
         rounded once.
 
     Raises:
-        RuntimeError: a shape or dtype does not fit, or a position has no row.
+        RuntimeError: a shape or dtype does not fit, a position has no row, or ``rotary_dim`` is not ``length``.
     """,
 )

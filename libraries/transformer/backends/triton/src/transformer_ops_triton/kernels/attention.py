@@ -333,7 +333,13 @@ def _turned(q: Tensor, k: Tensor, cos: Tensor | None, sin: Tensor | None) -> tup
     if cos is None or sin is None:
         name, other = ("cos", "sin") if cos is None else ("sin", "cos")
         refuse(name, f"is None, but '{other}' is not; pass both or none")
-    return rope(q, k, cos, sin, None, 2, False)
+    if cos.shape[-1:] != q.shape[-1:]:
+        refuse(
+            "cos",
+            f"has shape {tuple(cos.shape)}, expected {q.shape[-1]} columns; of a table with half as many pass "
+            "torch.cat((cos, cos), -1)",
+        )
+    return rope(q, k, cos, sin, None, 2, False, None)
 
 
 def _with_strides(*tensors: Tensor) -> list[object]:

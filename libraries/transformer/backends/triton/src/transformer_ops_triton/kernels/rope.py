@@ -97,6 +97,7 @@ def rope(
     position_ids: Tensor | None,
     unsqueeze_dim: int,
     interleaved: bool,
+    rotary_dim: int | None,
 ) -> tuple[Tensor, Tensor]:
     """See ``transformer_ops.rope``."""
     if unsqueeze_dim not in (1, 2):
@@ -113,11 +114,18 @@ def rope(
     check_shape(heads_first[1], "k", batches, -1, positions, length)
     check_same(cos, "cos", q, "q")
     check_like(sin, "sin", cos, "cos")
-    if cos.dim() not in (2, 3) or cos.shape[-1] not in (length, length // 2):
+    if rotary_dim not in (None, length):
+        refuse(
+            "rotary_dim",
+            f"is {rotary_dim}, but heads have {length} elements; a part of each head is turned by passing "
+            "q[..., :rotary_dim] and k[..., :rotary_dim], and concatenating the rest",
+        )
+    if cos.dim() not in (2, 3) or cos.shape[-1] not in (length, length if rotary_dim is None else length // 2):
         refuse(
             "cos",
-            f"has shape {tuple(cos.shape)}, expected (positions, {length}) or (batch, positions, {length}), or half as "
-            "many columns",
+            f"has shape {tuple(cos.shape)}, expected (positions, {length}) or (batch, positions, {length})"
+            f"{'' if rotary_dim is None else ', or half as many columns'}; say with rotary_dim how many elements of a "
+            "head the tables are for",
         )
     ids = None if position_ids is None else _ids(position_ids, cos, q, batches, positions)
     if ids is None and (cos.shape[-2] != positions or (cos.dim() == 3 and cos.shape[0] not in (1, batches))):

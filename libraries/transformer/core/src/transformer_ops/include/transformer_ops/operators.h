@@ -53,7 +53,7 @@
          "float? scale, Tensor? cos, Tensor? sin) -> Tensor")                                                         \
   KERNEL(rope,                                                                                                        \
          "rope(Tensor q, Tensor k, Tensor cos, Tensor sin, Tensor? position_ids=None, int unsqueeze_dim=1, "          \
-         "bool interleaved=False) -> (Tensor, Tensor)")                                                               \
+         "bool interleaved=False, int? rotary_dim=None) -> (Tensor, Tensor)")                                         \
   KERNEL(cross_entropy_rows,                                                                                          \
          "cross_entropy_rows(Tensor input, Tensor target, Tensor? weight, int ignore_index, float lse_square_scale, " \
          "float label_smoothing, float softcap) -> (Tensor loss, Tensor z_loss, Tensor lse, Tensor lse_rest)")        \
