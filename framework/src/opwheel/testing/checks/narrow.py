@@ -152,7 +152,9 @@ def _results_and_gradients(
     """By name, each result, and the gradient of each tensor, where the results' are the same random numbers always."""
     inputs = differentiable(overload, values)
     results = run(overload, values)
-    named = [(f"result {i}", result.detach()) for i, result in enumerate(results) if isinstance(result, Tensor)]
+    named: list[tuple[str, Tensor | None]] = [
+        (f"result {i}", result.detach()) for i, result in enumerate(results) if isinstance(result, Tensor)
+    ]
     fixed = overload.operator.not_differentiable
     followed = [
         result
