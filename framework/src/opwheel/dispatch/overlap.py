@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import itertools
-import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -13,6 +12,7 @@ from torch.nn import Parameter
 
 from .. import _torch_private as private
 from .overload import Overload
+from .stride_sums import StrideSums
 
 
 class Overlap(enum.Enum):
@@ -27,8 +27,8 @@ class Overlap(enum.Enum):
 def may_overlap_itself(tensor: Tensor) -> bool:
     """Whether some element is reached by two different indices.
 
-    Exact but for tensors of which three and more dimensions reach into each other, which count as overlapping, and for
-    symbolic sizes, of which it asks nothing: there only expanded dimensions are found.
+    Exact, but where that takes too many tries (:class:`StrideSums`): such tensors count as overlapping. The strides of
+    views take a few. Of symbolic sizes it asks nothing: there only expanded dimensions are found.
     """
     if not all(isinstance(step, int) for step in (*tensor.shape, *tensor.stride())):
         steps = zip(tensor.stride(), tensor.shape, strict=True)
@@ -36,17 +36,16 @@ def may_overlap_itself(tensor: Tensor) -> bool:
     if tensor.numel() == 0:
         return False
     dims = sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1)
-    # A step that is longer than all others together leads to where none of them do.
-    while len(dims) > 1 and dims[-1][0] > sum(stride * (size - 1) for stride, size in dims[:-1]):
-        dims.pop()
-    if len(dims) <= 1:
-        return bool(dims) and dims[0][0] == 0
-    if len(dims) > 2:
-        return True
-    (stride, size), (other_stride, other_size) = dims
-    # m steps of one are n steps of the other for the first time at their least common multiple.
-    divisor = math.gcd(stride, other_stride)
-    return divisor == 0 or bool(other_stride // divisor < size and stride // divisor < other_size)
+    reach = 0  # of the dimensions before this one
+    for i, (stride, size) in enumerate(dims):
+        # Some steps along this dimension, one at least, lead to where steps along those before, forwards and backwards,
+        # lead as well. A step that is longer than all others together leads to where none of them do.
+        if stride <= reach:
+            before = [(shorter, 2 * (length - 1)) for shorter, length in dims[:i]]
+            if StrideSums([*before, (stride, size - 2)]).may_reach(reach + stride * (size - 1)):
+                return True
+        reach += stride * (size - 1)
+    return False
 
 
 def check_elements_apart(overload: Overload, target: Tensor) -> None:
@@ -84,7 +83,7 @@ def overlap(output: Tensor, given: Tensor) -> Overlap:
         return Overlap.NONE
     if _walk(output) == _walk(given):
         return Overlap.SAME_ELEMENTS
-    if _interleaved(output, given):
+    if not _may_meet(output, given):
         return Overlap.NONE
     return Overlap.PARTIAL if is_dense(output) and is_dense(given) else Overlap.UNKNOWN
 
@@ -183,24 +182,19 @@ def _byte_range(tensor: Tensor) -> tuple[int, int]:
     return tensor.data_ptr(), tensor.data_ptr() + (reach + 1) * tensor.element_size()
 
 
-def _interleaved(output: Tensor, given: Tensor) -> bool:
-    """Whether each has a place of its own in every step: ``x[::2]`` and ``x[1::2]``, first and last columns."""
-    (block, step), (other_block, other_step) = _blocks(output), _blocks(given)
-    step = math.gcd(step, other_step)
-    if step == 0:
-        return False
-    phase = (given.data_ptr() - output.data_ptr()) % step
-    return phase >= block and step - phase >= other_block
+def _may_meet(output: Tensor, given: Tensor) -> bool:
+    """Whether some byte belongs to an element of both, which have elements, and byte ranges that meet.
 
-
-def _blocks(tensor: Tensor) -> tuple[int, int]:
-    """The bytes of its blocks without gaps, and the bytes that their distances are multiples of, 0 for one block."""
-    block = size = tensor.element_size()
-    step = 0
-    dims = zip(tensor.stride(), tensor.shape, strict=True)
-    for stride, length in sorted((stride, length) for stride, length in dims if length > 1):
-        if stride * size == block:
-            block *= length
-        else:
-            step = math.gcd(step, stride * size)
-    return block, step
+    A byte of the output is at its address plus some of its strides plus less than an element, and so is one of the
+    other. They are the same if the output's strides, and the other's backwards from its last element, add up to the
+    distance from the output's first element to the other's last one: but for some bytes less or more, because elements
+    may meet in a part of them.
+    """
+    sums = StrideSums(
+        (stride * part.element_size(), size - 1)
+        for part in (output, given)
+        for stride, size in zip(part.stride(), part.shape, strict=True)
+    )
+    _, end = _byte_range(given)
+    to_last = end - given.element_size() - output.data_ptr()
+    return any(sums.may_reach(to_last + less) for less in range(1 - output.element_size(), given.element_size()))

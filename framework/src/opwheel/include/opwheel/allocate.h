@@ -35,8 +35,8 @@ inline Tensor new_empty(const Sizes& sizes, ScalarType dtype, Device device) {
     following *= sizes[i] > 1 ? sizes[i] : 1;
   }
   const int32_t code = code_of(dtype);
-  const auto itemsize = static_cast<int64_t>(aoti_torch_dtype_element_size(code));
-  return Tensor::empty(static_cast<int64_t>(sizes.size()), sizes.data(), strides.data(), code, itemsize, device);
+  return Tensor::empty(static_cast<int64_t>(sizes.size()), sizes.data(), strides.data(), code, element_size(code),
+                       device);
 }
 inline Tensor new_empty_like(const Tensor& tensor) {
   return new_empty(sizes_of(tensor), dtype_of(tensor), device_of(tensor));

@@ -28,8 +28,7 @@ class Check {
   }
 
   const Check& dtype(DTypes expected) const {
-    const ScalarType given = scalar_type(info_.dtype_code);
-    if (!expected.has(given)) {
+    if (!expected.has_code(info_.dtype_code)) {
       refuse("is ", dtype_name(info_.dtype_code), ", expected one of ", expected.text(), "; convert it with .to(...)");
     }
     return *this;
@@ -114,8 +113,7 @@ class Check {
   bool has_memory() const {
     void* data = nullptr;
     OPWHEEL_SHIM(aoti_torch_get_data_ptr(handle_, &data));
-    const auto itemsize = static_cast<int64_t>(aoti_torch_dtype_element_size(info_.dtype_code));
-    return reinterpret_cast<intptr_t>(data) != info_.offset * itemsize;
+    return reinterpret_cast<intptr_t>(data) != info_.offset * element_size(info_);
   }
   const Check& on_type(int32_t type) const {
     if (info_.device.type != type) {

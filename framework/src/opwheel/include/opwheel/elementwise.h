@@ -224,7 +224,7 @@ class ElementwisePlan {
 
   // Memory that was given back, and tensors without any of their own, are a null pointer plus the storage's offset.
   static bool has_memory(const Operand& operand) {
-    return reinterpret_cast<intptr_t>(operand.data) != operand.info.offset * element_size(operand.info.dtype);
+    return reinterpret_cast<intptr_t>(operand.data) != operand.info.offset * element_size(operand.info);
   }
   void check_memory(const Operand& operand) const {
     if (has_memory(operand)) return;

@@ -6,6 +6,7 @@
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 #include <torch/csrc/stable/c/shim.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -15,6 +16,14 @@
 #include "opwheel/error.h"
 #include "opwheel/huge_pages.h"
 #include "opwheel/result_cache.h"
+
+// Whether the release of PyTorch that the build names (torch_target in setup.py) has numbers for the dtypes
+// float8_e8m0fnu and float4_e2m1fn_x2.
+#if TORCH_FEATURE_VERSION >= 0x020b000000000000
+#define OPWHEEL_DETAIL_HAS_DTYPES_OF_2_11 1
+#else
+#define OPWHEEL_DETAIL_HAS_DTYPES_OF_2_11 0
+#endif
 
 namespace opwheel {
 
@@ -39,20 +48,26 @@ inline DType dtype_from_code(int32_t code) {
   return DType::unsupported;
 }
 
-inline int32_t code_of(DType dtype) { return Codes::get().dtypes[static_cast<int>(dtype)]; }
-
-inline int64_t element_size(DType dtype) {
-  switch (dtype) {
-    case DType::float16:
-    case DType::bfloat16:
-      return 2;
-    case DType::float32:
-      return 4;
-    default:
-      return 8;
+// The place of a dtype in tables that have an entry for each of DType's four.
+inline std::size_t index_of(DType dtype) {
+  if (dtype == DType::unsupported) {
+    fail("a dtype is none of ", kSupportedDTypes,
+         ", and this kernel has code for those alone; check its arguments first");
   }
+  return static_cast<std::size_t>(dtype);
 }
 
+inline int32_t code_of(DType dtype) { return Codes::get().dtypes[index_of(dtype)]; }
+
+// Bytes of an element.
+inline int64_t element_size(DType dtype) {
+  constexpr int64_t kSizes[] = {2, 2, 4, 8};
+  return kSizes[index_of(dtype)];
+}
+// Of any dtype, by PyTorch's number.
+inline int64_t element_size(int32_t code) { return static_cast<int64_t>(aoti_torch_dtype_element_size(code)); }
+
+// As Python writes it. A library has the names that the C functions of the torch release it is built for give.
 inline std::string dtype_name(int32_t code) {
   const std::pair<int32_t, const char*> names[] = {
       {aoti_torch_dtype_float16(), "float16"},
@@ -75,11 +90,15 @@ inline std::string dtype_name(int32_t code) {
       {aoti_torch_dtype_float8_e4m3fnuz(), "float8_e4m3fnuz"},
       {aoti_torch_dtype_complex64(), "complex64"},
       {aoti_torch_dtype_complex128(), "complex128"},
+#if OPWHEEL_DETAIL_HAS_DTYPES_OF_2_11
+      {torch_dtype_float8_e8m0fnu(), "float8_e8m0fnu"},
+      {torch_dtype_float4_e2m1fn_x2(), "float4_e2m1fn_x2"},
+#endif
   };
   for (const auto& [known, name] : names) {
     if (known == code) return std::string("torch.") + name;
   }
-  return "an unsupported dtype (code " + std::to_string(code) + ")";
+  return "a dtype that C++ kernels have no name for (PyTorch's number " + std::to_string(code) + ")";
 }
 
 // The name of the device PrivateUse1, for messages. PyTorch's C interface does not tell it, so a backend for such a
@@ -182,6 +201,11 @@ struct TensorInfo {
     dtype = dtype_from_code(dtype_code);
   }
 };
+
+// Bytes of an element, whatever the dtype. PyTorch is asked where it is not one of DType's.
+inline int64_t element_size(const TensorInfo& tensor) {
+  return tensor.dtype == DType::unsupported ? element_size(tensor.dtype_code) : element_size(tensor.dtype);
+}
 
 inline std::string join(int64_t ndim, const int64_t* sizes) {
   std::string text;

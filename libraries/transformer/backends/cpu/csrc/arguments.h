@@ -85,7 +85,7 @@ inline void fill(const Tensor& tensor, double value) {
 
 // Whether to write a result past the caches, if a kernel has so many tensors of its shape.
 inline bool should_stream(const Rows& y, int operand_count) {
-  const auto size = static_cast<int64_t>(aoti_torch_dtype_element_size(opwheel::code_of(dtype_of(y.tensor))));
+  const int64_t size = opwheel::element_size(opwheel::code_of(dtype_of(y.tensor)));
   return y.stride == y.length && opwheel::cpu::should_stream(y.data(), y.rows, y.length * size, operand_count);
 }
 

@@ -41,7 +41,13 @@ const Table& best(const char* library, const Table& baseline, const Table& avx2,
 // Arguments may have a member `stream`: whether results are written past the caches (opwheel/cpu/streaming.h).
 template <class Arguments>
 void run(const ByDtype<Arguments>& kernel, ScalarType dtype, const Arguments& arguments, int64_t rows, int64_t cost) {
-  const auto function = kernel.functions[static_cast<int>(dtype_from_code(code_of(dtype)))];
+  const int32_t code = code_of(dtype);
+  const DType known = dtype_from_code(code);
+  if (known == DType::unsupported) {
+    fail("there is no kernel for ", dtype_name(code), ", only for ", kSupportedDTypes,
+         "; pass one of those, converted with .to(...) where it is a tensor");
+  }
+  const auto function = kernel.functions[index_of(known)];
   const auto part = [&](int64_t begin, int64_t end) {
     function(arguments, begin, end);
 #if defined(__x86_64__)

@@ -30,7 +30,7 @@ constexpr const char* kSpirvPrefix = "__sycl_kernel_";  // what DPC++ makes of a
 inline std::string name_of(const ::sycl::device& device) { return device.get_info<::sycl::info::device::name>(); }
 
 inline const DeviceImage& image_of(DType dtype) {
-  const std::string_view name = kImageNames[static_cast<std::size_t>(dtype)];
+  const std::string_view name = kImageNames[index_of(dtype)];
   for (const DeviceImage& image : device_images()) {
     if (image.name == name) return image;
   }
@@ -133,7 +133,7 @@ inline ::sycl::kernel kernel(const ::sycl::queue& queue, DType dtype, std::strin
   static auto& mutex = *new std::mutex;
   static auto& modules = *new std::array<std::vector<detail::Module>, detail::kImageNames.size()>;
   const std::lock_guard lock(mutex);
-  std::vector<detail::Module>& loaded = modules[static_cast<std::size_t>(dtype)];
+  std::vector<detail::Module>& loaded = modules[index_of(dtype)];
   for (detail::Module& module : loaded) {
     if (module.is_for(queue)) return module.kernel(entry);
   }
