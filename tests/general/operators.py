@@ -289,6 +289,39 @@ RESHAPE_AND_CACHE = Operator(
     doc="""Write rows into their slots of a cache.""",
 )
 
+# --- scale_all: writes into a list of tensors, and into one that may be left out --------------------------------------
+
+
+def scale_all_reference(parts, factor, total=None):
+    for part in parts:
+        part.mul_(factor)
+    if total is not None:
+        for part in parts:
+            total.add_(part)
+
+
+def scale_all_kernel(parts, factor, total):
+    for part in parts:
+        part.copy_(tensor(array(part) * factor, part))
+    if total is not None:
+        total.copy_(tensor(array(total) + sum(map(array, parts)), total))
+
+
+def scale_all_samples(device, dtype, requires_grad):
+    parts = [randn(3, 4, device=device, dtype=dtype) for _ in range(3)]
+    yield Sample([part.clone() for part in parts], 2.0)
+    yield Sample([part.clone() for part in parts[:1]], -0.5, parts[1].clone())
+    yield Sample([], 2.0, parts[2].clone())
+
+
+SCALE_ALL = Operator(
+    "scale_all",
+    reference=scale_all_reference,
+    derivatives=None,
+    samples=scale_all_samples,
+    doc="""Multiply all parts, and add them to a total.""",
+)
+
 # --- mixture: optional tensor, lists, flags, texts and defaults -------------------------------------------------------
 
 
@@ -385,6 +418,7 @@ KERNELS = {
     "solve(Tensor a, Tensor b) -> Tensor": solve_kernel,
     "nonzero(Tensor x) -> Tensor": lambda x: torch.from_numpy(np.argwhere(array(x))),
     "reshape_and_cache(Tensor key, Tensor(a!) cache, Tensor slots) -> ()": cache_kernel,
+    "scale_all(Tensor(a!)[] parts, float factor, Tensor(b!)? total=None) -> ()": scale_all_kernel,
     "mixture(Tensor[] parts, Tensor? bias=None, *, int[] weights=[1, 2], bool mean=False, str mode='sum', "
     "float scale=1.5) -> Tensor": mixture_kernel,
     "window(SymInt size, ScalarType dtype=float, Device? device=None) -> Tensor": window_kernel,
@@ -401,6 +435,7 @@ OPERATORS = (
     SOLVE,
     NONZERO,
     RESHAPE_AND_CACHE,
+    SCALE_ALL,
     MIXTURE,
     WINDOW,
     NOISY,

@@ -176,3 +176,61 @@ def test_a_set_with_a_dtype_without_a_type_does_not_compile(tmp_path, dtype):
     assert done.returncode != 0
     assert "a kernel cannot be given tensors of a dtype that this set has" in done.stderr
     assert f"ScalarType::{dtype}" in done.stderr.partition("static assertion failed")[0]
+
+
+def of(*shape, dtype=torch.float32):
+    return torch.ones(shape, dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "added", "out", "words"),
+    [
+        (of(2, 3), of(4, 5), None, of(2, 5), "do not fit: (2, 3) times (4, 5) into (2, 5); pass (m, k), (k, n) and"),
+        (of(2, 3), of(3, 5), None, of(2, 4), "do not fit: (2, 3) times (3, 5) into (2, 4)"),
+        (of(2, 3), of(3), None, of(2, 1), "do not fit: (2, 3) times (3,) into (2, 1)"),
+        (
+            of(2, 3),
+            of(3, 5, dtype=torch.float64),
+            None,
+            of(2, 5),
+            "torch.float32 times torch.float64 into torch.float32",
+        ),
+        (of(2, 3), of(3, 5), None, of(2, 5, dtype=torch.float64), "torch.float32 into torch.float64; pass three"),
+        (
+            of(2, 3),
+            of(3, 5),
+            of(3),
+            of(2, 5),
+            "what is added to a matrix product has shape (3,), and the product (2, 5)",
+        ),
+        (of(2, 3), of(3, 5), of(2, 1), of(2, 5), "has shape (2, 1), and the product (2, 5)"),
+        (of(2, 3), of(3, 5), of(5, dtype=torch.float64), of(2, 5), "is torch.float64, and the product torch.float32"),
+    ],
+)
+def test_a_matrix_product_that_does_not_fit(ops, a, b, added, out, words):
+    with pytest.raises(RuntimeError) as refused:
+        ops.product(a, b, added, out)
+    assert words in str(refused.value)
+    assert "memory" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "added", [None, of(5), of(1, 5), of(2, 5)], ids=lambda x: x if x is None else str(tuple(x.shape))
+)
+def test_a_matrix_product(ops, added):
+    out = torch.zeros(2, 5)
+    ops.product(of(2, 3), of(3, 5), added, out)
+    assert out.eq(3 + (added is not None)).all()
+
+
+def test_rows_of_a_matrix(ops):
+    x = torch.arange(6.0).view(3, 2)
+    assert torch.equal(ops.rows_of(x, 1, 2), x[1:])
+    for given, begin, count, words in (
+        (x, 2, 2, "rows 2 to 4 of a matrix of shape (3, 2)"),
+        (x, -1, 1, "rows -1 to 0 of"),
+        (x[0], 0, 1, "a tensor of shape (2,) is no matrix"),
+    ):
+        with pytest.raises(RuntimeError) as refused:
+            ops.rows_of(given, begin, count)
+        assert words in str(refused.value)

@@ -2,18 +2,21 @@
 #include <bit>
 #include <cstring>
 
+#include "opwheel/cpu/matmul.h"
 #include "opwheel/cpu/row_kernels.h"
 #include "opwheel/kernels.h"
 #include "opwheel/overlap.h"
 #include "opwheel/schema_library.h"
 
-#define OF_EVERY_DTYPE(KERNEL)                                               \
-  KERNEL(may_share_memory, "may_share_memory(Tensor a, Tensor b) -> Tensor") \
-  KERNEL(may_overlap_itself, "may_overlap_itself(Tensor x) -> Tensor")       \
-  KERNEL(itemsize, "itemsize(Tensor x) -> Tensor")                           \
-  KERNEL(copied, "copied(Tensor x) -> Tensor")                               \
-  KERNEL(total, "total(Tensor x) -> Tensor")                                 \
-  KERNEL(checked, "checked(Tensor x) -> ()")                                 \
+#define OF_EVERY_DTYPE(KERNEL)                                                        \
+  KERNEL(may_share_memory, "may_share_memory(Tensor a, Tensor b) -> Tensor")          \
+  KERNEL(may_overlap_itself, "may_overlap_itself(Tensor x) -> Tensor")                \
+  KERNEL(itemsize, "itemsize(Tensor x) -> Tensor")                                    \
+  KERNEL(copied, "copied(Tensor x) -> Tensor")                                        \
+  KERNEL(total, "total(Tensor x) -> Tensor")                                          \
+  KERNEL(checked, "checked(Tensor x) -> ()")                                          \
+  KERNEL(product, "product(Tensor a, Tensor b, Tensor? added, Tensor(a!) out) -> ()") \
+  KERNEL(rows_of, "rows_of(Tensor a, int begin, int count) -> Tensor")                \
   KERNEL(run_rows, "run_rows(Tensor x) -> ()")
 
 OPWHEEL_KERNEL_SCHEMA_LIBRARY(waves_dtypes, OF_EVERY_DTYPE)
@@ -67,6 +70,16 @@ Tensor total(const Tensor& given) {
 
 void checked(const Tensor& x) { check(x, "x").dtype(floating); }
 
+void product(const Tensor& a, const Tensor& b, const std::optional<Tensor>& added, Tensor& out) {
+  added ? cpu::matmul_add(out, *added, a, b) : cpu::matmul(out, a, b);
+}
+Tensor rows_of(const Tensor& a, int64_t begin, int64_t count) {
+  const Tensor rows = cpu::rows_of(a, begin, count);
+  Tensor copy = new_empty_like(rows);
+  copy_to(copy, rows);
+  return copy;
+}
+
 struct Nothing {};
 template <int>
 void no_rows(const Nothing&, int64_t, int64_t) {}
@@ -85,5 +98,7 @@ OPWHEEL_KERNELS(waves_dtypes, CPU, m) {
   implement<op::copied, ::copied>(m);
   implement<op::total, ::total>(m);
   implement<op::checked, ::checked>(m);
+  implement<op::product, ::product>(m);
+  implement<op::rows_of, ::rows_of>(m);
   implement<op::run_rows, ::run_rows>(m);
 }

@@ -238,6 +238,24 @@ void reshape_and_cache(const Tensor& given, Tensor& cache, const Tensor& given_s
   });
 }
 
+void scale_all(const std::vector<Tensor>& parts, double factor, const std::optional<Tensor>& total) {
+  const Tensor sum = total ? contiguous(*total) : Tensor();
+  for (const Tensor& part : parts) {
+    check(part, "parts").on_cpu().dtype(floating);
+    if (total) check(part, "parts").same_shape(*total, "total").same_dtype(*total, "total");
+    const Tensor scaled = contiguous(part);
+    dispatch(dtype_of(part), [&]<class T>() {
+      using Acc = Accumulate<T>;
+      for (int64_t i = 0; i < TensorInfo(part).numel; ++i) {
+        data<T>(scaled)[i] = T(Acc(data<T>(scaled)[i]) * Acc(factor));
+        if (total) data<T>(sum)[i] = T(Acc(data<T>(sum)[i]) + Acc(data<T>(scaled)[i]));
+      }
+    });
+    copy_to(part, scaled);
+  }
+  if (total) copy_to(*total, sum);
+}
+
 Tensor mixture(const std::vector<Tensor>& parts, const std::optional<Tensor>& bias, const std::vector<int64_t>& weights,
                bool mean, std::string_view mode, double scale) {
   if (parts.empty()) fail("argument 'parts' is empty");
@@ -289,6 +307,7 @@ OPWHEEL_KERNELS(waves_cpp, CPU, m) {
   implement<op::solve, solve>(m);
   implement<op::nonzero, nonzero>(m);
   implement<op::reshape_and_cache, reshape_and_cache>(m);
+  implement<op::scale_all, scale_all>(m);
   implement<op::mixture, mixture>(m);
   implement<op::window, window>(m);
 }

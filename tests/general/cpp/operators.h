@@ -14,6 +14,7 @@
   KERNEL(solve, "solve(Tensor a, Tensor b) -> Tensor")                                                           \
   KERNEL(nonzero, "nonzero(Tensor x) -> Tensor")                                                                 \
   KERNEL(reshape_and_cache, "reshape_and_cache(Tensor key, Tensor(a!) cache, Tensor slots) -> ()")               \
+  KERNEL(scale_all, "scale_all(Tensor(a!)[] parts, float factor, Tensor(b!)? total=None) -> ()")                 \
   KERNEL(mixture,                                                                                                \
          "mixture(Tensor[] parts, Tensor? bias=None, *, int[] weights=[1, 2], bool mean=False, str mode='sum', " \
          "float scale=1.5) -> Tensor")                                                                           \

@@ -8,7 +8,8 @@
 //     Layout         Layout (torch::headeronly)             MemoryFormat  MemoryFormat (torch::headeronly)
 //     Generator      const Generator& (torch::stable)
 //
-// An optional T? of another type is a std::optional<T>, a list T[] a const std::vector<T>&, T[]? a
+// Tensor(a!)? and Tensor(a!)[] are as Tensor? and Tensor[]: what is written to is the tensors' memory, by data(). An
+// optional T? of another type is a std::optional<T>, a list T[] a const std::vector<T>&, T[]? a
 // const std::optional<std::vector<T>>&, and Tensor?[] a const std::vector<std::optional<Tensor>>&. An optional string
 // is a const std::optional<std::string>&, an optional generator a const std::optional<Generator>&.
 //

@@ -3,6 +3,7 @@
 // garbage. In C++17, which ExecuTorch's kernels are compiled as.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <string_view>
@@ -123,28 +124,33 @@ constexpr bool ends_with(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
 }
 
-// A type as the schema writes it: `Tensor(a!)` is mutable, `int[2]` is a list, like `int[]`.
+// Whether what follows the name of a type is the same, as `[2]` and `[]` are.
+constexpr bool is_same_suffix(std::string_view given, std::string_view known) {
+  const std::size_t open = given.find('['), close = given.find(']');
+  if (open == std::string_view::npos || close == std::string_view::npos) return given == known;
+  return known.find('[') == open && given.substr(0, open) == known.substr(0, open) &&
+         given.substr(close) == known.substr(std::min(known.find(']'), known.size()));
+}
+
+// A type as the schema writes it: `Tensor(a!)` is mutable, `int[2]` is a list, like `int[]`. What is written to in
+// `Tensor(a!)?` and `Tensor(a!)[]` is the tensors' memory: to C++ these are `Tensor?` and `Tensor[]`.
 constexpr bool read_type(std::string_view type, Schema& schema, ArgumentKind& kind) {
-  if (starts_with(type, "Tensor(") && ends_with(type, "!)")) {
+  const std::string_view base = type.substr(0, type.find_first_of("([?"));
+  const bool is_written = starts_with(type, "Tensor(") && type.find("!)") != std::string_view::npos;
+  const std::string_view suffix = type.substr(is_written ? type.find("!)") + 2 : base.size());
+  if (is_written && suffix.empty()) {
     kind = ArgumentKind::mutable_tensor;
     return true;
   }
-  const std::size_t open = type.find('[');
-  const std::size_t close = type.find(']');
   for (const TypeName& known : kTypes) {
-    const std::size_t known_open = known.text.find('[');
-    const bool same = open == std::string_view::npos || known_open == std::string_view::npos
-                          ? type == known.text
-                          : type.substr(0, open) == known.text.substr(0, known_open) &&
-                                type.substr(close) == known.text.substr(known.text.find(']'));
-    if (same) {
+    if (known.text.substr(0, base.size()) == base && is_same_suffix(suffix, known.text.substr(base.size()))) {
       kind = known.kind;
       const bool is_generator = kind == ArgumentKind::generator || kind == ArgumentKind::optional_generator;
       if (is_generator && !OPWHEEL_DETAIL_PASSES_GENERATORS) schema.error = SchemaError::generator;
       return schema.error == SchemaError::none;
     }
   }
-  schema.error = starts_with(type, "Scalar") ? SchemaError::scalar : SchemaError::unknown_type;
+  schema.error = base == "Scalar" ? SchemaError::scalar : SchemaError::unknown_type;
   return false;
 }
 
@@ -187,6 +193,7 @@ constexpr Schema parse_schema(std::string_view text) {
   }
   schema.name = text.substr(0, open);
 
+  bool writes_tensor = false;
   std::string_view list = text.substr(open + 1, close - open - 1);
   while (!list.empty()) {
     const std::size_t end = detail::end_of_item(list);
@@ -206,6 +213,7 @@ constexpr Schema parse_schema(std::string_view text) {
     if (!detail::read_type(item.substr(0, space), schema, kind)) return schema;
     const std::string_view name = item.substr(space + 1, item.find('=') - space - 1);
     schema.arguments[schema.argument_count++] = {name, kind};
+    writes_tensor |= kind == ArgumentKind::mutable_tensor;
   }
 
   std::string_view result = detail::trimmed(text.substr(close + 4));
@@ -215,7 +223,8 @@ constexpr Schema parse_schema(std::string_view text) {
     const std::size_t end = detail::end_of_item(result);
     const std::string_view type = detail::trimmed(result.substr(0, end));
     result = end == result.size() ? std::string_view{} : result.substr(end + 1);
-    if (type != "Tensor" && !detail::starts_with(type, "Tensor ") && !schema.returns_argument) {
+    const bool is_given_back = schema.returns_argument && writes_tensor;
+    if (type != "Tensor" && !detail::starts_with(type, "Tensor ") && !is_given_back) {
       schema.error = SchemaError::results;
     }
     ++schema.return_count;
@@ -240,22 +249,22 @@ constexpr bool is_elementwise(const Schema& schema) {
                 " is not of the form 'name(Type argument, ...) -> Type'; write it as native_functions.yaml does");     \
   static_assert((schema).error != ::opwheel::SchemaError::unknown_type,                                                \
                 "opwheel: the schema of " #identifier                                                                  \
-                " has an argument of a type that C++ kernels cannot take; use one of those that opwheel/schema.h "     \
-                "lists, or write the kernel in Python");                                                               \
+                " has an argument of a type that C++ kernels cannot take; use one of those that opwheel/arguments.h "  \
+                "lists");                                                                                              \
   static_assert((schema).error != ::opwheel::SchemaError::scalar,                                                      \
                 "opwheel: the schema of " #identifier                                                                  \
                 " has a Scalar, which the stable ABI cannot pass to a C++ kernel: declare it as float or int, or "     \
-                "write the kernel in Python");                                                                         \
+                "write schema and kernel in Python");                                                                  \
   static_assert(                                                                                                       \
       (schema).error != ::opwheel::SchemaError::generator,                                                             \
       "opwheel: the schema of " #identifier                                                                            \
       " has a Generator, which the stable ABI passes from torch 2.13 on: set torch_target=\"2.13\" in setup.py, pass " \
-      "a seed as an int, or write the kernel in Python");                                                              \
+      "a seed as an int, or write schema and kernel in Python");                                                       \
   static_assert((schema).error != ::opwheel::SchemaError::results,                                                     \
                 "opwheel: the schema of " #identifier                                                                  \
-                " has a result that is not a Tensor, the only one that C++ kernels give; return a Tensor that holds "  \
-                "it, or write the kernel in Python");                                                                  \
+                " has a result that is not a Tensor, nor the argument Tensor(a!) that it writes to; return a fixed "   \
+                "number of Tensors: a number as one of shape (), in place of a list one or several of them");          \
   static_assert((schema).error != ::opwheel::SchemaError::too_many_arguments,                                          \
                 "opwheel: the schema of " #identifier                                                                  \
                 " has more than 32 arguments, the most that C++ kernels take; pass several of them as one list, or "   \
-                "write the kernel in Python")
+                "write schema and kernel in Python")

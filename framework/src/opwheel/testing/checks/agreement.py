@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from opwheel.dispatch import Tolerance
-from opwheel.dispatch.overload import Overload, as_tuple
+from opwheel.dispatch.overload import Overload, as_tuple, tensors_in
 
 
 def run_kernel(overload: Overload, values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -63,6 +63,13 @@ def agree(overload: Overload, what: str, got: Sequence[Any], want: Sequence[Any]
         torch.testing.assert_close(
             one.detach(), other.detach(), rtol=rtol, atol=atol, equal_nan=True, msg=_behind(where)
         )
+
+
+def agree_on_written(overload: Overload, what: str, got: Sequence[Any], want: Sequence[Any]) -> None:
+    """Compare what a call has written, in the values of all arguments: tensors, lists of them, or None."""
+    for i in overload.written:
+        name = f"{what}: '{overload.names[i]}', which is written to"
+        agree(overload, name, list(tensors_in([got[i]])), list(tensors_in([want[i]])))
 
 
 def _largest(tensor: Tensor) -> float:

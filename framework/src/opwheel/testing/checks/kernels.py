@@ -17,11 +17,11 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from opwheel.dispatch import Rows
-from opwheel.dispatch.overload import Overload, as_tuple, tensors_in
+from opwheel.dispatch.overload import Overload, tensors_in
 from opwheel.guarded_memory import Guards, guarded_memory
 from opwheel.process_memory import kept_by, quick_garbage_collection
 
-from .agreement import agree, check_raises, has_derivatives, run_kernel, run_reference, widened
+from .agreement import agree, agree_on_written, check_raises, has_derivatives, run_kernel, run_reference, widened
 from .cases import Samples
 
 MANY_CALLS = 100
@@ -49,10 +49,8 @@ def values(overload: Overload, samples: Samples) -> None:
     for i in overload.tensor_positions:
         is_written = i in overload.written
         name = f"'{overload.names[i]}', which is {'' if is_written else 'not '}written to"
-        after = as_tuple(tuple(given[i]) if isinstance(given[i], (list, tuple)) else given[i])
         source = expected if is_written else before
-        wanted = as_tuple(tuple(source[i]) if isinstance(source[i], (list, tuple)) else source[i])
-        agree(overload, name, after, wanted)
+        agree(overload, name, list(tensors_in([given[i]])), list(tensors_in([source[i]])))
 
 
 def many_rows(overload: Overload, samples: Samples) -> None:
@@ -114,7 +112,6 @@ def layouts(overload: Overload, samples: Samples) -> None:
     """Arguments with gaps, an offset or transposed: the same values, and nothing is written beside them."""
     if overload.is_random:
         return
-    written = [overload.names[i] for i in overload.written]
     want = run_kernel(overload, expected := samples.values())
     for name in ("sliced", "offset", "transposed"):
         rooms: list[tuple[Tensor, Tensor, Tensor]] = []
@@ -127,8 +124,7 @@ def layouts(overload: Overload, samples: Samples) -> None:
         agree(overload, f"{name} arguments", got, want)
         for room, mask, before in rooms:
             assert torch.equal(room[mask], before[mask]), f"{name} arguments: written outside of an argument"
-        for i in overload.written:
-            agree(overload, f"{name} arguments: {written}", [given[i]], [expected[i]])
+        agree_on_written(overload, f"{name} arguments", given, expected)
 
 
 def bounds(overload: Overload, samples: Samples) -> None:
@@ -176,13 +172,12 @@ def _poison(dtype: torch.dtype) -> Any:
 def versions(overload: Overload, samples: Samples) -> None:
     """What is written to counts as modified, and nothing else does."""
     given = samples.values()
-    tensors = {i: t for i in overload.tensor_positions for t in overload.all_tensors(given) if t is given[i]}
-    before = {i: t._version for i, t in tensors.items()}
+    tensors = [(i, t, t._version) for i in overload.tensor_positions for t in tensors_in([given[i]])]
     run_kernel(overload, given)
-    for i, t in tensors.items():
+    for i, t, before in tensors:
         is_written = i in overload.written
-        assert (t._version > before[i]) == is_written, (
-            f"the version counter of '{overload.names[i]}' went from {before[i]} to {t._version}, but it is "
+        assert (t._version > before) == is_written, (
+            f"the version counter of '{overload.names[i]}' went from {before} to {t._version}, but it is "
             f"{'' if is_written else 'not '}written to"
         )
 

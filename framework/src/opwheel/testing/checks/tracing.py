@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 from opwheel.dispatch.autocast import KEYS
 from opwheel.dispatch.overload import Overload, as_tuple
 
-from .agreement import agree, differentiable, gradients_of, has_derivatives, run_kernel
+from .agreement import agree, agree_on_written, differentiable, gradients_of, has_derivatives, run_kernel
 from .cases import Samples
 
 
@@ -93,8 +93,7 @@ def compiled(overload: Overload, samples: Samples) -> None:
         with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
             got = function(*pytree.tree_leaves(given))
         agree(overload, f"compiled{', dynamic shapes' * dynamic}", got, want)
-        for i in overload.written:
-            agree(overload, "compiled: what is written", [given[i]], [want_values[i]])
+        agree_on_written(overload, "compiled", given, want_values)
         inputs, others = differentiable(overload, given), differentiable(overload, want_values)
         if requires_grad and inputs and any(r.requires_grad for r in want):
             mine = gradients_of(got, inputs, 1)

@@ -7,11 +7,51 @@
 #include <cstdint>
 
 #include "opwheel/allocate.h"
+#include "opwheel/layout.h"
 #include "opwheel/tensor.h"
+
+namespace opwheel::detail {
+
+// What PyTorch does with others is not an error that says so: it gives a result of another shape other memory.
+inline void check_product(const Tensor& out, const Tensor& a, const Tensor& b) {
+  const TensorInfo result(out), left(a), right(b);
+  const bool are_matrices = result.ndim == 2 && left.ndim == 2 && right.ndim == 2;
+  if (!are_matrices || left.sizes[1] != right.sizes[0] || result.sizes[0] != left.sizes[0] ||
+      result.sizes[1] != right.sizes[1]) {
+    fail("the shapes of a matrix product do not fit: ", left, " times ", right, " into ", result,
+         "; pass (m, k), (k, n) and (m, n)");
+  }
+  if (left.dtype_code != right.dtype_code || result.dtype_code != left.dtype_code) {
+    fail("the dtypes of a matrix product differ: ", dtype_name(left.dtype_code), " times ",
+         dtype_name(right.dtype_code), " into ", dtype_name(result.dtype_code), "; pass three tensors of one dtype");
+  }
+}
+inline void check_added(const Tensor& added, const Tensor& out) {
+  const TensorInfo given(added), result(out);
+  const bool is_row = given.ndim == 1 || (given.ndim == 2 && given.sizes[0] == 1);
+  const bool fits =
+      (is_row && given.sizes[given.ndim - 1] == result.sizes[1]) || has_shape(given, result.ndim, result.sizes);
+  if (!fits) {
+    fail("what is added to a matrix product has shape ", given, ", and the product ", result,
+         "; pass a tensor of that shape, or one row for all");
+  }
+  if (given.dtype_code != result.dtype_code) {
+    fail("what is added to a matrix product is ", dtype_name(given.dtype_code), ", and the product ",
+         dtype_name(result.dtype_code), "; pass tensors of one dtype");
+  }
+}
+inline TensorInfo matrix_info(const Tensor& matrix) {
+  const TensorInfo info(matrix);
+  if (info.ndim != 2) fail("a tensor of shape ", info, " is no matrix; pass one of two dimensions");
+  return info;
+}
+
+}  // namespace opwheel::detail
 
 namespace opwheel::cpu {
 
-// The same memory, seen as a matrix; strides and offset are in elements.
+// The same memory, seen as a matrix; strides and offset are in elements. Nothing checks that it lies within the
+// storage.
 inline Tensor as_matrix(const Tensor& tensor, int64_t rows, int64_t columns, int64_t row_stride, int64_t column_stride,
                         int64_t offset) {
   const int64_t sizes[] = {rows, columns}, strides[] = {row_stride, column_stride};
@@ -21,20 +61,26 @@ inline Tensor as_matrix(const Tensor& tensor, int64_t rows, int64_t columns, int
 }
 // Rows begin <= i < begin + count of a matrix.
 inline Tensor rows_of(const Tensor& matrix, int64_t begin, int64_t count) {
-  const TensorInfo info(matrix);
+  const TensorInfo info = detail::matrix_info(matrix);
+  if (begin < 0 || count < 0 || begin + count > info.sizes[0]) {
+    fail("rows ", begin, " to ", begin + count, " of a matrix of shape ", info, "; pass rows that it has");
+  }
   return as_matrix(matrix, count, info.sizes[1], info.strides[0], info.strides[1], begin * info.strides[0]);
 }
 inline Tensor transposed(const Tensor& matrix) {
-  const TensorInfo info(matrix);
+  const TensorInfo info = detail::matrix_info(matrix);
   return as_matrix(matrix, info.sizes[1], info.sizes[0], info.strides[1], info.strides[0], 0);
 }
 
-// out = a @ b
+// out = a @ b, for out (m, n), a (m, k) and b (k, n) of one dtype.
 inline void matmul(const Tensor& out, const Tensor& a, const Tensor& b) {
+  detail::check_product(out, a, b);
   OPWHEEL_SHIM(aoti_torch_cpu_mm_out(out.handle(), a.handle(), b.handle()));
 }
-// out = added + a @ b, where `added` may be `out`, or one row for all.
+// out = added + a @ b, where `added` may be `out`, or one row for all: (n) or (1, n).
 inline void matmul_add(const Tensor& out, const Tensor& added, const Tensor& a, const Tensor& b) {
+  detail::check_product(out, a, b);
+  detail::check_added(added, out);
   OPWHEEL_SHIM(aoti_torch_cpu_addmm_out(out.handle(), added.handle(), a.handle(), b.handle(), 1, 1));
 }
 
