@@ -110,7 +110,7 @@ test-rest: $(VENV)/.installed
 	TEST_FUZZ_EXAMPLES=2000 TEST_FUZZ_COMPILED=10 $(BIN)/python -m pytest $(addprefix --ignore ,$(BUILDS) $(addprefix tests/,faults deploy docs mutants release))
 
 fuzz: $(VENV)/.installed
-	$(BIN)/python -m pytest tests/interop -k fuzz
+	$(BIN)/python -m pytest tests/interop tests/general/test_cpp_dtypes.py -k "fuzz or share"
 
 # Objects of its own: each environment's flags name its own PyTorch, so ninja would build everything again each time.
 $(SYCL)/% test-sycl: export DIST_EXTRA_CONFIG := $(CURDIR)/$(SYCL)/build.cfg

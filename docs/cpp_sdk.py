@@ -27,7 +27,7 @@ Made from the headers by `python docs/cpp_sdk.py`. Everything in a namespace `de
 # The order in which one reads them.
 ORDER = (
     *("operators", "functor", "dtype", "elementwise_kernels", "registration", "elementwise", "tensor", "layout"),
-    *("overlap", "huge_pages", "result_cache"),
+    *("overlap", "stride_sums", "huge_pages", "result_cache"),
     *("error", "schema", "abi", "schema_library", "load", "c_shim", "device_guard", "reference_loop"),
     *("indexing_32bit", "offset_calculator"),
     *("kernels", "kernel_list", "arguments", "check", "dtypes", "allocate", "call", "call_plan", "combine", "cpu/rows"),

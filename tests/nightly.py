@@ -76,7 +76,10 @@ PARTS = {
     "torch": Part(("tests/release/test_torches.py",), {}),
     "other torch": Part(("tests/wheels/test_other_torch.py",), {"TEST_WHOLE_KIT": "1"}),
     "reproducible": Part(("tests/release/test_reproducible.py",), {}),
-    "fuzz": Part(("tests/interop", "-k", "fuzz"), {"TEST_FUZZ_EXAMPLES": "20000", "TEST_FUZZ_COMPILED": "200"}),
+    "fuzz": Part(
+        ("tests/interop", "tests/general/test_cpp_dtypes.py", "-k", "fuzz or share"),
+        {"TEST_FUZZ_EXAMPLES": "20000", "TEST_FUZZ_COMPILED": "200"},
+    ),
 }
 
 

@@ -10,12 +10,12 @@ import subprocess
 import warnings
 from random import Random
 
-import numpy as np
 import pytest
 import torch
 from opwheel.dispatch import overlap
 
 from tests.general import cpp_library
+from tests.interop.fuzzing.bytes import share_bytes, share_places
 
 EXAMPLES = int(os.environ.get("TEST_FUZZ_EXAMPLES", "20000"))
 SEED = int(os.environ.get("TEST_FUZZ_SEED", "0"))
@@ -58,16 +58,6 @@ def drawn(random, storage, sizes, strides):
     return torch.empty(0, dtype=dtype).set_(storage, random.randrange(room - reach), shape, steps)
 
 
-def places(x):
-    """The first byte of each element."""
-    steps = [np.arange(size) * stride * x.itemsize for size, stride in zip(x.shape, x.stride(), strict=True)]
-    return x.data_ptr() + sum(np.ix_(*steps), start=np.zeros(x.shape, dtype=np.int64)).ravel()
-
-
-def bytes_of(x):
-    return np.unique(np.add.outer(places(x), np.arange(x.itemsize)))
-
-
 def described(x):
     return f"{x.dtype} {tuple(x.shape)} with strides {x.stride()} from element {x.storage_offset()}"
 
@@ -85,7 +75,7 @@ def test_shared_bytes(ops, size, sizes, strides):
     for number in range(SEED, SEED + count):
         random = Random(number)
         a, b = (drawn(random, storage, sizes, strides) for _ in range(2))
-        expected = bool(len(np.intersect1d(bytes_of(a), bytes_of(b), assume_unique=True)))
+        expected = share_bytes(a, b)
         shared += expected
         words = f"TEST_FUZZ_SEED={number}: {described(a)}; {described(b)}"
         assert ops.may_share_memory(a, b).item() == expected, words
@@ -99,7 +89,7 @@ def test_elements_that_share_a_place(ops, size, sizes, strides):
     storage = torch.zeros(size, dtype=torch.uint8).untyped_storage()
     for number in range(SEED, SEED + (EXAMPLES if size == BYTES else EXAMPLES // 10)):
         x = drawn(Random(number), storage, sizes, strides)
-        expected = len(np.unique(places(x))) < x.numel()
+        expected = share_places(x)
         words = f"TEST_FUZZ_SEED={number}: {described(x)}"
         assert ops.may_overlap_itself(x).item() == expected, words
         assert overlap.may_overlap_itself(x) == expected, words
@@ -110,7 +100,7 @@ def test_what_takes_too_many_tries_counts_as_shared(ops):
     random = Random(0)
     strides = [random.randrange(1 << 23, 1 << 24) for _ in range(14)]
     x = torch.empty(sum(strides) + 1, dtype=torch.int8).as_strided((2,) * len(strides), strides)
-    assert len(np.unique(places(x))) == x.numel()
+    assert not share_places(x)
     assert ops.may_overlap_itself(x).item()
     assert overlap.may_overlap_itself(x)
 

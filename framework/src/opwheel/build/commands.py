@@ -61,7 +61,7 @@ class BuildLibraries(build_ext):
 
     def _build_library(self, ext: CppLibrary, output: Path, build_dir: Path) -> None:
         jobs = int(self.parallel) if self.parallel else None
-        ninja_file.build(ext, output, build_dir, jobs=jobs, verbose=bool(self.verbose))
+        ninja_file.build(ext, output, build_dir, jobs=jobs, verbose=bool(self.verbose), debug=bool(self.debug))
 
     def _build_schema_library(self, ext: CppLibrary, output: Path, build_dir: Path) -> None:
         """With the derivatives that the package declares, which can be imported when there is a library."""

@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from . import cuda, sycl
@@ -32,8 +33,9 @@ CXX_FLAGS = [
     "-Wextra",
 ]
 # --as-needed keeps libraries out that are only named; --no-undefined finds a missing symbol now rather than on a user's
-# machine; -s leaves the symbol table out of the wheel.
-LINK_FLAGS = ["-shared", "-Wl,--as-needed", "-Wl,--no-undefined", "-Wl,-s"]
+# machine.
+LINK_FLAGS = ["-shared", "-Wl,--as-needed", "-Wl,--no-undefined"]
+STRIP = "-Wl,-s"  # leaves the symbol table, and what a debugger needs, out of the wheel
 # libstdc++ stands before PyTorch, which exports a few symbols of its own copy: linked to those, a library would depend
 # on how that PyTorch was built.
 LIBRARIES = ["-lstdc++", "-ltorch_cpu", "-lc10"]
@@ -42,8 +44,12 @@ _SYMBOLS = "symbols.map"
 _SDK_EXPORTS = ("opwheel_set_huge_pages", "opwheel_set_result_cache", "opwheel_set_dispatcher")
 
 
-def build(library: CppLibrary, output: Path, build_dir: Path, *, jobs: int | None, verbose: bool) -> None:
+def build(
+    library: CppLibrary, output: Path, build_dir: Path, *, jobs: int | None, verbose: bool, debug: bool = False
+) -> None:
     """Compile ``library`` into ``output``; objects and ninja's log stay in ``build_dir`` for the next time.
+
+    What a debugger needs is left out, unless ``debug`` or a compiler's flag such as ``-g`` asks for it.
 
     Raises:
         ToolchainError: this is not Linux, a compiler, torch or a source is missing, or a command failed.
@@ -51,7 +57,7 @@ def build(library: CppLibrary, output: Path, build_dir: Path, *, jobs: int | Non
     require_linux()
     build_dir.mkdir(parents=True, exist_ok=True)
     device = _device_code(library, build_dir)
-    write_if_changed(build_dir / "build.ninja", _build_file(library, device, output))
+    write_if_changed(build_dir / "build.ninja", _build_file(library, device, output, debug=debug))
     write_if_changed(build_dir / _SYMBOLS, _version_script(library.exports))
     command = [sys.executable, "-m", "ninja", "-C", str(build_dir)]
     command += ["-v"] if verbose else ["--quiet"]
@@ -74,7 +80,13 @@ def _version_script(exports: tuple[str, ...]) -> str:
     return f"{{ global: {'; '.join((*_SDK_EXPORTS, *exports))}; local: *; }};\n"
 
 
-def _build_file(library: CppLibrary, device: DeviceCode, output: Path) -> str:
+def _is_for_debugger(flags: Iterable[str]) -> bool:
+    """Whether the compiler's flags ask for debugging information, as ``-g`` and ``-ggdb3`` do, and not ``-g0`` last."""
+    asked = [flag for flag in flags if flag.startswith("-g")]
+    return bool(asked) and asked[-1] != "-g0"
+
+
+def _build_file(library: CppLibrary, device: DeviceCode, output: Path, *, debug: bool) -> str:
     torch = find_torch(library.torch_folder)
     cxx = join(find_cxx())
     root = Path.cwd()
@@ -85,11 +97,14 @@ def _build_file(library: CppLibrary, device: DeviceCode, output: Path) -> str:
         f"-isystem{torch.include}",
         *prefix_maps(root, torch, library),
         *device.compile_flags,
+        *(["-g"] if debug else []),
         *library.extra_compile_args,
         *shlex.split(os.environ.get("CXXFLAGS", "")),
     ]
+    keeps_symbols = any(_is_for_debugger([*compile_flags, *more]) for more in ((), *library.source_args.values()))
     link_flags = [
         *LINK_FLAGS,
+        *([] if keeps_symbols else [STRIP]),
         f"-Wl,--version-script={_SYMBOLS}",
         f"-L{torch.lib}",
         *device.link_flags,

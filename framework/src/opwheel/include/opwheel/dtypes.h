@@ -114,6 +114,7 @@ struct DTypes {
 inline constexpr DTypes floating{ScalarType::Half, ScalarType::BFloat16, ScalarType::Float, ScalarType::Double};
 inline constexpr DTypes integral{ScalarType::Byte, ScalarType::Char, ScalarType::Short, ScalarType::Int,
                                  ScalarType::Long};
+// Both, and bool. Complex numbers, float8 and the unsigned integers of more than a byte are in none of these sets.
 inline constexpr DTypes every_dtype{DTypes(floating | integral | DTypes(ScalarType::Bool))};
 
 // The type to add up many values of T in: float for float16, bfloat16, float32 and those of 8 bits, int64_t for

@@ -68,7 +68,7 @@ def reshape_and_cache(key: Tensor, value: Tensor, key_cache: Tensor, value_cache
     check_same(value_cache, "value_cache", key, "key")
     check_shape(value_cache, "value_cache", blocks, block_size, heads, value.shape[2])
     for cache, name in ((key_cache, "key_cache"), (value_cache, "value_cache")):
-        check_written(cache, name, key=key, value=value)
+        check_written(cache, name, key=key, value=value, slot_mapping=slot_mapping)
     check_apart(value_cache, "value_cache", key_cache, "key_cache")
     check_dtype(slot_mapping, "slot_mapping", torch.int64)
     check_device(slot_mapping, "slot_mapping", key, "key")
