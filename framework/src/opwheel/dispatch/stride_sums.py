@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 class _Term(NamedTuple):
     step: int
-    count: int
+    most: int  # times that it is taken
     reach: int  # of this step and all shorter ones
     divisor: int
 
@@ -49,7 +49,7 @@ class StrideSums:
         if shorter is _NONE:
             return True
         least = -(-max(distance - shorter.reach, 0) // term.step)
-        most = min(term.count, distance // term.step)
+        most = min(term.most, distance // term.step)
         # Every period-th multiple leaves a multiple of the shorter steps' divisor.
         period = shorter.divisor // term.divisor
         left = distance // term.divisor - least * (term.step // term.divisor)

@@ -97,7 +97,9 @@ class Opaque(Rule):
         from torch.distributed.tensor import Replicate
 
         for i in overload.written:
-            if not all(p.is_replicate() for spec in as_tuple(specs[i]) for p in spec.placements):
+            given = specs.get(i, ())  # none, where an optional argument is left out
+            each = given if isinstance(given, (list, tuple)) else (given,)
+            if not all(p.is_replicate() for spec in each for p in spec.placements):
                 raise RuntimeError(
                     f"{overload.name}: '{overload.names[i]}' is written to and must be whole on every process "
                     "(Replicate); it is sharded or partial"

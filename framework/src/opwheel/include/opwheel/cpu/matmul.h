@@ -10,7 +10,8 @@
 #include "opwheel/layout.h"
 #include "opwheel/tensor.h"
 
-namespace opwheel::detail {
+namespace opwheel {
+namespace detail {
 
 // What PyTorch does with others is not an error that says so: it gives a result of another shape other memory.
 inline void check_product(const Tensor& out, const Tensor& a, const Tensor& b) {
@@ -46,9 +47,9 @@ inline TensorInfo matrix_info(const Tensor& matrix) {
   return info;
 }
 
-}  // namespace opwheel::detail
+}  // namespace detail
 
-namespace opwheel::cpu {
+namespace cpu {
 
 // The same memory, seen as a matrix; strides and offset are in elements. Nothing checks that it lies within the
 // storage.
@@ -84,4 +85,5 @@ inline void matmul_add(const Tensor& out, const Tensor& added, const Tensor& a, 
   OPWHEEL_SHIM(aoti_torch_cpu_addmm_out(out.handle(), added.handle(), a.handle(), b.handle(), 1, 1));
 }
 
-}  // namespace opwheel::cpu
+}  // namespace cpu
+}  // namespace opwheel
