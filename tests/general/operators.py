@@ -43,20 +43,20 @@ def rms_norm_kernel(x, weight, eps):
     return tensor(wide * rstd * array(weight), x), torch.from_numpy(np.array(rstd[..., 0]))
 
 
-def rms_norm_backward_reference(grad, x, weight, rstd):
-    grad, wide = grad.to(rstd.dtype), x.to(rstd.dtype)
+def rms_norm_backward_reference(grad_output, x, weight, rstd):
+    grad_output, wide = grad_output.to(rstd.dtype), x.to(rstd.dtype)
     r = rstd.unsqueeze(-1)
-    weighted = grad * weight
+    weighted = grad_output * weight
     inner = (weighted * wide).mean(-1, keepdim=True)
-    d_weight = (grad * wide * r).reshape(-1, x.shape[-1]).sum(0)
+    d_weight = (grad_output * wide * r).reshape(-1, x.shape[-1]).sum(0)
     return (r * weighted - wide * r.pow(3) * inner).to(x.dtype), d_weight.to(weight.dtype)
 
 
-def rms_norm_backward_kernel(grad, x, weight, rstd):
-    grad, wide, r = array(grad), array(x), array(rstd)[..., None]
-    weighted = grad * array(weight)
+def rms_norm_backward_kernel(grad_output, x, weight, rstd):
+    grad_output, wide, r = array(grad_output), array(x), array(rstd)[..., None]
+    weighted = grad_output * array(weight)
     inner = (weighted * wide).mean(-1, keepdims=True)
-    d_weight = (grad * wide * r).reshape(-1, x.shape[-1]).sum(0)
+    d_weight = (grad_output * wide * r).reshape(-1, x.shape[-1]).sum(0)
     return tensor(r * weighted - wide * r**3 * inner, x), tensor(d_weight, weight)
 
 
@@ -184,13 +184,13 @@ def softmax_kernel(x, dim):
     return tensor(exps / exps.sum(dim, keepdims=True), x)
 
 
-def softmax_backward_reference(grad_y, y, dim):
-    return (grad_y - (grad_y * y).sum(dim, keepdim=True)) * y
+def softmax_backward_reference(grad_output, y, dim):
+    return (grad_output - (grad_output * y).sum(dim, keepdim=True)) * y
 
 
-def softmax_backward_kernel(grad_y, y, dim):
-    grad_y, y, like = array(grad_y), array(y), y
-    return tensor((grad_y - (grad_y * y).sum(dim, keepdims=True)) * y, like)
+def softmax_backward_kernel(grad_output, y, dim):
+    grad_output, y, like = array(grad_output), array(y), y
+    return tensor((grad_output - (grad_output * y).sum(dim, keepdims=True)) * y, like)
 
 
 def softmax_samples(device, dtype, requires_grad):
@@ -199,8 +199,8 @@ def softmax_samples(device, dtype, requires_grad):
 
 
 def softmax_backward_samples(device, dtype, requires_grad):
-    grad, y = (randn(3, 4, device=device, dtype=dtype, requires_grad=requires_grad) for _ in range(2))
-    yield Sample(grad, y, 1)
+    grad_output, y = (randn(3, 4, device=device, dtype=dtype, requires_grad=requires_grad) for _ in range(2))
+    yield Sample(grad_output, y, 1)
 
 
 SOFTMAX = Operator(
@@ -407,14 +407,14 @@ NOISY = Operator(
 
 KERNELS = {
     "rms_norm(Tensor x, Tensor weight, float eps) -> (Tensor y, Tensor rstd)": rms_norm_kernel,
-    "rms_norm_backward(Tensor grad, Tensor x, Tensor weight, Tensor rstd) -> (Tensor, Tensor)": (
+    "rms_norm_backward(Tensor grad_output, Tensor x, Tensor weight, Tensor rstd) -> (Tensor, Tensor)": (
         rms_norm_backward_kernel
     ),
     "rope(Tensor q, Tensor cos, Tensor sin) -> Tensor": rope_kernel,
     "quantize_rowwise(Tensor x) -> (Tensor q, Tensor scale)": quantize_kernel,
     "dequantize(Tensor q, Tensor scale, *, ScalarType dtype=float) -> Tensor": dequantize_kernel,
     "softmax(Tensor x, int dim) -> Tensor": softmax_kernel,
-    "softmax_backward(Tensor grad_y, Tensor y, int dim) -> Tensor": softmax_backward_kernel,
+    "softmax_backward(Tensor grad_output, Tensor y, int dim) -> Tensor": softmax_backward_kernel,
     "solve(Tensor a, Tensor b) -> Tensor": solve_kernel,
     "nonzero(Tensor x) -> Tensor": lambda x: torch.from_numpy(np.argwhere(array(x))),
     "reshape_and_cache(Tensor key, Tensor(a!) cache, Tensor slots) -> ()": cache_kernel,

@@ -125,13 +125,16 @@ def test_what_is_no_list_of_operators(operators):
         ("double(grad)", "derivatives['x']: double does not take these arguments; its schema is double("),
         ("double(grad, x, x, x)", "does not take these arguments"),
         ("double(grad, x, other=x)", "does not take these arguments"),
-        ("double(grad, x, grad=x)", "does not take these arguments"),
+        ("double(grad, x, grad_output=x)", "does not take these arguments"),
         ("double(grad, x)", "derivatives['x']: double has 2 results, the key takes 1"),
         ("double(double(grad), x)", "does not take these arguments"),
     ],
 )
 def test_formulas_that_the_called_operator_does_not_fit(formula, words):
-    schemas = {"f(Tensor x) -> Tensor": abs, "double(Tensor grad, Tensor x, int n=1) -> (Tensor, Tensor)": divmod}
+    schemas = {
+        "f(Tensor x) -> Tensor": abs,
+        "double(Tensor grad_output, Tensor x, int n=1) -> (Tensor, Tensor)": divmod,
+    }
     operators = [Operator("f", reference=abs, derivatives={"x": formula}), Operator("double", reference=divmod)]
     with pytest.raises(ValueError, match=re.escape(words)):
         register_python(next(_names), schemas, operators)

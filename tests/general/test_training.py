@@ -33,7 +33,7 @@ register_python(
     {
         "cubes(Tensor x) -> Tensor": cubes_kernel,
         "cubes_training(Tensor x) -> (Tensor y, Tensor d_x)": cubes_training_kernel,
-        "scaled(Tensor grad, Tensor d_x) -> Tensor": lambda grad, d_x: grad.unsqueeze(-1) * d_x,
+        "scaled(Tensor grad_output, Tensor d_x) -> Tensor": lambda grad_output, d_x: grad_output.unsqueeze(-1) * d_x,
     },
     [
         Operator("cubes", reference=cubes, training="cubes_training"),
@@ -43,7 +43,7 @@ register_python(
             derivatives={"x": "scaled(grad, d_x)"},
             not_differentiable=("d_x",),
         ),
-        Operator("scaled", reference=lambda grad, d_x: grad.unsqueeze(-1) * d_x),
+        Operator("scaled", reference=lambda grad_output, d_x: grad_output.unsqueeze(-1) * d_x),
     ],
 )
 op = torch.ops.waves_training.cubes.default

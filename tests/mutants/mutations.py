@@ -67,7 +67,7 @@ MUTATIONS = [
     Mutation("float64 computes in float32", "opwheel/cpu/convert.h", "using type = double;", "using type = float;"),
     Mutation("the number is rounded to float32", "opwheel/cpu/vectorized_loops.h", "splat<V>(static_cast<C>(spec.parameters[k]))",
              "splat<V>(static_cast<C>(static_cast<float>(spec.parameters[k])))"),
-    Mutation("gradients are swapped", "muladd/functors.h", "{grad * b, grad * a}", "{grad * a, grad * b}"),
+    Mutation("gradients are swapped", "muladd/functors.h", "{grad_output * b, grad_output * a}", "{grad_output * a, grad_output * b}"),
     Mutation("the second result goes into the first", "opwheel/cpu/vectorized_loops.h", "out[k][i] = results[k]", "out[0][i] = results[k]"),
     Mutation("the second result is the first", "opwheel/cpu/vectorized_loops.h", "v * kLanes, results[v][k]", "v * kLanes, results[v][0]"),
     Mutation("nan becomes zero", "muladd/functors.h", "{ return a + b; }", "{ if constexpr (sizeof(C) <= 8) return a + b != a + b ? C(0) : a + b; else return a + b; }"),

@@ -39,7 +39,7 @@ std::array<Tensor, 2> rms_norm_backward(const Tensor& given_grad, const Tensor& 
                                         const Tensor& given_rstd) {
   const Check checked = check(given, "x").on_cpu().dtype(floating).at_least(1);
   const int64_t length = checked.info().sizes[checked.info().ndim - 1];
-  check(given_grad, "grad").same_shape(given, "x").same_dtype(given, "x");
+  check(given_grad, "grad_output").same_shape(given, "x").same_dtype(given, "x");
   check(given_weight, "weight").same_dtype(given, "x").shape({length});
   check(given_rstd, "rstd").dtype(wide(dtype_of(given)));
   check_one_per_row(given_rstd, "rstd", checked.info());
@@ -150,7 +150,7 @@ Tensor softmax(const Tensor& given, int64_t dim) {
 
 Tensor softmax_backward(const Tensor& given_grad, const Tensor& given, int64_t dim) {
   const Check checked = check(given, "y").on_cpu().dtype(floating).at_least(1);
-  check(given_grad, "grad_y").same_shape(given, "y").same_dtype(given, "y");
+  check(given_grad, "grad_output").same_shape(given, "y").same_dtype(given, "y");
   const Split split(checked.info(), dim);
   const Tensor grad = contiguous(given_grad), y = contiguous(given);
   Tensor dx = new_empty_like(y);

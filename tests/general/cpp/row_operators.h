@@ -30,7 +30,7 @@ struct RowOperators {
                                                  const Tensor& given_weight, const Tensor& given_rstd) {
     const Check checked = D::on_device(check(given, "x")).dtype(floating).at_least(1);
     const int64_t length = checked.info().sizes[checked.info().ndim - 1], rows = rows_of(checked.info());
-    check(given_grad, "grad").same_device(given, "x").same_shape(given, "x").same_dtype(given, "x");
+    check(given_grad, "grad_output").same_device(given, "x").same_shape(given, "x").same_dtype(given, "x");
     check(given_weight, "weight").same_device(given, "x").same_dtype(given, "x").shape({length});
     check(given_rstd, "rstd").same_device(given, "x").dtype(wide(dtype_of(given)));
     check_one_per_row(given_rstd, "rstd", checked.info());
@@ -77,7 +77,7 @@ struct RowOperators {
 
   static Tensor softmax_backward(const Tensor& given_grad, const Tensor& given, int64_t dim) {
     const Check checked = D::on_device(check(given, "y")).dtype(floating).at_least(1);
-    check(given_grad, "grad_y").same_device(given, "y").same_shape(given, "y").same_dtype(given, "y");
+    check(given_grad, "grad_output").same_device(given, "y").same_shape(given, "y").same_dtype(given, "y");
     const Split split(checked.info(), dim);
     const Tensor grad = contiguous(given_grad), y = contiguous(given);
     Tensor dx = new_empty_like(y);

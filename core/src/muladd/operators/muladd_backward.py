@@ -1,4 +1,4 @@
-"""Both gradients of a * b in one pass: (grad * b, grad * a). Called by autograd, not by users."""
+"""Both gradients of a * b in one pass: (grad_output * b, grad_output * a). Called by autograd, not by users."""
 
 from opwheel import Elementwise, Operator
 
@@ -7,12 +7,12 @@ FACTORS = {"a": "mul(grad, b)", "b": "mul(grad, a)", "a, b": "muladd_backward(gr
 
 MULADD_BACKWARD = Operator(
     "muladd_backward",
-    reference=lambda grad, a, b: (grad * b, grad * a),
-    rule=Elementwise(linear=(("grad",), ("a", "b"))),
-    # Its argument is called grad; what comes in for the two results is grads[0] and grads[1].
+    reference=lambda grad_output, a, b: (grad_output * b, grad_output * a),
+    rule=Elementwise(linear=(("grad_output",), ("a", "b"))),
+    # The gradients of its two results are grads[0] and grads[1].
     derivatives={
-        "grad": "fma(grads[0], b, mul(grads[1], a))",
-        "a": "mul(grads[1], grad)",
-        "b": "mul(grads[0], grad)",
+        "grad_output": "fma(grads[0], b, mul(grads[1], a))",
+        "a": "mul(grads[1], grad_output)",
+        "b": "mul(grads[0], grad_output)",
     },
 )

@@ -15,7 +15,9 @@ struct MulAdd {
 
 template <class C>
 struct MulAddBackward {
-  OPWHEEL_HOST_DEVICE opwheel::Results<C, 2> operator()(C grad, C a, C b) const { return {grad * b, grad * a}; }
+  OPWHEEL_HOST_DEVICE opwheel::Results<C, 2> operator()(C grad_output, C a, C b) const {
+    return {grad_output * b, grad_output * a};
+  }
 };
 
 template <class C>

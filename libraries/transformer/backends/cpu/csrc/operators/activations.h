@@ -37,7 +37,7 @@ inline Tensor gated(const Tensor& a, const Tensor& b, Activation activation) {
 inline std::array<Tensor, 2> gated_backward(const Tensor& given_grad, const Tensor& given_a, const Tensor& given_b,
                                             Activation activation) {
   check_halves(given_a, given_b);
-  check_like(given_grad, "grad", given_a, "a");
+  check_like(given_grad, "grad_output", given_a, "a");
   const Rows grad(given_grad), a(given_a), b(given_b);
   Tensor da = new_empty(sizes_of(given_a), dtype_of(given_a), device_of(given_a)), db = new_empty_like(da);
   const GatedBackward arguments{.grad = grad.data(),
@@ -64,8 +64,8 @@ inline void swiglu_out(const Tensor& a, const Tensor& b, Tensor& out) {
   gated_into(y, a, b, Activation::silu);
   copy_to(out, y.tensor);  // where Rows had to make a copy
 }
-inline std::array<Tensor, 2> swiglu_backward(const Tensor& grad, const Tensor& a, const Tensor& b) {
-  return gated_backward(grad, a, b, Activation::silu);
+inline std::array<Tensor, 2> swiglu_backward(const Tensor& grad_output, const Tensor& a, const Tensor& b) {
+  return gated_backward(grad_output, a, b, Activation::silu);
 }
 
 inline Activation gelu_of(std::string_view approximate) {
@@ -76,9 +76,9 @@ inline Activation gelu_of(std::string_view approximate) {
 inline Tensor geglu(const Tensor& a, const Tensor& b, std::string_view approximate) {
   return gated(a, b, gelu_of(approximate));
 }
-inline std::array<Tensor, 2> geglu_backward(const Tensor& grad, const Tensor& a, const Tensor& b,
+inline std::array<Tensor, 2> geglu_backward(const Tensor& grad_output, const Tensor& a, const Tensor& b,
                                             std::string_view approximate) {
-  return gated_backward(grad, a, b, gelu_of(approximate));
+  return gated_backward(grad_output, a, b, gelu_of(approximate));
 }
 
 }  // namespace transformer_ops::cpu

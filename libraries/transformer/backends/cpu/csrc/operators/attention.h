@@ -120,7 +120,7 @@ inline void attention_backward_into(const Qkv& gradients, const AttentionSizes& 
                                     const Qkv& given, const Tensor& given_y, const Tensor& given_lse, bool is_causal,
                                     std::optional<double> scale, const OptionalTensor& cos, const OptionalTensor& sin) {
   const std::optional<AngleTables> tables = sizes.tables(cos, sin, given.q);
-  check_like(given_grad, "grad", given.q, "q");
+  check_like(given_grad, "grad_output", given.q, "q");
   check_like(given_y, "y", given.q, "q");
   check(given_lse, "lse").on_cpu().dtype(wide(dtype_of(given.q))).shape({sizes.batches, sizes.heads, sizes.queries});
   const Tensor q = with_rows(given.q), k = with_rows(given.k), v = with_rows(given.v);
@@ -143,13 +143,13 @@ inline void attention_backward_into(const Qkv& gradients, const AttentionSizes& 
       sizes.cost(5) * sizes.group());
 }
 
-inline std::array<Tensor, 3> attention_backward(const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v,
-                                                const Tensor& y, const Tensor& lse, bool is_causal,
+inline std::array<Tensor, 3> attention_backward(const Tensor& grad_output, const Tensor& q, const Tensor& k,
+                                                const Tensor& v, const Tensor& y, const Tensor& lse, bool is_causal,
                                                 std::optional<double> scale, const OptionalTensor& cos,
                                                 const OptionalTensor& sin) {
   const AttentionSizes sizes(q, k, v);
   Tensor dq = new_empty_like(q), dk = new_empty_like(k), dv = new_empty_like(v);
-  attention_backward_into({dq, dk, dv}, sizes, grad, {q, k, v}, y, lse, is_causal, scale, cos, sin);
+  attention_backward_into({dq, dk, dv}, sizes, grad_output, {q, k, v}, y, lse, is_causal, scale, cos, sin);
   return {std::move(dq), std::move(dk), std::move(dv)};
 }
 

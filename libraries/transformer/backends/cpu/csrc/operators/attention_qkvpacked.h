@@ -43,15 +43,15 @@ inline std::array<Tensor, 2> attention_qkvpacked_training(const Tensor& qkv, boo
   return attention_training(q, k, v, is_causal, scale, cos, sin);
 }
 
-inline Tensor attention_qkvpacked_backward(const Tensor& grad, const Tensor& qkv, const Tensor& y, const Tensor& lse,
-                                           bool is_causal, std::optional<double> scale, const OptionalTensor& cos,
-                                           const OptionalTensor& sin) {
+inline Tensor attention_qkvpacked_backward(const Tensor& grad_output, const Tensor& qkv, const Tensor& y,
+                                           const Tensor& lse, bool is_causal, std::optional<double> scale,
+                                           const OptionalTensor& cos, const OptionalTensor& sin) {
   const Parts parts(qkv);
   const auto [q, k, v] = parts.get();
   const AttentionSizes sizes(q, k, v);
   Tensor dqkv = new_empty_like(qkv);
   const Parts gradients(dqkv);
-  attention_backward_into(gradients.get(), sizes, grad, parts.get(), y, lse, is_causal, scale, cos, sin);
+  attention_backward_into(gradients.get(), sizes, grad_output, parts.get(), y, lse, is_causal, scale, cos, sin);
   return dqkv;
 }
 

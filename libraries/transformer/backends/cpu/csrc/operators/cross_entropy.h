@@ -72,7 +72,7 @@ inline Tensor cross_entropy_backward(const Tensor& given_grad, const Tensor& giv
     check(given, name).on_cpu().dtype(wide(dtype_of(input))).shape({rows});
     return contiguous(given);
   };
-  const Tensor grad = of_rows(given_grad, "grad"), grad_z = of_rows(given_grad_z, "grad_z");
+  const Tensor grad = of_rows(given_grad, "grad_loss"), grad_z = of_rows(given_grad_z, "grad_z_loss");
   const Tensor lse = of_rows(given_lse, "lse"), lse_rest = of_rows(given_lse_rest, "lse_rest");
   check_numbers(label_smoothing, softcap);
   const Tensor weight = optional_vector(given_weight, "weight", input, classes, "input");

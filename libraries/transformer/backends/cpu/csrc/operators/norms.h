@@ -65,7 +65,7 @@ inline std::array<Tensor, 2> norm_backward(const Tensor& given_grad, const Tenso
                                            const OptionalTensor& given_weight, double eps, double offset,
                                            Casting casting) {
   const int64_t n = check_rows(given, "x");
-  check_like(given_grad, "grad", given, "x");
+  check_like(given_grad, "grad_output", given, "x");
   const Tensor weight = optional_vector(given_weight, "weight", given, n);
   const Rows grad(given_grad), x(given);
   std::optional<Rows> more;
@@ -99,9 +99,9 @@ inline std::array<Tensor, 2> norm_backward(const Tensor& given_grad, const Tenso
   return {std::move(dx), is_weighted ? sum_parts(partial, parts, n, dtype) : new_empty({0}, dtype, device_of(given))};
 }
 
-inline std::array<Tensor, 2> rms_norm_backward(const Tensor& grad, const Tensor& x, const OptionalTensor& weight,
+inline std::array<Tensor, 2> rms_norm_backward(const Tensor& grad_output, const Tensor& x, const OptionalTensor& weight,
                                                double eps, double offset, std::string_view casting_mode) {
-  return norm_backward(grad, nullptr, x, weight, eps, offset, casting_of(casting_mode));
+  return norm_backward(grad_output, nullptr, x, weight, eps, offset, casting_of(casting_mode));
 }
 
 inline std::array<Tensor, 2> fused_add_rms_norm(const Tensor& x, const Tensor& residual,
@@ -165,7 +165,7 @@ inline Tensor layer_norm(const Tensor& given, const OptionalTensor& given_weight
 inline std::array<Tensor, 3> layer_norm_backward(const Tensor& given_grad, const Tensor& given,
                                                  const OptionalTensor& given_weight, double eps) {
   const int64_t n = check_rows(given, "x");
-  check_like(given_grad, "grad", given, "x");
+  check_like(given_grad, "grad_output", given, "x");
   const Tensor weight = optional_vector(given_weight, "weight", given, n);
   const Rows grad(given_grad), x(given);
   const ScalarType dtype = dtype_of(given);

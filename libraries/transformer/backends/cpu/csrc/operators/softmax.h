@@ -16,7 +16,7 @@ inline Tensor softmax(const Tensor& given) {
 
 inline Tensor softmax_backward(const Tensor& given_grad, const Tensor& given) {
   const int64_t n = check_rows(given, "y");
-  check_like(given_grad, "grad", given, "y");
+  check_like(given_grad, "grad_output", given, "y");
   const Rows grad(given_grad), y(given);
   Tensor dx = new_empty(sizes_of(given), dtype_of(given), device_of(given));
   const SoftmaxBackward arguments{

@@ -20,8 +20,8 @@ def _swiglu(a: Tensor, b: Tensor) -> Tensor:
     return functional.silu(wide(a)).to(a.dtype) * b
 
 
-def _swiglu_backward(grad: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    grad_, a_, b_ = wide(grad), wide(a), wide(b)
+def _swiglu_backward(grad_output: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    grad_, a_, b_ = wide(grad_output), wide(a), wide(b)
     s = torch.sigmoid(a_)
     return (grad_ * b_ * s * (1 + a_ * (1 - s))).to(a.dtype), (grad_ * a_ * s).to(a.dtype)
 
@@ -37,8 +37,8 @@ def _geglu(a: Tensor, b: Tensor, approximate: str = "tanh") -> Tensor:
     return functional.gelu(wide(a), approximate=approximate).to(a.dtype) * b
 
 
-def _geglu_backward(grad: Tensor, a: Tensor, b: Tensor, approximate: str) -> tuple[Tensor, Tensor]:
-    grad_, a_, b_ = wide(grad), wide(a), wide(b)
+def _geglu_backward(grad_output: Tensor, a: Tensor, b: Tensor, approximate: str) -> tuple[Tensor, Tensor]:
+    grad_, a_, b_ = wide(grad_output), wide(a), wide(b)
     if approximate == "tanh":
         factor, cubic = (2 / torch.pi) ** 0.5, 0.044715
         t = torch.tanh(factor * (a_ + cubic * a_.pow(3)))
@@ -108,7 +108,7 @@ SWIGLU = Operator(
 SWIGLU_BACKWARD = Operator(
     "swiglu_backward",
     reference=_swiglu_backward,
-    rule=Rows(grad=1, a=1, b=1),
+    rule=Rows(grad_output=1, a=1, b=1),
     samples=partial(_samples, inputs=3),
 )
 GEGLU = Operator(
@@ -131,6 +131,6 @@ GEGLU = Operator(
 GEGLU_BACKWARD = Operator(
     "geglu_backward",
     reference=_geglu_backward,
-    rule=Rows(grad=1, a=1, b=1),
+    rule=Rows(grad_output=1, a=1, b=1),
     samples=partial(_samples, inputs=3, options=("tanh", "none")),
 )

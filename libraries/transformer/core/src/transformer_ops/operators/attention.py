@@ -104,7 +104,7 @@ def attention_training_reference(
 
 
 def attention_backward_reference(
-    grad: Tensor,
+    grad_output: Tensor,
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -117,16 +117,16 @@ def attention_backward_reference(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of ``q``, ``k`` and ``v``, from what ``attention_training`` gave.
 
-    The mean of ``dp`` is ``sum(grad * y)``, which takes less, but loses what ``y`` is rounded by; ``sum(p)`` is 1, but
+    The mean of ``dp`` is ``sum(grad_output * y)``, which takes less, but loses what ``y`` is rounded by; ``sum(p)`` is 1, but
     for what ``lse`` is rounded by.
     """
     _check(q, k, v)
-    check_like(grad, "grad", q, "q")
+    check_like(grad_output, "grad_output", q, "q")
     check_like(y, "y", q, "q")
     heads, shared, dtype = q.shape[2], k.shape[2], q.dtype
     q, k = _rotated(q, k, cos, sin)
     p = torch.exp(_scores(q, k, is_causal, scale) - lse.unsqueeze(-1))
-    gradients = _heads_first(grad, heads)
+    gradients = _heads_first(grad_output, heads)
     dp = gradients @ _heads_first(v, heads).transpose(-1, -2)
     mean = (p * dp).sum(-1, keepdim=True) / p.sum(-1, keepdim=True)
     ds = p * (dp - mean) * _scaled(q, scale)
@@ -168,8 +168,8 @@ def _backward_samples(device: str, dtype: torch.dtype, requires_grad: bool) -> I
         with torch.no_grad():
             y, lse = attention_training_reference(*arguments)
         kept = (y.contiguous().requires_grad_(requires_grad), lse.requires_grad_(requires_grad))
-        grad = randn(*q.shape, device=device, dtype=dtype, requires_grad=requires_grad)
-        yield Sample(grad, q, k, v, *kept, *arguments[3:])
+        grad_output = randn(*q.shape, device=device, dtype=dtype, requires_grad=requires_grad)
+        yield Sample(grad_output, q, k, v, *kept, *arguments[3:])
 
 
 def sdpa_of_rows(

@@ -39,7 +39,7 @@ _attention_training = _of_parts(attention_training_reference)
 
 
 def _attention_backward(
-    grad: Tensor,
+    grad_output: Tensor,
     qkv: Tensor,
     y: Tensor,
     lse: Tensor,
@@ -49,7 +49,7 @@ def _attention_backward(
     sin: Tensor | None,
 ) -> Tensor:
     q, k, v = _unpacked(qkv)
-    return torch.stack(attention_backward_reference(grad, q, k, v, y, lse, is_causal, scale, cos, sin), 2)
+    return torch.stack(attention_backward_reference(grad_output, q, k, v, y, lse, is_causal, scale, cos, sin), 2)
 
 
 _Call = tuple[Tensor, bool, float | None, Tensor | None, Tensor | None]
@@ -72,8 +72,8 @@ def _backward_samples(device: str, dtype: torch.dtype, requires_grad: bool) -> I
         with torch.no_grad():
             y, lse = _attention_training(*arguments)
         kept = (y.contiguous().requires_grad_(requires_grad), lse.requires_grad_(requires_grad))
-        grad = randn(*y.shape, device=device, dtype=dtype, requires_grad=requires_grad)
-        yield Sample(grad, arguments[0], *kept, *arguments[1:])
+        grad_output = randn(*y.shape, device=device, dtype=dtype, requires_grad=requires_grad)
+        yield Sample(grad_output, arguments[0], *kept, *arguments[1:])
 
 
 def _measured(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:

@@ -81,8 +81,8 @@ def _pytorchs(
 
 
 def cross_entropy_backward_reference(
-    grad: Tensor,
-    grad_z: Tensor,
+    grad_loss: Tensor,
+    grad_z_loss: Tensor,
     input: Tensor,
     target: Tensor,
     weight: Tensor | None,
@@ -93,7 +93,7 @@ def cross_entropy_backward_reference(
     label_smoothing: float,
     softcap: float,
 ) -> Tensor:
-    """The gradient of the logits, where those of the rows' losses are ``grad``, and those of their z-losses too."""
+    """The gradient of the logits, from those of the rows' losses and of their z-losses, which are in the losses."""
     check_numbers(label_smoothing, softcap)
     counted = (target != ignore_index).unsqueeze(-1)
     index = torch.where(counted, target.unsqueeze(-1), 0)
@@ -104,9 +104,9 @@ def cross_entropy_backward_reference(
     weights = torch.ones_like(logits[0]) if weight is None else wide(weight)
     chosen = weights[index] * (1 - label_smoothing)
     smoothing = label_smoothing / classes
-    grad, of_z = grad.unsqueeze(-1), (grad + grad_z).unsqueeze(-1) * 2 * lse_square_scale * z
-    d = p * (grad * (chosen + smoothing * weights.sum()) + of_z) - grad * smoothing * weights
-    d = d - torch.zeros_like(d).scatter(-1, index, grad * chosen)
+    grad_loss, of_z = grad_loss.unsqueeze(-1), (grad_loss + grad_z_loss).unsqueeze(-1) * 2 * lse_square_scale * z
+    d = p * (grad_loss * (chosen + smoothing * weights.sum()) + of_z) - grad_loss * smoothing * weights
+    d = d - torch.zeros_like(d).scatter(-1, index, grad_loss * chosen)
     if softcap > 0:
         d = d * (1 - (logits / softcap).pow(2))
     return torch.where(counted, d, 0).to(input.dtype)

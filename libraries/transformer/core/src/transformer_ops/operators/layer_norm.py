@@ -28,8 +28,10 @@ def _pytorchs(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = Non
     return torch.nn.functional.layer_norm(x, x.shape[-1:], weight, bias, eps)
 
 
-def _layer_norm_backward(grad: Tensor, x: Tensor, weight: Tensor | None, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    gradients, values = wide(grad), wide(x)
+def _layer_norm_backward(
+    grad_output: Tensor, x: Tensor, weight: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    gradients, values = wide(grad_output), wide(x)
     centred = values - values.mean(-1, keepdim=True)
     r = torch.rsqrt(centred.pow(2).mean(-1, keepdim=True) + eps)
     normalised = centred * r

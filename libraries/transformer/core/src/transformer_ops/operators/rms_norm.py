@@ -54,18 +54,18 @@ def check_mode(casting_mode: str) -> None:
 
 
 def _rms_norm_backward(
-    grad: Tensor, x: Tensor, weight: Tensor | None, eps: float, offset: float, casting_mode: str
+    grad_output: Tensor, x: Tensor, weight: Tensor | None, eps: float, offset: float, casting_mode: str
 ) -> tuple[Tensor, Tensor]:
-    d_x, d_weight = _backward(grad, x, weight, eps, offset, casting_mode)
+    d_x, d_weight = _backward(grad_output, x, weight, eps, offset, casting_mode)
     return d_x.to(x.dtype), d_weight
 
 
 def _backward(
-    grad: Tensor, x: Tensor, weight: Tensor | None, eps: float, offset: float, casting_mode: str
+    grad_output: Tensor, x: Tensor, weight: Tensor | None, eps: float, offset: float, casting_mode: str
 ) -> tuple[Tensor, Tensor]:
     """The gradient of x in the dtype that is computed in, and that of the weight."""
     check_mode(casting_mode)
-    gradients, values = wide(grad), wide(x)
+    gradients, values = wide(grad_output), wide(x)
     r = torch.rsqrt(values.pow(2).mean(-1, keepdim=True) + eps)
     weighted = gradients if weight is None else gradients * (offset + wide(weight))
     inner = (weighted * values).mean(-1, keepdim=True) * r * r

@@ -17,9 +17,9 @@ def _softmax(x: Tensor) -> Tensor:
     return torch.softmax(wide(x), -1).to(x.dtype)
 
 
-def _softmax_backward(grad: Tensor, y: Tensor) -> Tensor:
+def _softmax_backward(grad_output: Tensor, y: Tensor) -> Tensor:
     # The sum of y is 1, but for what y is rounded by: it would be all that is left where one element is nearly 1.
-    gradients, values = wide(grad), wide(y)
+    gradients, values = wide(grad_output), wide(y)
     mean = (gradients * values).sum(-1, keepdim=True) / values.sum(-1, keepdim=True)
     return (values * (gradients - mean)).to(y.dtype)
 
@@ -61,6 +61,6 @@ SOFTMAX = Operator(
 SOFTMAX_BACKWARD = Operator(
     "softmax_backward",
     reference=_softmax_backward,
-    rule=Rows(grad=1, y=1),
+    rule=Rows(grad_output=1, y=1),
     samples=_backward_samples,
 )

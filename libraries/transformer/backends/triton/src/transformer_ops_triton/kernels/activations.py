@@ -102,7 +102,7 @@ def _launch(a: Tensor, b: Tensor, y: Tensor, name: str) -> None:
 def _backward(given_grad: Tensor, given_a: Tensor, given_b: Tensor, name: str) -> tuple[Tensor, Tensor]:
     check_rows(given_a, "a")
     check_like(given_b, "b", given_a, "a")
-    check_like(given_grad, "grad", given_a, "a")
+    check_like(given_grad, "grad_output", given_a, "a")
     grad, a, b = rows_of(given_grad), rows_of(given_a), rows_of(given_b)
     da, db = given_a.new_empty(given_a.shape), given_a.new_empty(given_a.shape)
     columns = a.shape[1]
@@ -146,9 +146,9 @@ def swiglu_out(a: Tensor, b: Tensor, *, out: Tensor) -> None:
     write_back(y, out)
 
 
-def swiglu_backward(grad: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+def swiglu_backward(grad_output: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """The gradients of ``a`` and ``b``."""
-    return _backward(grad, a, b, "silu")
+    return _backward(grad_output, a, b, "silu")
 
 
 def geglu(a: Tensor, b: Tensor, approximate: str) -> Tensor:
@@ -156,6 +156,6 @@ def geglu(a: Tensor, b: Tensor, approximate: str) -> Tensor:
     return _forward(a, b, _gelu(approximate))
 
 
-def geglu_backward(grad: Tensor, a: Tensor, b: Tensor, approximate: str) -> tuple[Tensor, Tensor]:
+def geglu_backward(grad_output: Tensor, a: Tensor, b: Tensor, approximate: str) -> tuple[Tensor, Tensor]:
     """The gradients of ``a`` and ``b``."""
-    return _backward(grad, a, b, _gelu(approximate))
+    return _backward(grad_output, a, b, _gelu(approximate))

@@ -256,7 +256,7 @@ def attention_training(
 
 
 def attention_backward(
-    grad: Tensor,
+    grad_output: Tensor,
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -269,13 +269,13 @@ def attention_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of ``q``, ``k`` and ``v``."""
     gradients = q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
-    write_gradients(gradients, grad, q, k, v, y, lse, is_causal, scale, cos, sin)
+    write_gradients(gradients, grad_output, q, k, v, y, lse, is_causal, scale, cos, sin)
     return gradients
 
 
 def write_gradients(
     gradients: tuple[Tensor, ...],
-    grad: Tensor,
+    grad_output: Tensor,
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -289,7 +289,7 @@ def write_gradients(
     """Write those of ``q``, ``k`` and ``v`` into tensors of their shapes, with any strides."""
     _check(q, k, v)
     q, k = _turned(q, k, cos, sin)
-    check_like(grad, "grad", q, "q")
+    check_like(grad_output, "grad_output", q, "q")
     check_like(y, "y", q, "q")
     batches, queries, heads, _ = q.shape
     keys, shared = k.shape[1:3]
@@ -303,7 +303,7 @@ def write_gradients(
         _attention_backward_of_queries,
         batches * heads * triton.cdiv(queries, options["ROWS"]),
         q,
-        *_with_strides(grad, q, k, v, y, dq),
+        *_with_strides(grad_output, q, k, v, y, dq),
         lse,
         inner,
         heads,
@@ -314,7 +314,7 @@ def write_gradients(
         _attention_backward_of_keys,
         batches * shared * triton.cdiv(keys, options["ROWS"]),
         q,
-        *_with_strides(grad, q, k, v, dk, dv),
+        *_with_strides(grad_output, q, k, v, dk, dv),
         lse,
         inner,
         shared,

@@ -23,7 +23,7 @@ def attention_qkvpacked_training(
 
 
 def attention_qkvpacked_backward(
-    grad: Tensor,
+    grad_output: Tensor,
     qkv: Tensor,
     y: Tensor,
     lse: Tensor,
@@ -34,7 +34,7 @@ def attention_qkvpacked_backward(
 ) -> Tensor:
     """The gradient of ``qkv``."""
     gradient = qkv.new_empty(qkv.shape)
-    write_gradients(_parts(gradient), grad, *_parts(qkv), y, lse, is_causal, scale, cos, sin)
+    write_gradients(_parts(gradient), grad_output, *_parts(qkv), y, lse, is_causal, scale, cos, sin)
     return gradient
 
 

@@ -302,8 +302,8 @@ def cross_entropy_rows(
 
 
 def cross_entropy_backward(
-    grad: Tensor,
-    grad_z: Tensor,
+    grad_loss: Tensor,
+    grad_z_loss: Tensor,
     input: Tensor,
     target: Tensor,
     weight: Tensor | None,
@@ -316,11 +316,11 @@ def cross_entropy_backward(
 ) -> Tensor:
     """The gradient of the logits."""
     loss, classes = _checked(input, target, weight, Loss(ignore_index, lse_square_scale, label_smoothing, softcap))
-    for tensor, name in ((grad, "grad"), (grad_z, "grad_z"), (lse, "lse"), (lse_rest, "lse_rest")):
+    for tensor, name in ((grad_loss, "grad_loss"), (grad_z_loss, "grad_z_loss"), (lse, "lse"), (lse_rest, "lse_rest")):
         check_dtype(tensor, name, wide(input.dtype))
         check_device(tensor, name, input, "input")
         check_shape(tensor, name, input.shape[0])
     dx = input.new_empty(input.shape)
     kept = lse.contiguous(), lse_rest.contiguous()
-    loss.backward(grad, grad_z.contiguous(), rows_of(input), classes, *kept, dx)
+    loss.backward(grad_loss, grad_z_loss.contiguous(), rows_of(input), classes, *kept, dx)
     return dx

@@ -136,7 +136,7 @@ def layer_norm_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of ``x``, ``weight`` and ``bias``."""
     check_rows(given, "x")
-    check_like(given_grad, "grad", given, "x")
+    check_like(given_grad, "grad_output", given, "x")
     grad, x = rows_of(given_grad), rows_of(given)
     rows, length = x.shape
     dx = given.new_empty(given.shape)

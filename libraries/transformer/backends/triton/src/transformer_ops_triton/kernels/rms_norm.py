@@ -216,12 +216,12 @@ def fused_add_rms_norm_(
 
 
 def rms_norm_backward(
-    grad: Tensor, x: Tensor, weight: Tensor | None, eps: float, offset: float, casting_mode: str
+    grad_output: Tensor, x: Tensor, weight: Tensor | None, eps: float, offset: float, casting_mode: str
 ) -> tuple[Tensor, Tensor]:
     """The gradients of ``x`` and ``weight``; the latter is empty where there is none."""
     settings = _Settings.of(x, "x", weight, eps, offset, casting_mode)
-    check_like(grad, "grad", x, "x")
-    return _backward(grad, None, x, settings)
+    check_like(grad_output, "grad_output", x, "x")
+    return _backward(grad_output, None, x, settings)
 
 
 def fused_add_rms_norm_backward(

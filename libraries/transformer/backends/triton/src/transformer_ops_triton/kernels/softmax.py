@@ -64,7 +64,7 @@ def softmax(given: Tensor) -> Tensor:
 def softmax_backward(given_grad: Tensor, given: Tensor) -> Tensor:
     """The gradient of ``x``."""
     check_rows(given, "y")
-    check_like(given_grad, "grad", given, "y")
+    check_like(given_grad, "grad_output", given, "y")
     grad, y = rows_of(given_grad), rows_of(given)
     rows, length = y.shape
     dx = given.new_empty(given.shape)

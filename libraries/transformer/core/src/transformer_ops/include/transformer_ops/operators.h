@@ -12,8 +12,8 @@
          "rms_norm.out(Tensor x, Tensor? weight=None, float eps=1e-06, float offset=0., "                             \
          "str casting_mode='llama', *, Tensor(a!) out) -> ()")                                                        \
   KERNEL(rms_norm_backward,                                                                                           \
-         "rms_norm_backward(Tensor grad, Tensor x, Tensor? weight, float eps, float offset, str casting_mode) -> "    \
-         "(Tensor, Tensor)")                                                                                          \
+         "rms_norm_backward(Tensor grad_output, Tensor x, Tensor? weight, float eps, float offset, "                  \
+         "str casting_mode) -> (Tensor, Tensor)")                                                                     \
   KERNEL(fused_add_rms_norm,                                                                                          \
          "fused_add_rms_norm(Tensor x, Tensor residual, Tensor? weight=None, float eps=1e-06, float offset=0., "      \
          "str casting_mode='llama') -> (Tensor y, Tensor sum)")                                                       \
@@ -25,14 +25,15 @@
          "float offset, str casting_mode) -> (Tensor, Tensor)")                                                       \
   KERNEL(layer_norm, "layer_norm(Tensor x, Tensor? weight=None, Tensor? bias=None, float eps=1e-05) -> Tensor")       \
   KERNEL(layer_norm_backward,                                                                                         \
-         "layer_norm_backward(Tensor grad, Tensor x, Tensor? weight, float eps) -> (Tensor, Tensor, Tensor)")         \
+         "layer_norm_backward(Tensor grad_output, Tensor x, Tensor? weight, float eps) -> (Tensor, Tensor, Tensor)")  \
   KERNEL(swiglu, "swiglu(Tensor a, Tensor b) -> Tensor")                                                              \
   KERNEL(swiglu_out, "swiglu.out(Tensor a, Tensor b, *, Tensor(a!) out) -> ()")                                       \
-  KERNEL(swiglu_backward, "swiglu_backward(Tensor grad, Tensor a, Tensor b) -> (Tensor, Tensor)")                     \
+  KERNEL(swiglu_backward, "swiglu_backward(Tensor grad_output, Tensor a, Tensor b) -> (Tensor, Tensor)")              \
   KERNEL(geglu, "geglu(Tensor a, Tensor b, str approximate='tanh') -> Tensor")                                        \
-  KERNEL(geglu_backward, "geglu_backward(Tensor grad, Tensor a, Tensor b, str approximate) -> (Tensor, Tensor)")      \
+  KERNEL(geglu_backward,                                                                                              \
+         "geglu_backward(Tensor grad_output, Tensor a, Tensor b, str approximate) -> (Tensor, Tensor)")               \
   KERNEL(softmax, "softmax(Tensor x) -> Tensor")                                                                      \
-  KERNEL(softmax_backward, "softmax_backward(Tensor grad, Tensor y) -> Tensor")                                       \
+  KERNEL(softmax_backward, "softmax_backward(Tensor grad_output, Tensor y) -> Tensor")                                \
   KERNEL(attention,                                                                                                   \
          "attention(Tensor q, Tensor k, Tensor v, bool is_causal=False, float? scale=None, Tensor? cos=None, "        \
          "Tensor? sin=None) -> Tensor")                                                                               \
@@ -40,8 +41,8 @@
          "attention_training(Tensor q, Tensor k, Tensor v, bool is_causal=False, float? scale=None, "                 \
          "Tensor? cos=None, Tensor? sin=None) -> (Tensor y, Tensor lse)")                                             \
   KERNEL(attention_backward,                                                                                          \
-         "attention_backward(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor y, Tensor lse, bool is_causal, "       \
-         "float? scale, Tensor? cos, Tensor? sin) -> (Tensor, Tensor, Tensor)")                                       \
+         "attention_backward(Tensor grad_output, Tensor q, Tensor k, Tensor v, Tensor y, Tensor lse, "                \
+         "bool is_causal, float? scale, Tensor? cos, Tensor? sin) -> (Tensor, Tensor, Tensor)")                       \
   KERNEL(attention_qkvpacked,                                                                                         \
          "attention_qkvpacked(Tensor qkv, bool is_causal=False, float? scale=None, Tensor? cos=None, "                \
          "Tensor? sin=None) -> Tensor")                                                                               \
@@ -49,7 +50,7 @@
          "attention_qkvpacked_training(Tensor qkv, bool is_causal=False, float? scale=None, Tensor? cos=None, "       \
          "Tensor? sin=None) -> (Tensor y, Tensor lse)")                                                               \
   KERNEL(attention_qkvpacked_backward,                                                                                \
-         "attention_qkvpacked_backward(Tensor grad, Tensor qkv, Tensor y, Tensor lse, bool is_causal, "               \
+         "attention_qkvpacked_backward(Tensor grad_output, Tensor qkv, Tensor y, Tensor lse, bool is_causal, "        \
          "float? scale, Tensor? cos, Tensor? sin) -> Tensor")                                                         \
   KERNEL(rope,                                                                                                        \
          "rope(Tensor q, Tensor k, Tensor cos, Tensor sin, Tensor? position_ids=None, int unsqueeze_dim=1, "          \
@@ -58,9 +59,9 @@
          "cross_entropy_rows(Tensor input, Tensor target, Tensor? weight, int ignore_index, float lse_square_scale, " \
          "float label_smoothing, float softcap) -> (Tensor loss, Tensor z_loss, Tensor lse, Tensor lse_rest)")        \
   KERNEL(cross_entropy_backward,                                                                                      \
-         "cross_entropy_backward(Tensor grad, Tensor grad_z, Tensor input, Tensor target, Tensor? weight, "           \
-         "Tensor lse, Tensor lse_rest, int ignore_index, float lse_square_scale, float label_smoothing, "             \
-         "float softcap) -> Tensor")                                                                                  \
+         "cross_entropy_backward(Tensor grad_loss, Tensor grad_z_loss, Tensor input, Tensor target, "                 \
+         "Tensor? weight, Tensor lse, Tensor lse_rest, int ignore_index, float lse_square_scale, "                    \
+         "float label_smoothing, float softcap) -> Tensor")                                                           \
   KERNEL(quantize_rowwise, "quantize_rowwise(Tensor x) -> (Tensor q, Tensor scale)")                                  \
   KERNEL(dequantize_rowwise, "dequantize_rowwise(Tensor q, Tensor scale, *, ScalarType dtype=float) -> Tensor")       \
   KERNEL(reshape_and_cache,                                                                                           \
