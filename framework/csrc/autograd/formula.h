@@ -3,6 +3,7 @@
 //
 // Calls of the library's own operators by name and of others as namespace::name, the four arithmetic operators,
 // numbers, lists, and the names of arguments, results (result, result0) and gradients (grad, grads[0], grad_<result>).
+// A name with two meanings is an error.
 #pragma once
 
 #include <c10/util/FunctionRef.h>

@@ -261,46 +261,45 @@ class Parser {
     return named(name);
   }
 
-  // An argument hides a result of the same name, and both hide gradients.
-  Expression named(const std::string& name) {
-    Expression result;
+  // Of the name the one meaning that it has: an argument, a result, gradients that arrive, a constant.
+  Expression named(std::string name) {
+    const std::string own_name = name;  // an argument called grads may be meant by grads[0]
+    if (name == "grads" && take('[')) {
+      name += "[" + word() + "]";
+      expect(']');
+    }
+    std::vector<Expression> meanings;
+    std::string words;
+    const auto add = [&](Expression meaning, const std::string& what) {
+      meanings.push_back(std::move(meaning));
+      words += (words.empty() ? "" : " and ") + what;
+    };
+    const auto value = [](Kind kind, int index, c10::TypePtr type) {
+      Expression result;
+      result.kind = kind;
+      result.index = index;
+      result.type = std::move(type);
+      return result;
+    };
+    for (int i = 0; i < op_.result_count; ++i) {
+      const std::string number = std::to_string(i);
+      if (name == "grads[" + number + "]" || name == "grad_" + op_.result_names[i] || name == "grad_" + number ||
+          (i == 0 && name == "grad")) {
+        add(value(Kind::gradient, i, c10::TensorType::get()), "the incoming gradient");
+      }
+      if (own_name == op_.result_names[i]) add(value(Kind::result, i, c10::TensorType::get()), "a result");
+    }
+    if (name == "grads") add(value(Kind::gradients, 0, c10::ListType::ofTensors()), "the incoming gradients");
+    if (name == "None") add(constant({}), "a constant");
+    if (name == "true" || name == "True") add(constant(true), "a constant");
+    if (name == "false" || name == "False") add(constant(false), "a constant");
     const auto& arguments = op_.schema().arguments();
     for (int i = 0; i < op_.argument_count; ++i) {
-      if (arguments[i].name() != name) continue;
-      result.kind = Kind::argument;
-      result.index = i;
-      result.type = arguments[i].real_type();
-      return result;
+      if (own_name == arguments[i].name()) add(value(Kind::argument, i, arguments[i].real_type()), "an argument");
     }
-    result.type = c10::TensorType::get();
-    for (int i = 0; i < op_.result_count; ++i) {
-      result.index = i;
-      result.kind = Kind::result;
-      if (op_.result_names[i] == name) return result;
-      result.kind = Kind::gradient;
-      if (name == "grad_" + op_.result_names[i] || name == "grad_" + std::to_string(i)) return result;
-    }
-    if (name == "grads" && take('[')) {
-      result.kind = Kind::gradient;
-      result.index = std::stoi(word());
-      expect(']');
-      if (result.index >= op_.result_count) fail("there is no result " + std::to_string(result.index));
-      return result;
-    }
-    if (name == "grads") {
-      result.kind = Kind::gradients;
-      result.type = c10::ListType::ofTensors();
-      return result;
-    }
-    if (name == "grad" && op_.result_count > 0) {
-      result.kind = Kind::gradient;
-      result.index = 0;
-      return result;
-    }
-    if (name == "None") return constant({});
-    if (name == "true" || name == "True") return constant(true);
-    if (name == "false" || name == "False") return constant(false);
-    fail("there is no '" + name + "'");
+    if (meanings.empty()) fail("there is no '" + name + "'");
+    if (meanings.size() > 1) fail("'" + name + "' is " + words + "; rename one in the schema, or use another name");
+    return meanings[0];
   }
 
   Expression call(const std::string& name) {

@@ -28,8 +28,10 @@ class Operator(NamedTuple):
             the notation of PyTorch's derivatives.yaml, such as ``"norm_backward(grad, x, weight, rstd)"``, or a
             function, whose parameters say what it needs. Both name arguments, results (unnamed ones ``result``, or
             ``result0``, ``result1`` ...) and the results' gradients (``grad`` for the first, ``grad_<result>``,
-            ``grads[0]``; a function may also take all of them as ``grads``). Exactly that is kept for the backward
-            pass. A key with several inputs is taken where all of them need a gradient, or have no formula of their own;
+            ``grads[0]``; a function may also take all of them as ``grads``). A name with two meanings is refused: where
+            an argument is called ``grad``, the gradient is ``grads[0]``, and formulas cannot use the argument. Exactly
+            what formulas name is kept for the backward pass. A key with several inputs is taken where all of them need
+            a gradient, or have no formula of their own;
             inputs in parentheses share a gradient: ``"(x, residual), weight"`` has a formula with two results.
             Inputs without a formula are differentiated through the reference. None: the operator is not differentiable.
         not_differentiable: names of results without a gradient. Results that are no floating-point or complex tensors

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -61,6 +62,7 @@ def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, O
         overload.rule.check(overload)
         if not overload.schema.returns and not overload.written:
             refuse(overload, "it returns nothing and writes nowhere", "mark what it writes to, as Tensor(a!)")
+        _check_result_names(overload)
         if overload.operator.training:
             _check_training(overload, overloads)
 
@@ -115,6 +117,16 @@ def overloads_of(target: torch.library.Library) -> dict[str, Overload]:
 def native_autograd_of(library: LibraryLike) -> NativeAutograd:
     """Which operators of a library have native kernels at the Autograd key, and why others have not."""
     return _libraries[library.namespace, library.schemas][1]
+
+
+def _check_result_names(overload: Overload) -> None:
+    """Refuse results that formulas and ``not_differentiable`` could not tell apart, or could not name."""
+    names = overload.result_names
+    for name in names:
+        if names.count(name) > 1:
+            refuse(overload, f"it has {names.count(name)} results {name!r}", "give each result a name of its own")
+        if keyword.iskeyword(name):
+            refuse(overload, f"a formula cannot name the result {name!r}", "give it a name that is no word of Python")
 
 
 def _check_training(overload: Overload, overloads: dict[str, Overload]) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor
 from ..overload import Overload
 from ..rules import Elementwise
 from ..rules.rule import refuse
+from .names import Names
 from .text import TextFormula, parse, targets_of
 
 
@@ -93,6 +94,7 @@ class Derivatives:
     def __init__(self, overload: Overload) -> None:
         self._overload = overload
         self._results = overload.result_names
+        self._names = Names(overload.names, overload.result_names)
         declared = {} if overload.is_out else overload.operator.derivatives  # out= records nothing
         self._declared = [self._understood(key, formula) for key, formula in (declared or {}).items()]
         unknown = set(overload.operator.not_differentiable) - set(self._results)
@@ -103,14 +105,6 @@ class Derivatives:
         self.fixed = tuple(self._results.index(name) for name in overload.operator.not_differentiable)
         self.unused = self._unused() if self._declared and len(self._results) > 1 else ()
         self.plan = cache(self._plan)
-
-    def _gradient_names(self) -> dict[str, int | slice]:
-        """How formulas call the gradients of results; an argument of such a name hides it."""
-        count = len(self._results)
-        names: dict[str, int | slice] = {"grad": 0, "grads": slice(0, count)}
-        for i, result in enumerate(self._results):
-            names |= {f"grads[{i}]": i, f"grad_{i}": i, f"grad_{result}": i}
-        return {name: i for name, i in names.items() if name not in self._overload.names}
 
     def _understood(self, key: str, formula: Any) -> _Declared:
         overload = self._overload
@@ -136,14 +130,21 @@ class Derivatives:
             self._check_calls(key, formula, len({*results}))
         else:
             names = tuple(inspect.signature(formula).parameters)
-        known = {*overload.names, *self._results, *self._gradient_names()}
-        if not set(names) <= known:
-            refuse(
-                overload,
-                f"derivatives[{key!r}] uses {sorted(set(names) - known)}",
-                f"there are {sorted(known)}",
-            )
+        self._check_names(key, formula, names)
         return _Declared(inputs, results, formula, names)
+
+    def _check_names(self, key: str, formula: TextFormula | Callable[..., Any], names: Sequence[str]) -> None:
+        """Whether each name means one thing."""
+        known = self._names.known()
+        if not set(names) <= known:
+            unknown = f"derivatives[{key!r}] uses {sorted(set(names) - known)}"
+            refuse(self._overload, unknown, f"there are {sorted(known)}")
+        constants = formula.constants if isinstance(formula, TextFormula) else ()
+        for name in (*names, *constants):
+            found = self._names.ambiguity(name, is_text=isinstance(formula, TextFormula))
+            if found:
+                meanings, way_out = found
+                refuse(self._overload, f"derivatives[{key!r}] uses {name!r}, which is {meanings}", way_out)
 
     def _check_calls(self, key: str, formula: TextFormula, count: int) -> None:
         """Of operators of the library: whether they take these arguments, and give as many results as there are."""
@@ -174,7 +175,7 @@ class Derivatives:
 
     def _gradients_in(self, declared: _Declared) -> set[int]:
         """Positions of the results whose gradients a formula names."""
-        positions = self._gradient_names()
+        positions = self._names.gradients
         found: set[int] = set()
         for name in declared.names:
             where = positions.get(name, slice(0))
@@ -198,7 +199,7 @@ class Derivatives:
         overload, names = self._overload, self._overload.names
         chosen, is_missing = self._chosen([name for name, is_needed in zip(names, needed, strict=True) if is_needed])
         used = set().union(*(one.names for one in chosen))
-        kept_results = [i for i, name in enumerate(self._results) if name in used and name not in names]
+        kept_results = [i for i, name in enumerate(self._results) if name in used]
         is_inexact_again = not overload.is_random and bool(set(kept_results) & set(self.fixed))
         if is_missing:
             chosen, kept_results = [], []
@@ -208,7 +209,7 @@ class Derivatives:
         tensors = [i for i in plain if names[i] in used]
         others = [i for i, name in enumerate(names) if name in used and i not in plain]
         count = len(self._results)
-        positions: dict[str, int | slice] = dict(self._gradient_names())
+        positions: dict[str, int | slice] = dict(self._names.gradients)
         kept = [*(names[i] for i in tensors), *(self._results[i] for i in kept_results), *(names[i] for i in others)]
         positions |= {name: count + i for i, name in enumerate(kept)}
         return Plan(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache, cached_property
 from typing import Any, NamedTuple
 
@@ -17,7 +17,8 @@ import torch
 
 from ..functions import functions_of
 
-_MEANT = {"true": "True", "false": "False"}
+# Words for constants that could be names as well; None, True and False cannot be names in a schema.
+CONSTANTS = {"true": "True", "false": "False"}
 
 
 class OwnCall(NamedTuple):
@@ -40,20 +41,30 @@ class OwnCall(NamedTuple):
         )
 
 
+class _Used(NamedTuple):
+    """What a formula uses."""
+
+    names: dict[str, str]  # for each name the parameter that stands for it
+    constants: list[str]
+    calls: list[OwnCall]
+
+
 class TextFormula:
     """A formula, understood.
 
     Attributes:
         names: what it uses, in the order of the function's parameters: arguments, results, ``grad``, ``grads[0]`` ...
+        constants: of :data:`CONSTANTS`, those that it uses.
         calls: of the operators of its own library.
     """
 
-    def __init__(self, namespace: str, text: str, names: Iterable[str], calls: Iterable[OwnCall], body: str) -> None:
-        self.names = tuple(map(_as_written, names))
-        self.calls = tuple(calls)
+    def __init__(self, namespace: str, text: str, used: _Used, body: str) -> None:
+        self.names = tuple(used.names)
+        self.constants = tuple(used.constants)
+        self.calls = tuple(used.calls)
         self._namespace = namespace
         self._text = text
-        self._source = f"lambda {', '.join(names)}: {body}"
+        self._source = f"lambda {', '.join(used.names.values())}: {body}"
 
     @cached_property
     def function(self) -> Callable[..., Any]:
@@ -72,17 +83,15 @@ def parse(namespace: str, text: str) -> TextFormula:
         ValueError: saying what is not understood.
     """
     source = re.sub(r"\b(\w+)::(\w+)", r"\1__of__\2", text) if "::" in text else text
-    source = re.sub(r"\bgrads\[(\d+)\]", r"grads__\1", source) if "grads[" in text else source
     try:
         tree = ast.parse(source, mode="eval").body
     except SyntaxError as error:
         raise ValueError(f"{text!r} is not a formula: {error.msg}") from None
-    names: dict[str, None] = {}
-    calls: list[OwnCall] = []
-    body = _written(tree, names, calls, text)
-    outermost = isinstance(tree, ast.Call) and body.startswith("_own.")
-    calls = [call._replace(is_outermost=outermost and call is calls[-1]) for call in calls]
-    return TextFormula(namespace, text, names, calls, body)
+    used = _Used({}, [], [])
+    body = _written(tree, used, text)
+    if isinstance(tree, ast.Call) and body.startswith("_own."):
+        used.calls[-1] = used.calls[-1]._replace(is_outermost=True)
+    return TextFormula(namespace, text, used, body)
 
 
 def targets_of(key: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
@@ -108,11 +117,6 @@ def targets_of(key: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
     return tuple(names), tuple(results)
 
 
-def _as_written(name: str) -> str:
-    """The name that stands for a formula's: ``grads__0`` for ``grads[0]``."""
-    return f"grads[{name.removeprefix('grads__')}]" if name.startswith("grads__") else name
-
-
 class _Own:
     """The operators of a library as attributes: its functions, which are the shortest way, or else ``torch.ops``."""
 
@@ -125,18 +129,20 @@ class _Own:
         return found
 
 
-def _written(node: ast.expr, names: dict[str, None], calls: list[OwnCall], text: str) -> str:
-    """The expression in Python's words; notes the names and the operators that it uses."""
+def _written(node: ast.expr, used: _Used, text: str) -> str:
+    """The expression in Python's words, with parameters of its own for names; notes what it uses."""
 
     def of(part: ast.expr) -> str:
-        return _written(part, names, calls, text)
+        return _written(part, used, text)
 
     match node:
+        case ast.Name(id=name) if name in CONSTANTS:
+            used.constants.append(name)
+            return CONSTANTS[name]
         case ast.Name(id=name):
-            if name in _MEANT:
-                return _MEANT[name]
-            names[name] = None
-            return name
+            return used.names.setdefault(name, f"value{len(used.names)}")
+        case ast.Subscript(value=ast.Name(id="grads"), slice=ast.Constant(value=i)) if type(i) is int:
+            return used.names.setdefault(f"grads[{i}]", f"value{len(used.names)}")
         case ast.Constant(value=value) if value is None or isinstance(value, (bool, int, float, str)):
             return repr(value)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
@@ -149,7 +155,7 @@ def _written(node: ast.expr, names: dict[str, None], calls: list[OwnCall], text:
             given = ", ".join([*map(of, args), *(f"{k.arg}={of(k.value)}" for k in keywords)])
             namespace, separator, operator = called.partition("__of__")
             if not separator:
-                calls.append(OwnCall(called, len(args), frozenset(k.arg for k in keywords if k.arg), False))
+                used.calls.append(OwnCall(called, len(args), frozenset(k.arg for k in keywords if k.arg), False))
                 return f"_own.{called}({given})"
             return f"_torch.{namespace}.{operator}({given})"
     raise ValueError(

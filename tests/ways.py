@@ -1,0 +1,13 @@
+"""The two ways in which derivatives run."""
+
+import pytest
+from opwheel.dispatch import native
+
+NATIVE = pytest.param("native", marks=pytest.mark.skipif(bool(native.why_not()), reason=native.why_not() or "there"))
+WAYS = [NATIVE, "python"]
+
+
+def go(monkeypatch, way):
+    """What is registered from now on has kernels of that way."""
+    if way == "python":
+        monkeypatch.setattr(native, "_library", lambda: "the test wants Python")
