@@ -112,7 +112,7 @@ void AutogradKernel::operator()(const c10::OperatorHandle&, c10::DispatchKeySet 
   } else if (op_.is_in_place && seen.is_python) {
     call_reference(op_, *stack);
   } else {
-    record(keys, *stack, seen.tensors, op_.plan(seen.needed));
+    record(keys, *stack, seen.tensors, seen.needed);
   }
 }
 
@@ -146,13 +146,21 @@ void AutogradKernel::below_without_gradients(c10::DispatchKeySet keys, std::vect
 }
 
 void AutogradKernel::record(c10::DispatchKeySet keys, std::vector<c10::IValue>& stack, const Given& given,
-                            const Plan& plan) {
+                            uint64_t needed) {
   check_is_recorded(op_);
-  if (op_.is_in_place) return record_in_place(keys, stack, given, plan);
+  if (op_.is_in_place) {
+    return record_in_place(keys, stack, given, op_.uncovered.empty() ? op_.plan(needed) : op_.uncovered_plan(needed));
+  }
+  const Plan& plan = op_.plan(needed);
   const auto node = make_node<Derivative>(op_, plan);
   const auto arguments = torch::jit::last(stack, op_.argument_count);
   connect(op_, *node, given);
-  for (int i : plan.arguments) node->keep_argument(arguments[i]);
+  std::vector<c10::IValue> all;  // where the results' dtypes say which of them to keep
+  if (op_.uncovered.empty()) {
+    node->keep_arguments(plan, arguments);
+  } else {
+    all = arguments.vec();
+  }
   c10::SmallVector<at::Tensor, 4> tensors;  // held, because the call takes the arguments off the stack
   for (const auto& one : given) tensors.push_back(*one.tensor);
 
@@ -160,17 +168,22 @@ void AutogradKernel::record(c10::DispatchKeySet keys, std::vector<c10::IValue>& 
 
   const size_t first = stack.size() - op_.result_count;
   check_results_are_new(op_, tensors, stack.data() + first);
+  bool is_uncovered = false;
   for (int i = 0; i < op_.result_count; ++i) {
     const at::Tensor& result = stack[first + i].toTensor();
     if (op_.without_gradient[i] || !torch::autograd::isDifferentiableType(result.scalar_type())) {
       node->add_input_metadata(result);
       continue;
     }
-    const bool is_unused = std::find(op_.unused.begin(), op_.unused.end(), i) != op_.unused.end();
-    TORCH_CHECK(!is_unused, op_.name, ": no derivative uses the gradient of the result '", op_.result_names[i],
-                "'; name it in a formula (grads[", i, "]), or in not_differentiable");
+    if (std::find(op_.uncovered.begin(), op_.uncovered.end(), i) != op_.uncovered.end()) {
+      TORCH_CHECK(!op_.is_random, op_.name, ": no formula names the gradient of the result '", op_.result_names[i],
+                  "', and the reference would draw again; name it (grads[", i,
+                  "]), or the result in not_differentiable");
+      is_uncovered = true;
+    }
     torch::autograd::set_history(result, node);
   }
+  if (!op_.uncovered.empty()) node->keep_arguments(is_uncovered ? op_.uncovered_plan(needed) : plan, all);
   if (op_.result_count > 1) {
     for (int i : plan.gradients) node->keep_shape(stack[first + i].toTensor());
   }

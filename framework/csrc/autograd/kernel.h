@@ -28,7 +28,7 @@ class AutogradKernel : public c10::OperatorKernel {
 
  private:
   void transformed(c10::DispatchKeySet keys, std::vector<c10::IValue>& stack, bool is_recorded);
-  void record(c10::DispatchKeySet keys, std::vector<c10::IValue>& stack, const Given& given, const Plan& plan);
+  void record(c10::DispatchKeySet keys, std::vector<c10::IValue>& stack, const Given& given, uint64_t needed);
   void record_in_place(c10::DispatchKeySet keys, std::vector<c10::IValue>& stack, const Given& given, const Plan& plan);
   void below(c10::DispatchKeySet keys, std::vector<c10::IValue>& stack);
   void below_without_gradients(c10::DispatchKeySet keys, std::vector<c10::IValue>& stack);

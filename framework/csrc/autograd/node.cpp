@@ -112,7 +112,10 @@ variable_list gradients_by_formula(const Backward& call) {
 }
 
 variable_list gradients_of_tensors(const Backward& call) {
-  const bool by_reference = call.plan.without_formula || (call.plan.is_inexact_again && at::GradMode::is_enabled());
+  const Positions& uncovered = call.plan.uncovered;
+  const bool by_reference =
+      call.plan.without_formula || (call.plan.is_inexact_again && at::GradMode::is_enabled()) ||
+      std::any_of(uncovered.begin(), uncovered.end(), [&](int i) { return call.gradients[i].defined(); });
   return by_reference ? gradients_by_reference(call) : gradients_by_formula(call);
 }
 
@@ -176,6 +179,11 @@ void Derivative::keep_argument(const c10::IValue& value) {
   counts_.push_back(static_cast<int64_t>(saved_.size() - before));
 }
 
+void Derivative::keep_arguments(const Plan& plan, at::ArrayRef<c10::IValue> all) {
+  plan_ = &plan;
+  for (int i : plan.arguments) keep_argument(all[i]);
+}
+
 void Derivative::keep_result(const at::Tensor& result) {
   // A result without a gradient has no history that could lead back to this node.
   saved_.emplace_back(result, result.requires_grad(), op_.is_in_place && result.is_view());
@@ -210,11 +218,11 @@ variable_list Derivative::apply(variable_list&& gradients) {
     const std::lock_guard<std::mutex> lock(mutex_);
     saved = unpacked();
   }
-  return backward({op_, plan_, gradients, saved, others_, counts_, shapes_, wanted(), target_});
+  return backward({op_, *plan_, gradients, saved, others_, counts_, shapes_, wanted(), target_});
 }
 
 void Derivative::compiled_args(torch::autograd::CompiledNodeArgs& args) const {
-  args.collect(reinterpret_cast<uint64_t>(&plan_));  // which stands for the operator as well
+  args.collect(reinterpret_cast<uint64_t>(plan_));  // which stands for the operator as well
   args.collect(saved_, /*is_output=*/true);
   args.collect(others_);
   for (int64_t count : counts_) args.collect(count);
@@ -241,7 +249,7 @@ variable_list Derivative::apply_with_saved(const variable_list& inputs, torch::a
   std::vector<c10::TypePtr> types;
   for (const c10::IValue& argument : arguments) types.push_back(argument.type());
 
-  auto function = [&op = op_, &plan = plan_, counts = counts_, outputs = wanted(), target = target_](
+  auto function = [&op = op_, &plan = *plan_, counts = counts_, outputs = wanted(), target = target_](
                       const variable_list& gradients, const std::vector<c10::IValue>& given) {
     torch::dynamo::autograd::PackedArgs packed(given);
     const auto saved = packed.unpack<variable_list>();
@@ -253,7 +261,8 @@ variable_list Derivative::apply_with_saved(const variable_list& inputs, torch::a
       torch::dynamo::autograd::IValuePacker<std::vector<std::optional<torch::autograd::InputMetadata>>>::pack(
           torch::dynamo::autograd::get_input_metadata(next_edges()));
   const auto& compiler = torch::dynamo::autograd::getPyCompilerInterface();
-  const bool is_traceable = !plan_.without_formula && !plan_.is_inexact_again && op_.is_differentiable;
+  const bool is_traceable =
+      !plan_->without_formula && plan_->uncovered.empty() && !plan_->is_inexact_again && op_.is_differentiable;
   const std::string name = compiler->bind_function(saved.get_py_compiler(), Derivative::name(), function, types,
                                                    /*is_custom_function=*/true, is_traceable);
   variable_list results =

@@ -31,14 +31,16 @@ constexpr int64_t kOther = -2;   // it has none
 // the tensors among the operator's arguments, the one that is overwritten first.
 class Derivative : public torch::autograd::Node {
  public:
-  Derivative(const Operator& op, const Plan& plan) : op_(op), plan_(plan) {
+  Derivative(const Operator& op, const Plan& plan) : op_(op), plan_(&plan) {
     saved_.reserve(plan.arguments.size() + plan.results.size());
   }
 
   std::string name() const override;
 
-  // Before the operator runs: afterwards an argument may be another.
+  // For each argument that the plan names, in its order; before any result.
   void keep_argument(const c10::IValue& value);
+  // Those that this plan names, of all that were given; it takes the place of the one before.
+  void keep_arguments(const Plan& plan, at::ArrayRef<c10::IValue> all);
   void keep_result(const at::Tensor& result);
   // For each gradient that the formulas name, if there are several results: what a zero is. Of a subclass of Tensor,
   // whose zeros may be more than a shape says (DTensor), it is kept.
@@ -63,7 +65,7 @@ class Derivative : public torch::autograd::Node {
   Outputs wanted() const;
 
   const Operator& op_;
-  const Plan& plan_;
+  const Plan* plan_;
   std::vector<torch::autograd::SavedVariable> saved_;  // tensors of arguments, then results
   std::vector<c10::IValue> others_;                    // of the kept arguments those that are no tensors
   Counts counts_;                                      // for each kept argument: how many tensors, or kTensor, kOther

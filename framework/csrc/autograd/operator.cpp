@@ -65,14 +65,21 @@ Operator::Operator(const c10::OperatorHandle& handle) : handle(handle) {
 const Plan& Operator::plan(uint64_t needed) const {
   const Plan* const latest = latest_.load(std::memory_order_acquire);
   if (latest != nullptr && latest->needed == needed) return *latest;
+  const Plan& known = made(plans_, needed, {});
+  latest_.store(&known, std::memory_order_release);
+  return known;
+}
+
+const Plan& Operator::uncovered_plan(uint64_t needed) const { return made(uncovered_plans_, needed, uncovered); }
+
+const Plan& Operator::made(Plans& plans, uint64_t needed, const Positions& uncovered) const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  std::unique_ptr<const Plan>& known = plans_[needed];
-  if (!known) known = std::make_unique<const Plan>(make_plan(needed));
-  latest_.store(known.get(), std::memory_order_release);
+  std::unique_ptr<const Plan>& known = plans[needed];
+  if (!known) known = std::make_unique<const Plan>(make_plan(needed, uncovered));
   return *known;
 }
 
-Plan Operator::make_plan(uint64_t needed) const {
+Plan Operator::make_plan(uint64_t needed, const Positions& uncovered) const {
   const auto bits = [](const Formula& formula) {
     uint64_t result = 0;
     for (int target : formula.targets) result |= uint64_t{1} << target;
@@ -85,6 +92,7 @@ Plan Operator::make_plan(uint64_t needed) const {
   // A formula for several arguments is taken where all of them are needed, or have no formula of their own.
   Plan plan;
   plan.needed = needed;
+  plan.uncovered = uncovered;
   plan.sources.resize(argument_count);
   uint64_t left = needed;
   for (const Formula& formula : formulas) {
@@ -109,7 +117,7 @@ Plan Operator::make_plan(uint64_t needed) const {
     plan.formulas.clear();
     plan.results.clear();
   }
-  if (plan.without_formula || plan.is_inexact_again) {
+  if (plan.without_formula || !plan.uncovered.empty() || plan.is_inexact_again) {
     plan.arguments.clear();
     for (int i = 0; i < argument_count; ++i) plan.arguments.push_back(i);
   }

@@ -63,8 +63,10 @@ using Positions = c10::SmallVector<int, 4>;
 
 // What to do for one set of needed gradients.
 struct Plan {
-  uint64_t needed = 0;            // a bit for each argument
-  bool without_formula = false;   // some gradient has no formula: all of them come from the reference
+  uint64_t needed = 0;           // a bit for each argument
+  bool without_formula = false;  // some gradient has no formula: all of them come from the reference
+  Positions uncovered;  // results whose gradients no formula names: where one of them arrives, all of them come
+                        // from the reference
   bool is_inexact_again = false;  // a result without a gradient is kept: differentiating the formulas again would take
                                   // it for a constant, so that second derivatives come from the reference
   Positions arguments;            // to be kept
@@ -81,6 +83,8 @@ struct Operator {
 
   // What to do where the gradients of these arguments are needed: a bit for each.
   const Plan& plan(uint64_t needed) const;
+  // The same where a result that is uncovered has a gradient: all arguments are kept for the reference.
+  const Plan& uncovered_plan(uint64_t needed) const;
 
   c10::OperatorHandle handle;
   int argument_count = 0;
@@ -91,7 +95,7 @@ struct Operator {
   bool is_random = false;
   Positions tensors;                           // arguments that are or contain tensors
   Positions written;                           // arguments that are overwritten
-  Positions unused;                            // results with a gradient that no formula uses
+  Positions uncovered;                         // results whose gradients no formula names; integers have none
   c10::SmallVector<bool, 4> without_gradient;  // for each result, whether it is declared to have none
 
   std::string name;  // without the namespace, as in error messages: "axpby.out"
@@ -100,10 +104,14 @@ struct Operator {
   std::optional<c10::OperatorHandle> reference;
 
  private:
-  Plan make_plan(uint64_t needed) const;
+  using Plans = std::map<uint64_t, std::unique_ptr<const Plan>>;
+
+  const Plan& made(Plans& plans, uint64_t needed, const Positions& uncovered) const;
+  Plan make_plan(uint64_t needed, const Positions& uncovered) const;
 
   mutable std::mutex mutex_;
-  mutable std::map<uint64_t, std::unique_ptr<const Plan>> plans_;
+  mutable Plans plans_;
+  mutable Plans uncovered_plans_;
   mutable std::atomic<const Plan*> latest_ = nullptr;  // most calls need what the one before has needed
 };
 

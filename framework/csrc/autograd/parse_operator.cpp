@@ -82,6 +82,17 @@ void check_random(const Operator& op) {
   const bool any = std::any_of(op.formulas.begin(), op.formulas.end(),
                                [&](const Formula& formula) { return names_result(names_result, formula.expression); });
   if (!any) throw std::invalid_argument(op.name + ": a random operator whose derivatives name no result");
+  if (!op.reference) return;  // without Python formulas that are functions are missing
+  for (int i : op.tensors) {
+    const bool is_written = std::find(op.written.begin(), op.written.end(), i) != op.written.end();
+    const bool has_formula = std::any_of(op.formulas.begin(), op.formulas.end(), [&](const Formula& formula) {
+      return std::find(formula.targets.begin(), formula.targets.end(), i) != formula.targets.end();
+    });
+    if (!is_written && !has_formula) {
+      throw std::invalid_argument(op.name + ": a random operator with no formula for '" +
+                                  op.schema().arguments()[i].name() + "'");
+    }
+  }
 }
 
 void note_gradients(const Expression& expression, c10::SmallVector<bool, 4>& used) {
@@ -90,12 +101,12 @@ void note_gradients(const Expression& expression, c10::SmallVector<bool, 4>& use
   for (const Expression& part : expression.parts) note_gradients(part, used);
 }
 
-void note_unused(Operator& op) {
-  if (op.formulas.empty() || op.result_count < 2) return;
+void note_uncovered(Operator& op) {
+  if (op.formulas.empty()) return;
   auto used = op.without_gradient;
   for (const Formula& formula : op.formulas) note_gradients(formula.expression, used);
   for (int i = 0; i < op.result_count; ++i) {
-    if (!used[i]) op.unused.push_back(i);
+    if (!used[i]) op.uncovered.push_back(i);
   }
 }
 
@@ -145,7 +156,7 @@ std::unique_ptr<Operator> parse_operator(const std::string& text) {
   std::stable_sort(op->formulas.begin(), op->formulas.end(),
                    [](const Formula& a, const Formula& b) { return a.targets.size() > b.targets.size(); });
   check_random(*op);
-  note_unused(*op);
+  note_uncovered(*op);
   return op;
 }
 

@@ -25,8 +25,9 @@ bool transform_is_active() {
 void call_reference(const Operator& op, std::vector<c10::IValue>& stack) {
   TORCH_CHECK(
       op.reference, op.name,
-      ": needs the operator's reference, which is in Python: for a gradient without a formula in text, a second "
-      "derivative of one that keeps a result, forward mode or a torch.func transform. Import the operator's "
+      ": needs the operator's reference, which is in Python: for an input without a formula in text, a result whose "
+      "gradient no formula names, a second derivative of one that keeps a result, forward mode or a torch.func "
+      "transform. Import the operator's "
       "library in Python, or declare the derivative as text");
   op.reference->callBoxed(&stack);
 }

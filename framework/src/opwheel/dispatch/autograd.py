@@ -88,13 +88,14 @@ def autograd_kernel(overload: Overload) -> Callable[..., Any]:
                 # An autograd.Function's result that lies over an input is taken for a view that the function has made:
                 # the compiled program would return another tensor than the one that it overwrites.
                 return decomposed(overload, values)
-            plan = derivatives.plan(_needed(overload, values))
+            needed = _needed(overload, values)
+            plan = derivatives.plan(needed, overload.is_in_place and bool(derivatives.uncovered))
             kept = [values[i] for i in plan.tensors]
             if overload.is_in_place:
                 _check_may_be_overwritten(overload, values[0])
                 kept = _as_before_writing(values[0], kept)
                 _check_may_be_kept(overload, plan, kept)
-            return derivative().apply(_Call(keyset, args, kwargs, values, plan, kept), *tensors)
+            return derivative().apply(_Call(keyset, args, kwargs, values, needed, plan, kept), *tensors)
         return _below_autograd(overload, keyset, args, kwargs)
 
     return kernel
@@ -107,6 +108,7 @@ class _Call(NamedTuple):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     values: tuple[Any, ...]
+    needed: tuple[bool, ...]
     plan: Plan
     kept: list[Tensor]  # the arguments that plan.tensors names
 
@@ -211,7 +213,7 @@ def _autograd_function(overload: Overload, derivatives: Derivatives) -> type[tor
     has_plain_tensors_only = overload.has_plain_tensors_only
     tensor_positions = overload.tensor_positions
     # Those of element-wise operators are floating-point numbers.
-    looks_at_results = bool(derivatives.fixed or derivatives.unused or not isinstance(overload.rule, Elementwise))
+    looks_at_results = bool(derivatives.fixed or derivatives.uncovered or not isinstance(overload.rule, Elementwise))
     redispatch = private.redispatch(overload.op)
 
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
@@ -225,7 +227,8 @@ def _autograd_function(overload: Overload, derivatives: Derivatives) -> type[tor
         plan: Plan = ctx.plan
         saved = ctx.saved_tensors
         others = ctx.others if has_plain_tensors_only else [_unpacked(value, saved) for value in ctx.others]
-        if plan.without_formula or (plan.is_inexact_again and torch.is_grad_enabled()):
+        by_reference = plan.without_formula or any(grads[i] is not None for i in plan.uncovered)
+        if by_reference or (plan.is_inexact_again and torch.is_grad_enabled()):
             from .derivatives.through_reference import gradients_through_reference  # seldom needed
 
             positions = (*plan.tensors, *plan.others)
@@ -247,16 +250,19 @@ def _autograd_function(overload: Overload, derivatives: Derivatives) -> type[tor
         def forward(ctx: Any, call: _Call, *tensors: Tensor) -> Any:
             # The overwritten tensor must be the first one: autograd takes the first gradient for it (CopySlices).
             plan, kept, values = call.plan, call.kept, call.values
-            ctx.plan = plan
             result = redispatch(call.keyset & private.after_autograd_keys, *call.args, **call.kwargs)
             if is_in_place:
                 result = tensors[0]
                 ctx.mark_dirty(result)
             else:
                 _check_results_are_new(overload, tensors, as_tuple(result))
-                fixed = _without_gradient(overload, derivatives, as_tuple(result)) if looks_at_results else ()
-                if fixed:
+                if looks_at_results:
+                    fixed, is_uncovered = _sorted_out(overload, derivatives, as_tuple(result))
                     ctx.mark_non_differentiable(*fixed)
+                    if is_uncovered:
+                        plan = derivatives.plan(call.needed, True)
+                        kept = [values[i] for i in plan.tensors]
+            ctx.plan = plan
             kept += [as_tuple(result)[i] for i in plan.results]
             if has_plain_tensors_only:
                 ctx.others = [values[i] for i in plan.others]
@@ -285,23 +291,24 @@ def _check_results_are_new(overload: Overload, arguments: Sequence[Tensor], resu
                 )
 
 
-def _without_gradient(overload: Overload, derivatives: Derivatives, results: tuple[Tensor, ...]) -> list[Tensor]:
-    """The results that have no gradient.
+def _sorted_out(overload: Overload, derivatives: Derivatives, results: tuple[Tensor, ...]) -> tuple[list[Tensor], bool]:
+    """The results that have no gradient, and whether another one has a gradient that no formula names.
 
     Raises:
-        RuntimeError: the formulas use the gradient of another one nowhere: it would be lost.
+        RuntimeError: there is such a gradient, and the operator is random: it would be lost.
     """
-    fixed = []
+    fixed, is_uncovered = [], False
     for i, result in enumerate(results):
         if i in derivatives.fixed or not (result.is_floating_point() or result.is_complex()):
             fixed.append(result)
-        elif i in derivatives.unused:
-            name = overload.result_names[i]
-            raise RuntimeError(
-                f"{overload.name}: no derivative uses the gradient of the result '{name}'; name it in a formula "
-                f"(grads[{i}]), or in not_differentiable"
-            )
-    return fixed
+        elif i in derivatives.uncovered:
+            is_uncovered = True
+            if overload.is_random:
+                raise RuntimeError(
+                    f"{overload.name}: no formula names the gradient of the result '{overload.result_names[i]}', and "
+                    f"the reference would draw again; name it (grads[{i}]), or the result in not_differentiable"
+                )
+    return fixed, is_uncovered
 
 
 def _zeros_like(result: Tensor) -> Callable[[], Tensor]:

@@ -31,9 +31,12 @@ class Operator(NamedTuple):
             ``grads[0]``; a function may also take all of them as ``grads``). A name with two meanings is refused: where
             an argument is called ``grad``, the gradient is ``grads[0]``, and formulas cannot use the argument. Exactly
             what formulas name is kept for the backward pass. A key with several inputs is taken where all of them need
-            a gradient, or have no formula of their own;
-            inputs in parentheses share a gradient: ``"(x, residual), weight"`` has a formula with two results.
-            Inputs without a formula are differentiated through the reference. None: the operator is not differentiable.
+            a gradient, or have no formula of their own; inputs in parentheses share a gradient:
+            ``"(x, residual), weight"`` has a formula with two results.
+            Gradients come from the reference instead where an input needs one that has no formula, or one arrives at a
+            result whose gradient no formula names; for a random operator both are refused, as the reference would draw
+            again. ``"None"`` is the formula of an input that never has a gradient. ``derivatives=None``: the operator
+            is not differentiable.
         not_differentiable: names of results without a gradient. Results that are no floating-point or complex tensors
             never have one.
         training: the operator that is called in place of this one where a gradient is recorded: it has the same

@@ -34,6 +34,8 @@ class Plan(NamedTuple):
         others: positions of the other arguments to keep: numbers, and optional tensors and lists of them.
         results: positions of the results to keep.
         without_formula: whether some needed gradient has no formula: then all go through the reference.
+        uncovered: positions of the results whose gradients no formula names: where one of them arrives, all go through
+            the reference.
         is_inexact_again: whether a result without a gradient is kept, which is a function of the inputs all the same:
             differentiating the formulas would take it for a constant. Then second derivatives go through the reference.
     """
@@ -44,6 +46,7 @@ class Plan(NamedTuple):
     others: tuple[int, ...]
     results: tuple[int, ...]
     without_formula: bool
+    uncovered: tuple[int, ...]
     is_inexact_again: bool
 
     def gradients(self, values: Sequence[Any], count: int) -> list[Any]:
@@ -83,12 +86,14 @@ class Derivatives:
     """The declared derivatives of one overload.
 
     Attributes:
-        unused: positions of results with a gradient that no formula uses, although they are not declared as
-            ``not_differentiable``: right only for integers.
+        uncovered: positions of results whose gradients no formula names, although they are not declared as
+            ``not_differentiable``. Integers among them have none.
+        plan: ``plan(needed, is_uncovered)``: what to do where the gradients of these arguments, by position, are
+            needed; whether a result of ``uncovered`` has a gradient.
 
     Raises:
         ValueError: a derivative of what is not a tensor argument, of names that its formula cannot use, or of a
-            random operator whose formulas name nothing that it has drawn.
+            random operator whose formulas name nothing that it has drawn, or that has an input without a formula.
     """
 
     def __init__(self, overload: Overload) -> None:
@@ -103,7 +108,7 @@ class Derivatives:
         if declared is not None and not isinstance(overload.rule, Elementwise) and overload.is_random:
             self._check_random()
         self.fixed = tuple(self._results.index(name) for name in overload.operator.not_differentiable)
-        self.unused = self._unused() if self._declared and len(self._results) > 1 else ()
+        self.uncovered = self._uncovered() if self._declared else ()
         self.plan = cache(self._plan)
 
     def _understood(self, key: str, formula: Any) -> _Declared:
@@ -161,15 +166,24 @@ class Derivatives:
                 refuse(self._overload, f"derivatives[{key!r}]: {problem}", "name as many tensors, or give a function")
 
     def _check_random(self) -> None:
+        overload = self._overload
         names = set().union(*(one.names for one in self._declared))
         if not names & set(self._results):
             refuse(
-                self._overload,
+                overload,
                 "a random operator whose derivatives name no result: the reference would draw again",
                 "return what was drawn (a mask) and name it in the formulas, or declare derivatives=None",
             )
+        have = set().union(*(one.inputs for one in self._declared))
+        missing = {overload.names[i] for i in overload.tensor_positions if i not in overload.written} - have
+        if missing:
+            refuse(
+                overload,
+                f"a random operator with no formula for {sorted(missing)}: the reference would draw again",
+                "give it one; 'None' for what has no gradient, such as integers",
+            )
 
-    def _unused(self) -> tuple[int, ...]:
+    def _uncovered(self) -> tuple[int, ...]:
         used = set(self.fixed).union(*(self._gradients_in(one) for one in self._declared))
         return tuple(i for i in range(len(self._results)) if i not in used)
 
@@ -194,8 +208,7 @@ class Derivatives:
                 left -= needed
         return chosen, bool(left)
 
-    def _plan(self, needed: tuple[bool, ...]) -> Plan:
-        """The plan for the arguments, by position, whose gradients are needed."""
+    def _plan(self, needed: tuple[bool, ...], is_uncovered: bool) -> Plan:
         overload, names = self._overload, self._overload.names
         chosen, is_missing = self._chosen([name for name, is_needed in zip(names, needed, strict=True) if is_needed])
         used = set().union(*(one.names for one in chosen))
@@ -203,7 +216,7 @@ class Derivatives:
         is_inexact_again = not overload.is_random and bool(set(kept_results) & set(self.fixed))
         if is_missing:
             chosen, kept_results = [], []
-        if is_missing or is_inexact_again:
+        if is_missing or is_uncovered or is_inexact_again:
             used = used | set(names)
         plain = [i for i in overload.tensor_positions if str(overload.schema.arguments[i].real_type) == "Tensor"]
         tensors = [i for i in plain if names[i] in used]
@@ -228,5 +241,6 @@ class Derivatives:
             tuple(others),
             tuple(kept_results),
             is_missing,
+            self.uncovered if is_uncovered else (),
             is_inexact_again,
         )
