@@ -6,6 +6,7 @@ from opwheel import _torch_private as private
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensorMode
 from torch.autograd import forward_ad
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 
 def test_below_autograd():
@@ -41,6 +42,28 @@ def test_has_memory():
 def test_privateuse1_name():
     """Without it out of memory on a device of a package is another error than PyTorch's."""
     assert private.privateuse1_name() == "privateuseone"
+
+
+def test_checkpoint_policies_see():
+    """Without it a policy does not keep the operator that is called in the place of the one that it names."""
+    called, training = torch.ops.aten.sin.default, torch.ops.aten.cos.default
+    x, asked = torch.ones(2, requires_grad=True), []
+
+    def policy(context, op, *args, **kwargs):
+        asked.append(op)
+        return op is called
+
+    def context():
+        return create_selective_checkpoint_contexts(policy)
+
+    def function(value):
+        with private.checkpoint_policies_see(called, training):
+            return value.cos()
+
+    checkpoint(function, x, use_reentrant=False, context_fn=context)
+    assert asked == [called]
+    checkpoint(torch.cos, x, use_reentrant=False, context_fn=context)
+    assert asked == [called, training]
 
 
 def test_functorch_is_active():

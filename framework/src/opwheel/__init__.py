@@ -16,7 +16,17 @@ from ._import_hooks import names_from
 from ._version import __version__
 
 if TYPE_CHECKING:
-    from .dispatch import Elementwise, Library, Opaque, Operator, Rows, Sample, functions_of, open_library
+    from .dispatch import (
+        Elementwise,
+        Library,
+        Opaque,
+        Operator,
+        Rows,
+        Sample,
+        functions_of,
+        open_library,
+        operators_of,
+    )
     from .registry import Backend, Probe, Runtime, hookimpl
 
 __getattr__ = names_from(
@@ -24,7 +34,10 @@ __getattr__ = names_from(
     {
         **dict.fromkeys(("Backend", "Probe", "Runtime", "hookimpl"), ".registry"),
         **dict.fromkeys(
-            ("Elementwise", "Library", "Opaque", "Operator", "Rows", "Sample", "functions_of", "open_library"),
+            (
+                *("Elementwise", "Library", "Opaque", "Operator", "Rows", "Sample"),
+                *("functions_of", "open_library", "operators_of"),
+            ),
             ".dispatch",
         ),
     },
@@ -51,4 +64,5 @@ __all__ = [
     "get_include",
     "hookimpl",
     "open_library",
+    "operators_of",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import _ctypes
 import ctypes
 import gc
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -16,6 +17,7 @@ from weakref import WeakSet
 
 import torch
 from torch.autograd import forward_ad
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 # Names under torch._C are stable in practice but not promised: they are reached through this module only.
 below_autograd = torch._C._AutoDispatchBelowAutograd
@@ -145,6 +147,39 @@ def register_fake(library: torch.library.Library, operator: str, kernel: Callabl
     """``torch.library.register_fake`` without its look-up of the calling source line, which delays the import."""
     entry = torch._library.simple_registry.singleton.find(operator)
     library._registration_handles.append(entry.fake_impl.register(kernel, "opwheel.dispatch.fake", library))
+
+
+@contextmanager
+def checkpoint_policies_see(called: Any, training: Any) -> Iterator[None]:
+    """A context in which policies of selective checkpointing that would keep ``called`` keep ``training``, too.
+
+    Their modes ask the policy by the operator that they see, and keep what that one returns.
+    """
+    checkpoint: Any = sys.modules.get("torch.utils.checkpoint")
+    modes = _get_current_dispatch_mode_stack() if checkpoint and torch._C._len_torch_dispatch_stack() else []
+    changed = []
+    for mode in modes:
+        if isinstance(mode, (checkpoint._CachingTorchDispatchMode, checkpoint._CachedTorchDispatchMode)):
+            policy = getattr(mode, "policy_fn", None)  # newer releases ask once, in the forward pass
+            if policy is not None:
+                changed.append((mode, policy))
+                mode.policy_fn = _keeping_either(policy, called, training, checkpoint.CheckpointPolicy)
+    try:
+        yield
+    finally:
+        for mode, policy in changed:
+            mode.policy_fn = policy
+
+
+def _keeping_either(policy: Callable[..., Any], called: Any, training: Any, policies: Any) -> Callable[..., Any]:
+    def ask(context: Any, op: Any, *args: Any, **kwargs: Any) -> Any:
+        if op is training:
+            answer = policy(context, called, *args, **kwargs)
+            if answer in (True, policies.MUST_SAVE, policies.PREFER_SAVE):
+                return answer
+        return policy(context, op, *args, **kwargs)
+
+    return ask
 
 
 def compiler_is_functionalizing() -> bool:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from .._import_hooks import names_from
 from .declaration import Operator
-from .functions import functions_of
+from .functions import functions_of, operators_of
 from .opening import Library, open_library
 from .registration import overloads_of, register
 from .rules import Elementwise, Opaque, Rule
@@ -67,6 +67,7 @@ __all__ = [
     "implement_references",
     "in_compute_dtype",
     "open_library",
+    "operators_of",
     "overloads_of",
     "register",
     "register_python",

@@ -80,7 +80,9 @@ def autograd_kernel(overload: Overload) -> Callable[..., Any]:
                 return _below_autograd(overload, keyset, args, kwargs)
             return decomposed(overload, values)
         if requires_grad and overload.training is not None:
-            results = as_tuple(overload.training.call(overload.training.op, values))[: len(overload.schema.returns)]
+            with private.checkpoint_policies_see(overload.op, overload.training.op):
+                results = as_tuple(overload.training.call(overload.training.op, values))
+            results = results[: len(overload.schema.returns)]
             return results if len(results) > 1 else results[0]
         if requires_grad:
             _check_is_recorded(overload)

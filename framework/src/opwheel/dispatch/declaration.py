@@ -42,7 +42,9 @@ class Operator(NamedTuple):
         training: the operator that is called in place of this one where a gradient is recorded: it has the same
             arguments, this one's results first, and others that its ``derivatives`` keep. So a call without gradients
             does not pay for what only they need, such as gradients that are computed along the way. An operator with
-            one declares no ``derivatives`` of its own.
+            one declares no ``derivatives`` of its own. Dispatch modes see the operator for training, as selective
+            checkpointing has to keep what it returns; policies of selective checkpointing may name either operator
+            (:func:`opwheel.operators_of` gives both).
         autocast: what ``torch.autocast`` does to floating-point arguments.
         compile: what torch.compile's inductor makes of an :class:`Elementwise` operator: ``"fuse"`` writes its
             reference into the same loop as its neighbours, ``"kernel"`` keeps it a call of the backend's kernel.

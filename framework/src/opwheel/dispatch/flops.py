@@ -14,19 +14,23 @@ from .overload import Overload, as_tuple
 def register(overloads: Iterable[Overload]) -> None:
     """Register a formula for each operator: PyTorch knows one for all of its overloads."""
     by_name = {overload.name: overload for overload in overloads}
+    called = {one.operator.training: one for one in by_name.values() if one.operator.training}
     for name, overload in by_name.items():
         if name.endswith(".out") and name.removesuffix(".out") in by_name:
             continue
         packet = getattr(getattr(torch.ops, overload.namespace), name.partition(".")[0])
         if packet not in flop_registry:  # by an earlier attempt to import the library, which failed afterwards
-            register_flop_formula(packet, get_raw=True)(_formula(overload, has_out=f"{name}.out" in by_name))
+            register_flop_formula(packet, get_raw=True)(
+                # A call counts the same whether a gradient is recorded or not.
+                _formula(called.get(name, overload), has_out=f"{name}.out" in by_name)
+            )
 
 
 def _formula(overload: Overload, *, has_out: bool) -> Callable[..., int]:
     flops = overload.operator.flops
 
     def formula(*args: Any, out_val: Any, **kwargs: Any) -> int:
-        results = as_tuple(out_val)
+        results = as_tuple(out_val)[: len(overload.schema.returns)]
         if has_out and "out" in kwargs:
             results = (kwargs.pop("out"),)
         return flops(*args, **kwargs) if callable(flops) else flops * sum(int(result.numel()) for result in results)

@@ -27,6 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, count
 from types import SimpleNamespace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -49,6 +50,7 @@ _NAMES = {
 }
 
 _namespaces: dict[str, SimpleNamespace] = {}
+_called: WeakKeyDictionary[Callable[..., Any], tuple[Overload, ...]] = WeakKeyDictionary()  # by function
 
 
 def functions_of(namespace: str) -> Any:
@@ -60,6 +62,36 @@ def functions_of(namespace: str) -> Any:
         gradients = {"x": lambda grad, y: waves.mul(grad, y)}
     """
     return _namespaces.setdefault(namespace, SimpleNamespace())
+
+
+def operators_of(function: Callable[..., Any]) -> tuple[Any, ...]:
+    """The operators that a call of a library's public function may be, as tools see it that go by operators.
+
+    Those are dispatch modes, and policies of ``torch.utils.checkpoint.create_selective_checkpoint_contexts``. The first
+    is the operator of the function's own name; others are the one that is called in its place where a gradient is
+    recorded (``Operator(training=...)``), its out variant, and those that take a tensor in the place of a number.
+
+    Args:
+        function: such as ``waves.norm``, where ``waves`` is a library.
+
+    Returns:
+        Overloads, such as ``(torch.ops.waves.norm.default, torch.ops.waves.norm_training.default)``.
+
+    Raises:
+        TypeError: it is no function of an operator library.
+    """
+    if function not in _called:
+        raise TypeError(f"{function!r} is no public function of an operator library")
+    return tuple(overload.op for overload in _called[function])
+
+
+def _called_by(overload: Overload, overloads: Mapping[str, Overload]) -> tuple[Overload, ...]:
+    """What a function may call: its own operator first."""
+    out = overloads.get(f"{overload.name}.out")
+    found = [overload, out] if out else [overload]
+    for name in filter(None, (overload.operator.training, *_tensor_variants(overload, overloads).values())):
+        found += _called_by(overloads[name], overloads)
+    return tuple(found)
 
 
 def make_functions(module: str, overloads: Mapping[str, Overload]) -> Functions:
@@ -83,6 +115,7 @@ def make_functions(module: str, overloads: Mapping[str, Overload]) -> Functions:
     exec(compile(source, _remember(namespace, source), "exec"), scope)  # noqa: S102  # made above, of checked names
     functions = {overload.name: _described(scope[overload.name], overload, overloads, module) for overload in main}
     vars(functions_of(namespace)).update(functions)
+    _called.update({functions[overload.name]: _called_by(overload, overloads) for overload in main})
     return {overload.name: functions[overload.name] for overload in main if overload.operator.doc}
 
 
