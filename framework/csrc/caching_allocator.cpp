@@ -2,7 +2,8 @@
 //
 // PyTorch gives such memory back to the system at once (glibc's malloc does, from 32 MiB on always), and the system has
 // to find, map and clear it again for the next result, which takes longer than most operators' arithmetic. Kept memory
-// needs none of this. Its amount is limited, and what nobody has taken for some seconds goes back to the system.
+// needs none of this. Its amount is limited, and less where memory is scarce; what nobody has taken for some seconds
+// goes back to the system.
 //
 // Backends call opwheel_cache_empty_strided() through a pointer that they are given (opwheel/result_cache.h); Python
 // calls the other C functions (opwheel/result_cache.py). Each of opwheel's native libraries is for one minor release of
@@ -18,31 +19,26 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <fstream>
 #include <mutex>
 #include <system_error>
 #include <thread>
 #include <unordered_map>
 #include <vector>
 
+#include "memory_left.h"
+
 namespace opwheel {
 namespace {
 
 constexpr size_t kUnit = 2 << 20;  // bytes of a huge page: blocks begin at one and have whole ones
 constexpr size_t kLargestDefaultLimit = size_t{1} << 30;
-constexpr auto kLongestSleep = std::chrono::seconds(1);  // after which a shorter lifetime is seen
+constexpr size_t kShare = 8;  // one part in so many of what there is, or is left, is kept at most
+constexpr auto kLongestSleep = std::chrono::seconds(1);      // after which a shorter lifetime, or less memory, is seen
+constexpr auto kLookAgain = std::chrono::milliseconds(250);  // how long what the system said of its memory holds
 
 using Clock = std::chrono::steady_clock;
 
 size_t round_up(size_t bytes) { return (bytes + kUnit - 1) / kUnit * kUnit; }
-
-// An eighth of what the machine or the container has.
-size_t default_limit() {
-  auto memory = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  size_t container = 0;
-  if (std::ifstream("/sys/fs/cgroup/memory.max") >> container) memory = std::min(memory, container);
-  return std::min(kLargestDefaultLimit, memory / 8);
-}
 
 // New memory, aligned to kUnit; nullptr if there is none.
 void* map(size_t capacity) {
@@ -109,6 +105,13 @@ class CachingAllocator final : public c10::Allocator {
     for (Block& block : kept_) block.expiry = std::min(block.expiry, Clock::now() + lifetime_);
   }
 
+  // What may be kept now: less than the limit where little memory is left, nothing where this process is limited. The
+  // others of this process cannot ask for what is kept when an allocation of theirs fails.
+  size_t allowance() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return allowed();
+  }
+
   size_t kept_bytes() {
     const std::lock_guard<std::mutex> lock(mutex_);
     return kept_bytes_;
@@ -127,10 +130,12 @@ class CachingAllocator final : public c10::Allocator {
   };
 
   CachingAllocator() {
-    // A child must not find the lock taken by a thread that it does not have.
+    // A child must not find the lock taken by a thread that it does not have. Nor has it the thread that would give
+    // what is kept back to the system, where it would stay even after the parent has given it back.
     pthread_atfork([] { get().mutex_.lock(); }, [] { get().mutex_.unlock(); },
                    [] {
                      get().is_expiring_ = false;
+                     get().evict_down_to(0);
                      get().mutex_.unlock();
                    });
   }
@@ -162,6 +167,7 @@ class CachingAllocator final : public c10::Allocator {
     if (data == nullptr) return nullptr;
     const std::lock_guard<std::mutex> lock(mutex_);
     capacities_.emplace(data, capacity);
+    kept_.reserve(capacities_.size());  // so that keep() needs no memory
     return data;
   }
 
@@ -170,9 +176,20 @@ class CachingAllocator final : public c10::Allocator {
     const size_t capacity = capacities_.at(data);
     kept_.push_back({data, capacity, Clock::now() + lifetime_});
     kept_bytes_ += capacity;
-    if (capacity > limit_) std::rotate(kept_.begin(), kept_.end() - 1, kept_.end());  // this one, and no other
-    evict_down_to(limit_);
+    const size_t most = allowed();
+    if (capacity > most) std::rotate(kept_.begin(), kept_.end() - 1, kept_.end());  // this one, and no other
+    evict_down_to(most);
     if (!kept_.empty() && !is_expiring_) is_expiring_ = start_to_expire();
+  }
+
+  // The lock is held.
+  size_t allowed() {
+    if (process_is_limited()) return 0;
+    if (const auto now = Clock::now(); now >= look_again_) {
+      look_again_ = now + kLookAgain;
+      share_left_ = memory_.available() / kShare + kept_bytes_ / kShare;
+    }
+    return std::min(limit_, share_left_);
   }
 
   // Gives back what was kept longest. The lock is held.
@@ -206,6 +223,8 @@ class CachingAllocator final : public c10::Allocator {
   void expire() {
     std::unique_lock<std::mutex> lock(mutex_);
     while (!kept_.empty()) {
+      evict_down_to(allowed());
+      if (kept_.empty()) break;
       const auto rest = kept_.front().expiry - Clock::now();
       if (rest > rest.zero()) {
         lock.unlock();
@@ -220,7 +239,10 @@ class CachingAllocator final : public c10::Allocator {
   }
 
   std::mutex mutex_;
-  size_t limit_ = default_limit();
+  const MemoryLeft memory_;
+  size_t limit_ = std::min<size_t>(kLargestDefaultLimit, memory_.total() / kShare);
+  Clock::time_point look_again_{};  // at the system's memory
+  size_t share_left_ = 0;           // of what was available then, without what is kept
   Clock::duration lifetime_ = std::chrono::seconds(10);
   bool is_expiring_ = false;  // a thread does
   size_t kept_bytes_ = 0;
@@ -258,6 +280,11 @@ __attribute__((visibility("default"))) void opwheel_cache_set_limit(uint64_t byt
 }
 __attribute__((visibility("default"))) uint64_t opwheel_cache_limit() {
   return opwheel::CachingAllocator::get().limit();
+}
+
+// What may be kept now, in bytes: the limit, or less where memory is scarce.
+__attribute__((visibility("default"))) uint64_t opwheel_cache_allowance() {
+  return opwheel::CachingAllocator::get().allowance();
 }
 
 // Not longer than so many seconds.

@@ -26,6 +26,15 @@ def limit() -> int:
     return int(_call("limit"))
 
 
+def allowance() -> int:
+    """The most that may be kept now, in bytes.
+
+    The limit, but not more than an eighth of the memory that the machine, and the control groups that the process is
+    in, have left; nothing where the process's address space or data is limited (``RLIMIT_AS``, ``RLIMIT_DATA``).
+    """
+    return int(_call("allowance"))
+
+
 def set_limit(size: int) -> None:
     """Keep at most ``size`` bytes from now on; nothing with 0.
 
@@ -64,7 +73,11 @@ def describe(policy: str) -> str:
     Args:
         policy: of the operator library, ``"keep"`` or ``"never"``.
     """
-    reason = why_not() or ("" if policy == "keep" and limit() else f"policy: {policy}, limit: {limit() >> 20} MiB")
+    reason = why_not()
+    if not reason and not (policy == "keep" and limit()):
+        reason = f"policy: {policy}, limit: {limit() >> 20} MiB"
+    elif not reason and not allowance():
+        reason = ", ".join(f"{name} is set" for name in _limits()) or "little memory is left"
     if reason:
         return f"result cache: no memory of large results is kept ({reason})"
     kept = f"up to {limit() >> 20} MiB of large results' memory is kept for the next ones"
@@ -83,6 +96,14 @@ def why_not() -> str:
     return library if isinstance(library, str) else ""
 
 
+def _limits() -> list[str]:
+    """Those of this process under which nothing is kept, as ``framework/csrc/memory_left.h`` has them."""
+    import resource  # which Windows has not
+
+    names = ("RLIMIT_AS", "RLIMIT_DATA")
+    return [name for name in names if resource.getrlimit(getattr(resource, name))[0] != resource.RLIM_INFINITY]
+
+
 def _call(function: str, *arguments: float) -> Any:
     """One of the native library's functions; 0 where there is no library."""
     library = _library()
@@ -94,7 +115,8 @@ def _library() -> ctypes.CDLL | str:
     library = open_library()
     if isinstance(library, str):
         return library
-    library.opwheel_cache_bytes.restype = library.opwheel_cache_limit.restype = ctypes.c_uint64
+    for name in ("bytes", "limit", "allowance"):
+        getattr(library, f"opwheel_cache_{name}").restype = ctypes.c_uint64
     library.opwheel_cache_set_limit.argtypes = [ctypes.c_uint64]
     library.opwheel_cache_lifetime.restype = ctypes.c_double
     library.opwheel_cache_set_lifetime.argtypes = [ctypes.c_double]

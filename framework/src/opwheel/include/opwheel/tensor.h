@@ -156,7 +156,8 @@ class Tensor {
     const auto cached = is_large ? detail::result_cache::empty_strided.load(std::memory_order_relaxed) : nullptr;
     if ((cached != nullptr
              ? cached(ndim, sizes, strides, dtype, &handle)
-             : aoti_torch_empty_strided(ndim, sizes, strides, dtype, device.type, device.index, &handle)) != 0) {
+             : aoti_torch_empty_strided(ndim, sizes, strides, dtype, device.type, device.index, &handle)) != 0 &&
+        !with_kept_memory(ndim, sizes, strides, dtype, device, &handle)) {
       fail(code::out_of_memory, " there is no memory for a tensor of ", dtype_name(dtype), " ",
            memory_wanted(bytes, device.name()));
     }
@@ -173,6 +174,14 @@ class Tensor {
   AtenTensorHandle release() { return std::exchange(handle_, nullptr); }
 
  private:
+  // Where PyTorch's allocator has no memory: the one that keeps some gives all of it back first.
+  static bool with_kept_memory(int64_t ndim, const int64_t* sizes, const int64_t* strides, int32_t dtype, Device device,
+                               AtenTensorHandle* handle) {
+    const auto cached = detail::result_cache::empty_strided.load(std::memory_order_relaxed);
+    return cached != nullptr && device.type == aoti_torch_device_type_cpu() &&
+           cached(ndim, sizes, strides, dtype, handle) == 0;
+  }
+
   AtenTensorHandle handle_ = nullptr;
 };
 
