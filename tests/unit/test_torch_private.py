@@ -200,6 +200,20 @@ def test_replace_functional():
     assert torch.equal(torch._from_functional_tensor(x), torch.zeros(2))
 
 
+def test_before_functionalization():
+    """Without it inductor removes copies that an operator which writes in place needs."""
+    library = torch.library.Library("opwheel_private_copies", "DEF")
+    library.define("f_(Tensor(a!) x, Tensor y) -> ()")
+    library.impl("f_", lambda x, y: (x.add_(y), None)[1], "CompositeExplicitAutograd")
+    op = torch.ops.opwheel_private_copies.f_.default
+    private.before_functionalization(op, lambda x, y: ((x, y * 2), {}))
+    x, y = torch.zeros(2), torch.ones(2)
+    torch.compile(lambda x, y: op(x, y), backend="aot_eager")(x, y)
+    assert x.tolist() == [2.0, 2.0]
+    op(x, y)
+    assert x.tolist() == [3.0, 3.0]
+
+
 def test_destroy_library():
     """Without it a Python backend that fails halfway would leave kernels behind."""
     library = torch.library.Library("muladd_private_test", "DEF")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import _ctypes
 import ctypes
 import gc
+import operator
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -201,6 +202,90 @@ def replace_functional(target: torch.Tensor, value: torch.Tensor) -> None:
     torch._functionalize_replace(target, torch._from_functional_tensor(value) if is_wrapper else value)
     torch._functionalize_commit_update(target)
     torch._functionalize_sync(target)
+
+
+def functional_tensor() -> type[torch.Tensor]:
+    """The tensors that torch.compile and torch.export trace a program with while mutation is removed."""
+    from torch._subclasses.functional_tensor import FunctionalTensor
+
+    return FunctionalTensor
+
+
+def made_in_graph(tensor: Any) -> Any:
+    """The functional tensor that a functional tensor is a part of; None for inputs of the graph.
+
+    An input that an operator has written to is one. Where no graph is traced, all are.
+    """
+    from torch._higher_order_ops.auto_functionalize import get_base
+    from torch.fx.experimental.proxy_tensor import get_proxy_slot
+
+    mode: Any = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY)
+    if mode is None:
+        return None
+    base = get_base(tensor)
+    base = tensor if base is None else base
+    torch._functionalize_sync(base.elem)
+    slot: Any = get_proxy_slot(torch._from_functional_tensor(base.elem), mode.tracer, None)
+    return base if slot is not None and _written_node(slot.proxy.node).op == "call_function" else None
+
+
+def _written_node(node: Any) -> Any:
+    """The node of what an operator wrote to, where a node is what that is afterwards."""
+    higher = torch.ops.higher_order
+    if node.target is operator.getitem and node.args[0].target is higher.auto_functionalized_v2:
+        call, position = node.args
+        bases = call.kwargs["_all_bases"]
+        return _written_node(bases[position - max(len(call.args[0]._schema.returns), 1)])
+    return node
+
+
+def before_functionalization(op: Any, change: Callable[..., tuple[tuple[Any, ...], dict[str, Any]]]) -> None:
+    """Let torch.compile and torch.export remove the mutation of a call with other arguments than the program's.
+
+    Args:
+        op: the overload.
+        change: is called as the operator is, and returns positional and keyword arguments.
+    """
+    from torch._subclasses.functional_tensor import FunctionalTensorMode
+
+    def call(mode: FunctionalTensorMode, *args: Any, **kwargs: Any) -> Any:
+        with mode:
+            args, kwargs = change(*args, **kwargs)
+            return op._op_dk(torch._C.DispatchKey.Python, *args, **kwargs)
+
+    op.python_key_table[FunctionalTensorMode] = call
+    op._dispatch_cache.clear()
+
+
+def register_lowering(op: Any, needs_copy: Callable[[Any], bool]) -> None:
+    """Let inductor make a copy of an operator's first argument, or hand on the argument itself where none is needed.
+
+    Args:
+        op: the overload, of a tensor and a number.
+        needs_copy: is called with the node of a call in the final graph.
+    """
+    from torch._inductor.lowering import clone, register_lowering
+    from torch._inductor.virtualized import V
+
+    @register_lowering(op, type_promotion_kind=None)
+    def lower(x: Any, _: Any) -> Any:
+        return clone(x) if needs_copy(V.current_node) else x
+
+
+def storage_of_node(node: Any) -> int | None:
+    """A number for the memory that a node's tensor is in; None if it has no tensor."""
+    value = node.meta.get("val")
+    return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else None
+
+
+def storages_written_by(node: Any) -> set[int | None]:
+    """Those of the arguments that an operator in a graph writes to."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return set()
+    values = {argument.name: value for argument, value in zip(node.target._schema.arguments, node.args, strict=False)}
+    written = [a.name for a in node.target._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+    nodes = torch.utils._pytree.tree_leaves([(values | node.kwargs).get(name) for name in written])
+    return {storage_of_node(one) for one in nodes if isinstance(one, torch.fx.Node)}
 
 
 def batched(rule: Callable[..., Any], op: Callable[..., Any], values: tuple[Any, ...]) -> Any:

@@ -19,6 +19,7 @@ from functools import partial
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
+from . import reinplacing
 from .decompositions import decomposition_table
 from .library_like import LibraryLike
 from .overload import Overload
@@ -72,6 +73,7 @@ def digest(library: LibraryLike, overloads: Iterable[Overload]) -> str:
         parts = [overload.qualified_name, overload.schema_text, str(is_fused(library, overload))]
         try:
             parts += [_text(getattr(overload.operator, name), seen) for name in _COMPILED]
+            parts += [_text(reinplacing.register, seen)] if overload.mutates else []
         except Exception:  # such as a variable that is not bound yet: nothing that was kept fits
             parts.append(secrets.token_hex())
         text.update("\n".join(parts).encode())

@@ -12,8 +12,31 @@ import torch
 from torch import Tensor
 
 from .declaration import Operator
+from .overlap import check_elements_apart
+from .overload import Overload
 from .rules import Opaque
 from .samples import ErrorSample, Sample
+
+
+class OutVariant(Opaque):
+    """The rule of an out variant that is made from its operator's declaration."""
+
+    def functionalize(self, overload: Overload) -> Callable[..., Any]:
+        """A call of the operator that gives a new result, and a copy into ``out``.
+
+        PyTorch would keep the out variant in the graph, where inductor drops a clone that makes ``out`` apart from the
+        arguments (pytorch/pytorch#198031).
+        """
+        functional = overload.sibling(overload.name.removesuffix(".out"))
+        assert functional is not None  # whose declaration this one is made from
+
+        def kernel(*args: Any, out: Tensor, **kwargs: Any) -> None:
+            result = functional.op(*args, **kwargs)
+            _check_out(out, result)
+            check_elements_apart(overload, out)
+            out.copy_(result)
+
+        return kernel
 
 
 def out_variant(operator: Operator) -> Operator:
@@ -25,7 +48,7 @@ def out_variant(operator: Operator) -> Operator:
     return Operator(
         name=f"{operator.name}.out",
         reference=_writing(operator.reference),
-        rule=Opaque(),
+        rule=OutVariant(),
         derivatives=None,
         samples=_with_out(operator, operator.samples),
         measured=_with_out(operator, operator.measured),
@@ -39,15 +62,19 @@ def out_variant(operator: Operator) -> Operator:
 def _writing(compute: Callable[..., Any]) -> Callable[..., None]:
     def write(*args: Any, out: Tensor, **kwargs: Any) -> None:
         result = compute(*args, **kwargs)
-        for what in ("shape", "dtype", "device"):
-            given, expected = getattr(out, what), getattr(result, what)
-            if given != expected:
-                shown = (tuple(one) if what == "shape" else one for one in (given, expected))
-                problem = "argument 'out' has {} {}, but the result has {}".format(what, *shown)
-                raise RuntimeError(f"{problem}; pass a tensor like the result, which is not resized or converted")
+        _check_out(out, result)
         out.copy_(result)
 
     return write
+
+
+def _check_out(out: Tensor, result: Tensor) -> None:
+    for what in ("shape", "dtype", "device"):
+        given, expected = getattr(out, what), getattr(result, what)
+        if given != expected:
+            shown = (tuple(one) if what == "shape" else one for one in (given, expected))
+            problem = "argument 'out' has {} {}, but the result has {}".format(what, *shown)
+            raise RuntimeError(f"{problem}; pass a tensor like the result, which is not resized or converted")
 
 
 def _with_out(operator: Operator, samples: Callable[..., Iterable[Sample]] | None) -> Any:

@@ -167,6 +167,10 @@ def _register_overload(overload: Overload, target: torch.library.Library, librar
         functionalize = overload.rule.functionalize(overload)
         if functionalize is not None:
             target.impl(name, functionalize, "Functionalize")
+        else:
+            from . import reinplacing  # few libraries have such operators
+
+            reinplacing.register(overload)
     else:
         # torch.autocast leaves operators that write alone.
         for device_type, key in autocast.KEYS.items():
