@@ -72,8 +72,8 @@ def test_several_results(operators):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("wrong_shape", r"returned a tensor of shape \(\), expected a tensor of shape \(3,\)"),
-        ("wrong_type", r"returned 5, expected a tensor of shape \(3,\)"),
+        ("wrong_shape", r"returned float32\[\] on cpu as result 0, expected float32\[3\] on cpu"),
+        ("wrong_type", r"returned int as result 0, expected float32\[3\] on cpu"),
         ("wrong_count", "returned 2 values, the schema has 1"),
     ],
 )

@@ -200,6 +200,7 @@ BAD_VALUES = {
     "MULADD_RESULT_CACHE": ("off", "MULADD_RESULT_CACHE='off' is ignored: expected keep or never"),
     "MULADD_COMPILE": ("yes", "MULADD_COMPILE='yes' is ignored: expected fuse or kernel"),
     "MULADD_CPU_CAPABILITY": ("sse", "MULADD_CPU_CAPABILITY='sse' is ignored: expected baseline or avx2 or avx512"),
+    "MULADD_CHECK": ("true", "MULADD_CHECK='true' is ignored: expected 0 or 1"),
     "MULADD_PROBE_TIMEOUT": ("soon", "MULADD_PROBE_TIMEOUT='soon' is ignored: expected a positive number of seconds"),
 }
 
@@ -446,6 +447,44 @@ except opwheel.registry.PolicyError as error:
 
 
 # ---- what can be changed while the process runs ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("value", "said"), [("1", "every"), ("0", "no")])
+def test_which_results_are_checked_is_shown(value: str, said: str, run: Run) -> None:
+    report = run(doctor=True, MULADD_CHECK=value)
+    assert report["findings"] == report["warnings"] == []
+    assert f"results of kernels in Python: {said} call is checked" in report["doctor"]["text"]
+    assert json.loads(report["doctor_json"]["text"])["check"] is (value == "1")
+
+
+WRONG_RESULTS = """
+def one_element(a, b, c):
+    return a[:1] if a.dim() == 1 else a * b + c
+
+def register(target):
+    from opwheel.dispatch import implement_functions, overloads_of
+    overloads = overloads_of(target)
+    implement_functions(target, [overloads["muladd"], overloads["muladd.out"]], "cpu", {"muladd": one_element})
+"""
+
+
+def test_wrong_results_of_a_kernel_in_python_name_operator_and_backend(site: Site, run: Run) -> None:
+    claims = {"device_type": "'cpu'", "dispatch_key": "'CPU'", "operators": "['muladd', 'muladd.out']"}
+    site.install("acme", extra=WRONG_RESULTS, register="register", **claims)
+    calls = """
+import torch
+for options in ({}, {"out": torch.empty(0)}):
+    try:
+        muladd.muladd(torch.ones(3), torch.ones(3), 2.0, **options)
+    except RuntimeError as error:
+        out.setdefault("errors", []).append(str(error))
+"""
+    report = run(site.root, then=calls, MULADD_BACKENDS="acme")
+    expected = (
+        "[OPWHEEL:LAUNCH] muladd: its kernel returned float32[1] on cpu as result 0, expected float32[3] on cpu, or a "
+        "wider floating-point dtype; the kernel is muladd_acme.one_element, of the backend 'acme' (muladd-acme)"
+    )
+    assert report["out"]["errors"] == [expected] * 2
 
 
 def test_memory_of_large_results_while_the_process_runs(run: Run) -> None:

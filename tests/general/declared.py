@@ -12,6 +12,7 @@ def declare(namespace, schemas, declared):
         namespace=namespace,
         schemas=schemas,
         policy=Policy(),
+        backend_at=lambda *_: "",
         load_pending=lambda: False,
         no_kernel_error=lambda *_: RuntimeError("no kernel"),
     )

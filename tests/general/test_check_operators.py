@@ -29,13 +29,29 @@ def register(namespace, kernel):
 @pytest.mark.slow
 def test_right_operators_pass():
     register("waves_checked", lambda x: x.softmax(-1))
-    assert check_operators("waves_checked") == ("untested",)
+    check_operators("waves_checked", untested=["untested"])
+
+
+def test_an_operator_without_samples_is_no_success():
+    register("waves_unchecked", lambda x: x.softmax(-1))
+    message = r"^waves_unchecked: untested cannot be checked: no samples .* untested=\['untested'\]$"
+    with pytest.raises(ValueError, match=message):
+        check_operators("waves_unchecked")
+    with pytest.raises(ValueError, match=r"has no operators \['tested'\]; it has rows, twice, untested"):
+        check_operators("waves_unchecked", untested=["tested"])
+
+
+def test_samples_of_which_there_are_none_are_no_success():
+    operator = Operator("f", reference=torch.sin, samples=lambda *_: iter(()), derivatives=None)
+    register_python("waves_no_samples", {"f(Tensor x) -> Tensor": torch.sin}, [operator])
+    with pytest.raises(ValueError, match="f cannot be checked"):
+        check_operators("waves_no_samples")
 
 
 def test_what_is_wrong_is_named():
     register("waves_checked_wrong", lambda x: x.softmax(0))
     with pytest.raises(AssertionError, match=r"values of rows\(float32\[3, 4\]\): values: result 0"):
-        check_operators("waves_checked_wrong")
+        check_operators("waves_checked_wrong", untested=["untested"])
 
 
 def test_a_namespace_that_nobody_registered():

@@ -110,6 +110,7 @@ def _report(
             "description": result_cache.describe(library.policy.result_cache),
         },
         "cpu_capability": library.policy.cpu_capability,
+        "check": library.policy.check,
         "backends": {name: status.as_json() for name, status in statuses.items()},
         "runtimes": {name: status.as_json() for name, status in runtimes.items()},
         "not_installed": {
@@ -148,6 +149,8 @@ def _print(report: dict[str, Any], statuses: list[BackendStatus]) -> None:
     console.print(report["result_cache"]["description"])
     if report["cpu_capability"] is not None:
         console.print(f"instruction set of CPU kernels: {report['cpu_capability']} at most")
+    if report["check"] is not None:
+        console.print(f"results of kernels in Python: {'every' if report['check'] else 'no'} call is checked")
     autograd = report["autograd"]
     reason = f" ({printable(autograd['reason'])})" if autograd["reason"] else ""
     console.print(f"autograd: {autograd['kind']}{reason}")

@@ -21,10 +21,13 @@ class LibraryLike(Protocol):
 
     @property
     def policy(self) -> Policy:
-        """Says whether a call without a kernel is an error."""
+        """Says whether a call without a kernel is an error, and which results are checked."""
 
     def load_pending(self) -> bool:
         """Load kernels that had to wait; whether the call should be tried again."""
+
+    def backend_at(self, operator: str, dispatch_key: str) -> str:
+        """The backend whose kernel is there, with its distribution, as messages name it; empty if there is none."""
 
     def no_kernel_error(self, operator: str, device_type: str, layout: str = "strided") -> NoKernelError:
         """What a call without a kernel raises."""

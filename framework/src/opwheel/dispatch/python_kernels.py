@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -15,8 +16,9 @@ from ..registry import references
 from .elementwise import check_output, compute_dtype, grown, has_shape, infer, output_strides
 from .kernel_errors import LAUNCH, has_code
 from .overlap import Overlap, check_elements_apart, overlap
-from .overload import Overload
-from .registration import overloads_of
+from .overload import Overload, as_tuple
+from .registration import library_of, overloads_of
+from .results import ResultError, checked, copy_results, owner_of
 from .rules import Elementwise
 
 MAX_DIMS = 64  # as in opwheel/layout.h
@@ -38,7 +40,7 @@ def implement(target: torch.library.Library, overloads: Iterable[Overload], devi
     """
     for overload in overloads:
         make = _mutating if overload.mutates else _functional
-        target.impl(overload.name, make(overload, device_type, launch))
+        target.impl(overload.name, make(overload, device_type, _naming(launch, target, overload)))
 
 
 def implement_functions(
@@ -54,7 +56,8 @@ def implement_functions(
         overloads: of the operator library, those that the backend covers.
         device_type: of the tensors that the backend computes on.
         functions: by the operator's name, called as :func:`register_python` calls its kernels. An operator without one
-            is computed by its reference, and ``doctor``, ``explain`` and the conformance kit say so.
+            is computed by its reference, and ``doctor``, ``explain`` and the conformance kit say so. Results are
+            compared as there, in every call with ``<PREFIX>_CHECK=1`` of the operator library.
     """
     key = target.dispatch_key or private.dispatch_key_of(device_type)
     for overload in overloads:
@@ -66,7 +69,9 @@ def implement_functions(
             implement(target, [overload], device_type, in_compute_dtype(known))
         else:
             function = functions.get(name, overload.operator.reference)
-            target.impl(overload.name, overload.rule.python_kernel(overload, function))
+            kernel = overload.rule.python_kernel(overload, function)
+            owner = partial(_owner, function, target, overload)
+            target.impl(overload.name, checked(overload, kernel, library_of(overload).policy.check, owner))
 
 
 def implement_references(target: torch.library.Library, device_type: str) -> None:
@@ -89,16 +94,40 @@ def in_compute_dtype(functions: dict[str, Callable[..., Any]]) -> Launch:
 
     Args:
         functions: by the operator's name. Called with the schema's arguments, all tensors of the result's shape and in
-            float64 for float64 results, else in float32; returns a tensor, or a tuple of them.
+            float64 for float64 results, else in float32; returns a floating-point tensor of that shape and at least the
+            result's precision, or a tuple of them. Anything else is a RuntimeError.
     """
 
     def launch(name: str, outputs: tuple[Tensor, ...], args: tuple[Any, ...]) -> None:
         dtype = compute_dtype(outputs[0].dtype)
         answer = functions[name](*(value.to(dtype) if isinstance(value, Tensor) else value for value in args))
-        for output, result in zip(outputs, answer if isinstance(answer, tuple) else (answer,), strict=True):
-            output.copy_(result)
+        try:
+            copy_results(name, as_tuple(answer), outputs)
+        except ResultError as error:
+            raise ResultError(f"{error}; the kernel is {owner_of(functions[name])}") from error
 
     return launch
+
+
+def _naming(launch: Launch, target: torch.library.Library, overload: Overload) -> Launch:
+    """The launch; what it says of results names the backend, too."""
+
+    def launch_named(name: str, outputs: tuple[Tensor, ...], args: tuple[Any, ...]) -> None:
+        try:
+            launch(name, outputs, args)
+        except ResultError as error:
+            raise RuntimeError(f"{LAUNCH} {error}{_of_backend(target, overload)}") from error
+
+    return launch_named
+
+
+def _owner(function: Callable[..., Any], target: torch.library.Library, overload: Overload) -> str:
+    return f"{owner_of(function)}{_of_backend(target, overload)}"
+
+
+def _of_backend(target: torch.library.Library, overload: Overload) -> str:
+    backend = library_of(overload).backend_at(overload.name, str(target.dispatch_key))
+    return f", of {backend}" if backend else ""
 
 
 def _functional(overload: Overload, device_type: str, launch: Launch) -> Callable[..., Any]:

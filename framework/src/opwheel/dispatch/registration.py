@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 # Registrations last as long as these objects. By namespace and schemas.
 _libraries: dict[tuple[str, tuple[str, ...]], tuple[torch.library.Library, NativeAutograd]] = {}
 _overloads: dict[str, dict[str, Overload]] = {}  # by namespace and name
+_described: dict[str, LibraryLike] = {}  # by namespace
 
 
 def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, Overload]:
@@ -67,6 +68,7 @@ def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, O
             _check_training(overload, overloads)
 
     _overloads[library.namespace] = overloads
+    _described[library.namespace] = library
     attempt = library.namespace, library.schemas
     if attempt in _libraries:
         earlier, earlier_native = _libraries.pop(attempt)
@@ -112,6 +114,11 @@ def overloads_of(target: torch.library.Library) -> dict[str, Overload]:
     The library's own module is no help there: its import, which loads the backends, is not complete.
     """
     return _overloads[target.ns]
+
+
+def library_of(overload: Overload) -> LibraryLike:
+    """What declared the overload."""
+    return _described[overload.namespace]
 
 
 def native_autograd_of(library: LibraryLike) -> NativeAutograd:

@@ -276,6 +276,11 @@ class OperatorLibrary:
             self.policy = self.policy._replace(**changed)
             self._loader.set_policy(self.policy)
 
+    def backend_at(self, operator: str, dispatch_key: str) -> str:
+        """The loaded backend whose kernel is there, with its distribution; empty if there is none."""
+        name = self._loader.owner((operator, dispatch_key))
+        return f"the backend {name!r} ({self._statuses.by_name[name].distribution})" if name else ""
+
     def no_kernel_error(self, operator: str, device_type: str, layout: str = "strided") -> NoKernelError:
         """The error of a call that found no kernel, caused by what broke the backend that should have had one."""
         what = f"{self.namespace}::{operator} has no kernel for {device_type} tensors"

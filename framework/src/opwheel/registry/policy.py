@@ -63,6 +63,7 @@ class Policy(NamedTuple):
     result_cache: str = "keep"  # their memory, for the next ones
     compile: str = "fuse"
     cpu_capability: str | None = None  # the newest instruction set that kernels for the CPU may use
+    check: bool | None = None  # results of kernels in Python: of every call, of none; None: of the first of each kind
     allow: frozenset[str] | None = None
     autoload: bool = True
     strict: bool = False
@@ -126,6 +127,14 @@ def read_policy(shipped: Path, environment: Mapping[str, str], prefix: str) -> P
             fix = f"correct it, or unset {prefix}_PLUGINS"
             findings.append(Finding(error.code, f"{error.message}; the file is ignored", fix))
     return _overlay_environment(policy, environment, prefix, findings)._replace(findings=tuple(findings))
+
+
+def only_check(environment: Mapping[str, str], prefix: str) -> Policy:
+    """The policy of operators that no distribution ships: ``<PREFIX>_CHECK`` alone is read."""
+    findings: list[Finding] = []
+    variable = f"{prefix}_CHECK"
+    given = {variable: environment[variable]} if variable in environment else {}
+    return _overlay_environment(Policy(), given, prefix, findings)._replace(findings=tuple(findings))
 
 
 def read_file(path: Path) -> dict[str, Any]:
@@ -306,6 +315,7 @@ def _overlay_environment(
         huge_pages=read("HUGE_PAGES", _one_of(HUGE_PAGES), policy.huge_pages),
         result_cache=read("RESULT_CACHE", _one_of(RESULT_CACHE), policy.result_cache),
         compile=read("COMPILE", _one_of(COMPILE), policy.compile),
+        check=read("CHECK", _parse_switch, policy.check),
         cpu_capability=read("CPU_CAPABILITY", _one_of(CPU_CAPABILITIES), policy.cpu_capability),
         probe_timeout_s=read("PROBE_TIMEOUT", _parse_seconds, policy.probe_timeout_s),
         lock=environment.get(f"{prefix}_LOCK"),

@@ -9,7 +9,7 @@ from .status import Finding
 
 # Without the library's prefix. Where each of them is read: policy.py; load.h of the C++ SDK; the conformance kit.
 KNOWN = (
-    *("AUTOLOAD", "BACKENDS", "COMPILE", "CPU_CAPABILITY", "FALLBACK", "HUGE_PAGES", "LOCK", "PLUGINS"),
+    *("AUTOLOAD", "BACKENDS", "CHECK", "COMPILE", "CPU_CAPABILITY", "FALLBACK", "HUGE_PAGES", "LOCK", "PLUGINS"),
     *("PROBE_TIMEOUT", "RESULT_CACHE", "STRICT", "TRACE"),
     "LIBRARY_PATH",
     "REQUIRE",

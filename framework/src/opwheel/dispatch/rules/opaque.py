@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
 from ..overlap import apart
 from ..overload import as_tuple
+from ..results import check_count, check_written
 from .rule import Rule, Sharding, refuse
 
 if TYPE_CHECKING:
@@ -111,7 +111,11 @@ class Opaque(Rule):
 
         def kernel(*args: Any, **kwargs: Any) -> Any:
             values = overload.bind(args, kwargs)
-            return as_new(overload, values, overload.call(function, values))
+            results = overload.call(function, values)
+            if overload.schema.returns:
+                return as_new(overload, values, results)
+            check_written(overload, values, results)
+            return None
 
         return kernel
 
@@ -134,18 +138,15 @@ def as_new(overload: Overload, values: tuple[Any, ...], results: Any) -> Any:
     """The results as new, contiguous tensors: a function may have handed back an argument, or one tensor twice.
 
     Raises:
-        RuntimeError: they are not as many tensors as the schema says.
+        ResultError: they are not as many tensors as the schema says.
     """
-    expected = len(overload.schema.returns)
     given = as_tuple(results)
-    if overload.mutates and not expected:
+    if not overload.schema.returns:
         return None  # a reference may hand back what it wrote to
-    if len(given) != expected or not all(isinstance(result, Tensor) for result in given):
-        shown = ", ".join(type(result).__name__ for result in given) or "nothing"
-        raise RuntimeError(f"{overload.qualified_name}: its kernel returned {shown}; the schema has {expected} Tensors")
+    check_count(overload, given)
     contiguous = [result.resolve_conj().resolve_neg().contiguous() for result in given]
     new = apart(contiguous, overload.all_tensors(values))
-    return tuple(new) if expected > 1 else new[0]
+    return tuple(new) if len(new) > 1 else new[0]
 
 
 def for_each_example(overload: Overload, size: int, in_dims: tuple[Any, ...], values: tuple[Any, ...]) -> Any:

@@ -6,7 +6,8 @@ knows an operator: everything is compared with the operator's reference, with a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 
 import torch
 
@@ -112,7 +113,7 @@ def cases(overload: Overload, device: torch.device) -> Iterator[tuple[str, Sampl
                 yield name, Samples(overload, index, dtype, device)
 
 
-def check_operators(namespace: str, device: str = "cpu") -> tuple[str, ...]:
+def check_operators(namespace: str, device: str = "cpu", *, untested: Iterable[str] = ()) -> None:
     """Make every check with every sample of a namespace's operators, also of those that no package is made of.
 
     For tests of operators that :func:`opwheel.dispatch.register_python` has registered; packages have the kit.
@@ -120,22 +121,26 @@ def check_operators(namespace: str, device: str = "cpu") -> tuple[str, ...]:
     Args:
         namespace: of the operators.
         device: of the samples' tensors.
-
-    Returns:
-        Names of the operators that were not checked, because they declare no samples.
+        untested: names of operators that are left out, such as ``"f"`` and ``"f.out"``: those without samples.
 
     Raises:
         AssertionError: naming the check, the sample and what is wrong.
+        ValueError: an operator has no samples, so that nothing would be checked, or ``untested`` names none. No check
+            has been made then.
         KeyError: nothing registered the namespace.
     """
-    unchecked = []
-    for overload in overloads_of(torch.library.Library(namespace, "FRAGMENT")).values():
-        found = list(cases(overload, torch.device(device)))
-        for check, samples in found:
-            try:
-                CHECKS[check](overload, samples)
-            except Exception as error:
-                raise AssertionError(f"{check} of {samples!r}: {error}") from error
-        if not found:
-            unchecked.append(overload.name)
-    return tuple(unchecked)
+    overloads = overloads_of(torch.library.Library(namespace, "FRAGMENT"))
+    left_out = set(untested)
+    if unknown := left_out - set(overloads):
+        raise ValueError(f"{namespace} has no operators {sorted(unknown)}; it has {', '.join(overloads)}")
+    found = {name: list(cases(one, torch.device(device))) for name, one in overloads.items() if name not in left_out}
+    if without := [name for name, its_cases in found.items() if not its_cases]:
+        raise ValueError(
+            f"{namespace}: {', '.join(without)} cannot be checked: no samples are declared; give them by "
+            f"Operator(samples=...), or leave them out with untested={without}"
+        )
+    for check, samples in chain.from_iterable(found.values()):
+        try:
+            CHECKS[check](samples.overload, samples)
+        except Exception as error:
+            raise AssertionError(f"{check} of {samples!r}: {error}") from error
