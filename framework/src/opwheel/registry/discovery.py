@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import pluggy
 
 from .backend import Backend
-from .errors import InvalidBackendError
+from .errors import CodedError, InvalidBackendError
 from .hooks import PROJECT, PluginHooks
 from .status import Finding, describe_exception, describe_value
 from .values import NAME, is_a, is_name, take_record
@@ -67,7 +67,7 @@ def _is_initializing(name: str) -> bool:
     return type(spec) is ModuleSpec and getattr(spec, "_initializing", False) is True
 
 
-class PluginError(Exception):
+class PluginError(CodedError):
     """Reading a plugin failed; ``code`` says at which step, ``__cause__`` is the original."""
 
     fix = ""

@@ -1,10 +1,34 @@
 """What the registry raises. Every failure has a code, which :mod:`.error_codes` explains."""
 
+from __future__ import annotations
 
-class RegistryError(RuntimeError):
-    """Base class; ``code`` is a key of :data:`~opwheel.registry.ERROR_CODES`, ``message`` the text without it."""
+import copyreg
+from typing import Any
+
+from ..printable import printable
+
+
+class CodedError(Exception):
+    """An exception with a code, which is copied and pickled without its constructor.
+
+    Python would call the constructor with ``args``, which is the text, and fail where it takes other arguments: the
+    process that waits for the exception of another would then wait forever.
+    """
+
+    code: str
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
+
+
+class RegistryError(RuntimeError, CodedError):
+    """Base class; ``code`` is a key of :data:`~opwheel.registry.ERROR_CODES`, ``message`` the text without it.
+
+    What plugins and files have put into the text is escaped: it has no control characters.
+    """
 
     def __init__(self, code: str, message: str) -> None:
+        message = printable(message)
         super().__init__(f"{message} ({code})")
         self.code = code
         self.message = message

@@ -19,7 +19,7 @@ from .abi import read_notes
 from .backend import Backend, Probe
 from .callees import connect, misfit, type_of
 from .elf import check_complete
-from .errors import InvalidBackendError
+from .errors import CodedError, InvalidBackendError
 from .policy import Policy
 from .status import describe_value
 from .values import is_a, take_record
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 
-class LoadError(Exception):
+class LoadError(CodedError):
     """A step failed; ``code`` says which, ``__cause__`` is the original exception if there is one."""
 
     def __init__(self, code: str, reason: str, fix: str = "") -> None:
