@@ -70,7 +70,10 @@ def test_by_name_next_to_the_program(digits, libraries, aotinductor_programs, tm
 def test_by_name_in_a_folder_of_the_environment(digits, libraries, tmp_path):
     for library in libraries:
         shutil.copy(library, tmp_path)
-    assert_equal_to_eager(digits("cpu", MULADD_LIBRARY_PATH=f"/nonexistent:{tmp_path}"))
+    no_file = tmp_path / "no file"
+    no_file.mkdir()
+    os.mkfifo(no_file / "libmuladd_cpu.so")  # the dynamic loader would wait for who writes into it
+    assert_equal_to_eager(digits("cpu", MULADD_LIBRARY_PATH=f"/nonexistent:{no_file}:{tmp_path}"))
     # Of a backend given by path, the schema library is found beside it.
     assert_equal_to_eager(digits(tmp_path / "libmuladd_cpu.so"))
 

@@ -8,6 +8,8 @@ import struct
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from .regular_files import open_regular
+
 _64_BIT_LITTLE_ENDIAN = b"\x7fELF\x02\x01"
 # aoti_torch_library_def of the stable ABI, torch::Library::_def of the C++ interface.
 _DEFINING = (b"torch_library_def", b"torch7Library4_def")
@@ -37,7 +39,7 @@ def check_complete(path: Path) -> None:
     Raises:
         OSError: it has not, or cannot be read.
     """
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         _, needed = _table(file)
         needed = max([needed, *(segment.end for segment in _segments(file) if segment.type == _LOAD)])
         size = os.fstat(file.fileno()).st_size
@@ -51,7 +53,7 @@ def may_define_operators(path: Path) -> bool:
     Most do not, and so need no look at all of PyTorch's operators before and after, which takes milliseconds.
     """
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             names = _dynamic_names(file)
     except (OSError, ValueError, KeyError):
         # It is missing, empty or no library: opening it will say so.
@@ -65,7 +67,7 @@ def note_segments(path: Path) -> list[bytes]:
     Raises:
         OSError: the file cannot be read.
     """
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return [_part(file, segment.begin, segment.size) for segment in _segments(file) if segment.type == _NOTE]
 
 

@@ -16,10 +16,12 @@ from typing import Any, NamedTuple
 from .discovery import find_plugins
 from .errors import LockError
 from .installed import InstalledWheel, found_elsewhere, read_installed
+from .regular_files import in_full, read_regular
 from .resolution import Claim
 from .status import Finding
 
 FORMAT = 1
+MAX_FILE = 2**24  # bytes
 
 Owners = Mapping[tuple[str, str], str]  # (operator, dispatch key) -> backend
 
@@ -108,11 +110,12 @@ def read_lock(path: Path, namespace: str) -> Snapshot:
     Raises:
         LockError: it cannot be read, or is no lock file of this operator library.
     """
+    path = in_full(path)
     try:
-        document = json.loads(path.read_bytes())
+        document = json.loads(read_regular(path, MAX_FILE))
     except OSError as error:
         raise LockError("OPWHEEL-E070", f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # RecursionError: lists within lists
         raise LockError("OPWHEEL-E070", f"{path}: is not JSON: {error}") from error
     problem = _problem_with(document, namespace)
     if problem:

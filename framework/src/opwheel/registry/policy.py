@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from .errors import PolicyError
+from .regular_files import in_full, read_regular
 from .status import Finding, describe_exception, describe_value
 
 FALLBACKS = ("error", "reference")
@@ -151,13 +152,11 @@ def read_file(path: Path) -> dict[str, Any]:
         import tomllib
     else:
         import tomli as tomllib  # pragma: no cover  # Python 3.10
+    path = in_full(path)
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_FILE + 1)  # a device such as /dev/zero has no end
+        content = read_regular(path, MAX_FILE)
     except OSError as error:
         raise PolicyError("OPWHEEL-E010", f"{path}: cannot be read: {error.strerror}") from error
-    if len(content) > MAX_FILE:
-        raise PolicyError("OPWHEEL-E010", f"{path}: is larger than {MAX_FILE} bytes")
     try:
         text = content.decode()
         document = tomllib.loads(text)

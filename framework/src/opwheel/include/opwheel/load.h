@@ -118,7 +118,7 @@ inline Path find_file(const std::string& library, const std::string& file, const
   std::string searched;
   for (const Path& folder : folders) {
     std::error_code unreadable;
-    if (std::filesystem::exists(folder / file, unreadable)) return folder / file;
+    if (std::filesystem::is_regular_file(folder / file, unreadable)) return folder / file;
     searched += (searched.empty() ? "" : ", ") + folder.string();
   }
   throw LoadError(library + ": there is no " + file + " in " + searched + ". Copy the files that `" + library +
