@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -26,8 +27,6 @@ DAMAGED: dict[str, tuple[dict[str, Any], str]] = {
         {"entry_points": b"[muladd.backends]\nacme = muladd_\xff\n"},
         "UnicodeDecodeError",
     ),
-    "entry point without a value": ({"entry_points": "[muladd.backends]\nacme\n"}, "TypeError"),
-    "entry point that is no module": ({"entry_points": "[muladd.backends]\nacme = ???\n"}, "AttributeError"),
     "METADATA not UTF-8": ({"metadata": b"Name: muladd-acme\nVersion: 1.0\nAuthor: \xff\n"}, "UnicodeDecodeError"),
     "METADATA without Name": ({"metadata": "Version: 1.0\n"}, "METADATA must give Name and Version"),
     "METADATA without Version": ({"metadata": "Name: muladd-acme\n"}, "METADATA must give Name and Version"),
@@ -59,6 +58,53 @@ def test_damaged_metadata(damage: str, site: Site, compiler: Compiler, run: Run)
 
     site.install("acme", library=library, priority="1")
     assert run(site.root)["statuses"]["acme"]["state"] == "loaded"
+
+
+# Lines of an entry_points.txt that are no entry points, and the names that they are told of under.
+MALFORMED_LINES = {
+    "worse": "worse",
+    "worse =": "worse",
+    "worse = ???": "worse",
+    "worse = muladd acme": "worse",
+    "worse = muladd-acme": "worse",
+    "worse = muladd_acme:": "worse",
+    "worse = muladd_acme:hook()": "worse",
+    "worse = muladd_acme [extra": "worse",
+    "worse = [muladd.backends]": "worse",
+    "worse: muladd_acme": "worse: muladd_acme",
+    "= muladd_acme": "",
+    "=": "",
+    "worse = \x1b[31m": "worse",
+}
+
+
+@pytest.mark.parametrize("runtime", [False, True], ids=["backend", "runtime"])
+@pytest.mark.parametrize("line", MALFORMED_LINES, ids=ascii)
+def test_a_malformed_entry_point_is_the_only_one_lost(
+    line: str, runtime: bool, site: Site, compiler: Compiler, run: Run
+) -> None:
+    """Whether it stands before or after the others: it is named with its text, they are loaded."""
+    group = "muladd.runtimes" if runtime else "muladd.backends"
+    library = compiler.library("good", GOOD)
+    rest = "[muladd.backends]\nacme = muladd_acme\n# a comment\n"
+    before = f"[console_scripts]\nacme\n\n[{group}]\n{line}\n{rest}"
+    site.install("acme", library=library, entry_points=before)
+    other = line.replace("worse", "bad") if "worse" in line else ""
+    after = f"{rest.replace('acme', 'beta')}\n[{group}]\n{other}\n[console_scripts]\nx\n"
+    site.install("beta", library=library, entry_points=after, operators="['add']", priority="-1")
+    report = run(site.root, doctor=True)
+    assert "numbers" in report
+    assert report["findings"] == []
+    assert report["statuses"]["acme"]["state"] == "loaded"
+    assert report["statuses"]["beta"]["state"] == "shadowed"
+    described = json.loads(report["doctor_json"]["text"])["runtimes" if runtime else "backends"]
+    status = described[MALFORMED_LINES[line]]
+    assert (status["state"], status["code"], status["distribution"]) == ("broken", "OPWHEEL-E022", "muladd-acme")
+    assert "its entry point is" in status["reason"]
+    assert repr(line if line.startswith("worse ") or line == "worse" else MALFORMED_LINES[line]) in status["reason"]
+    assert "NoneType" not in status["reason"]
+    assert len(report["warnings"]) == (0 if runtime else 1 + bool(other))
+    assert report["doctor"]["exit"] == report["doctor_json"]["exit"] == 1
 
 
 def no_file(info: Path) -> None:

@@ -25,13 +25,19 @@ Described = TypeVar("Described", "Backend", "Runtime")
 
 
 class FoundPlugin(NamedTuple):
-    """An entry point, not imported yet."""
+    """A line of a distribution's entry_points.txt, not imported yet."""
 
     name: str
     distribution: str
     version: str
-    module: str
-    entry_point: metadata.EntryPoint
+    line: str
+    entry_point: metadata.EntryPoint | None  # None where the line is none
+    installed: metadata.Distribution
+
+    @property
+    def module(self) -> str:
+        """The module that the line names; empty where it names none."""
+        return "" if self.entry_point is None else self.entry_point.module
 
     @property
     def is_being_imported(self) -> bool:
@@ -106,8 +112,8 @@ def _leftovers(first: FoundPlugin, second: FoundPlugin) -> Iterator[Finding]:
 
     They are not where each is whole in a folder of its own: Python takes the modules of the first, too.
     """
-    one, other = first.entry_point.dist, second.entry_point.dist
-    if first.version == second.version or one is None or other is None:
+    one, other = first.installed, second.installed
+    if first.version == second.version:
         return
     folder = Path(str(one.locate_file("")))
     module = folder.joinpath(*first.module.split("."))
@@ -139,8 +145,8 @@ def _mentions(distribution: metadata.Distribution, group: str) -> bool:
 
 
 def _plugins_of(distribution: metadata.Distribution, group: str) -> list[FoundPlugin]:
-    entry_points = [entry_point for entry_point in distribution.entry_points if entry_point.group == group]
-    if not entry_points:
+    lines = list(_lines_of(group, distribution.read_text("entry_points.txt") or ""))
+    if not lines:
         return []
     fields = distribution.metadata
     name, version = fields["Name"], fields["Version"]
@@ -150,7 +156,23 @@ def _plugins_of(distribution: metadata.Distribution, group: str) -> list[FoundPl
     normalized = name.lower().replace("_", "-").replace(".", "-")
     while "--" in normalized:
         normalized = normalized.replace("--", "-")
-    return [FoundPlugin(point.name, normalized, version, point.module, point) for point in entry_points]
+    found = []
+    for line in lines:
+        name, _, value = map(str.strip, line.partition("="))
+        is_valid = metadata.EntryPoint.pattern.match(value) is not None
+        point = metadata.EntryPoint(name, value, group) if is_valid else None
+        found.append(FoundPlugin(name, normalized, version, line, point, distribution))
+    return found
+
+
+def _lines_of(group: str, text: str) -> Iterator[str]:
+    """The lines of one group in an entry_points.txt. ``Distribution.entry_points`` fails at the first that is wrong."""
+    section = ""
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("[") and line.endswith("]"):
+            section = line.strip("[]")
+        elif section == group and line and not line.startswith("#"):
+            yield line
 
 
 def read_plugin(plugin: FoundPlugin, hook: str, kind: type[Described]) -> Described:
@@ -167,9 +189,12 @@ def read_plugin(plugin: FoundPlugin, hook: str, kind: type[Described]) -> Descri
     Raises:
         PluginError: for whatever goes wrong in it, ``SystemExit`` included; only a KeyboardInterrupt passes.
     """
-    origin = plugin.entry_point.value
     if not is_name(plugin.name):
         raise PluginError("OPWHEEL-E022", f"its entry point is called {describe_value(plugin.name)}, expected {NAME}")
+    if plugin.entry_point is None:
+        problem = f"its entry point is {describe_value(plugin.line)}, expected {plugin.name} = MODULE"
+        raise PluginError("OPWHEEL-E022", problem)
+    origin = plugin.entry_point.value
     with _blamed("OPWHEEL-E020", f"importing {origin} failed"):
         module = plugin.entry_point.load()
     with _blamed("OPWHEEL-E021", f"the hook of {origin} failed"):

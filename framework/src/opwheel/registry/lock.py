@@ -60,14 +60,14 @@ def take_inventory(library: str, groups: Iterable[str]) -> Inventory:
         found, findings = find_plugins(group)
         problems += [finding.message for finding in findings]
         for plugin in found:
-            distributions[plugin.distribution] = plugin.entry_point.dist
+            distributions[plugin.distribution] = plugin.installed
             plugins.setdefault(plugin.name, []).append(plugin.distribution)
     for name in (_FRAMEWORK, library):
         try:
             distributions[name] = metadata.distribution(name)
         except metadata.PackageNotFoundError:
             problems.append(f"{name} is not installed, it is only imported")
-    wheels = {name: read_installed(dist, name) for name, dist in sorted(distributions.items()) if dist is not None}
+    wheels = {name: read_installed(dist, name) for name, dist in sorted(distributions.items())}
     for wheel in wheels.values():
         problems += [*wheel.problems, *found_elsewhere(wheel)]
     return Inventory(wheels, {name: ", ".join(sorted(owners)) for name, owners in sorted(plugins.items())}, problems)
