@@ -65,6 +65,133 @@ def test_control_characters_do_not_reach_the_terminal(text: str, site: Site, com
     assert json.loads(report["doctor_json"]["text"])["backends"]["acme"]["reason"] == text
 
 
+# Everything that somebody else writes and the registry repeats has one of these texts in it.
+EVIL_LINE = "1\x1b[31m2\x073\u202e4\x9b5"
+EVIL_FILE = EVIL_LINE + "6\u20287\r8"  # also in the name of a file, and in a variable
+EVIL = EVIL_FILE + "9\b10\ud800"
+EVIL_PLUGINS = {
+    "raises-at-import": f"raise ImportError({EVIL!a})",
+    "raises-in-hook": f"@hookimpl\ndef opwheel_backend(): raise OSError({EVIL!a})",
+    "returns": f"@hookimpl\ndef opwheel_backend(): return {{{EVIL!a}: type({EVIL!a}, (), {{}})()}}",
+    "names-itself": f"@hookimpl\ndef opwheel_backend(): return Backend({EVIL!a}, 'npu', 'PrivateUse1')",
+    "claims": f"@hookimpl\ndef opwheel_backend(): return Backend('claims', 'npu', 'PrivateUse1', [{EVIL!a}])",
+    "requires": "@hookimpl\ndef opwheel_backend(): return Backend("
+    f"'requires', 'npu', 'PrivateUse1', register=print, requires=['x' + {EVIL!a}, 'x>=1; os_name != ' + {EVIL!a}])",
+    "says-no": f"def probe(): return Probe(False, {EVIL!a}, {EVIL!a})\n@hookimpl\ndef opwheel_backend():\n"
+    "    return Backend('says-no', 'npu', 'PrivateUse1', register=print, probe=probe)",
+    "raises-in-probe": f"def probe(): raise type({'Evil' + EVIL_FILE!a}, (Exception,), {{}})({EVIL!a})\n"
+    "@hookimpl\ndef opwheel_backend():\n"
+    "    return Backend('raises-in-probe', 'npu', 'PrivateUse1', register=print, probe=probe)",
+    "raises-in-register": f"def register(library): raise OSError({EVIL!a})\n@hookimpl\ndef opwheel_backend():\n"
+    "    return Backend('raises-in-register', 'npu', 'PrivateUse1', register=register)",
+    "library": "@hookimpl\ndef opwheel_backend():\n"
+    f"    return Backend('library', 'npu', 'PrivateUse1', ['/' + {EVIL!a}])",
+}
+EVIL_POLICY = (
+    '[backends.evil]\ndistribution = {0}\ndispatch-key = {0}\ndevice = "npu"\nhint = {0}\n[policy]\ndisable = [{0}]\n'
+)
+OBSERVE = """
+import logging
+records = out["records"] = []
+class Keep(logging.Handler):
+    def emit(self, record): records.append(record.getMessage())
+logging.getLogger("opwheel.registry").addHandler(Keep())
+logging.getLogger("opwheel.registry").setLevel("DEBUG")
+"""
+WAYS_OUT = """
+from opwheel.cli import make_app
+from typer.testing import CliRunner
+
+def told(name, tell, *arguments):
+    try:
+        out[name] = str(tell(*arguments))
+    except Exception as error:
+        out[name] = str(error)
+        assert isinstance(error, opwheel.registry.RegistryError), repr(error)
+
+library = muladd.library
+names = [*muladd.backends(), "evil", "no" + {evil!a}]
+for name in names:
+    told(f"require {{name!a}}", library.require, name)
+    told(f"load {{name!a}}", library.load, name)
+told("no kernel", library.no_kernel_error, "add", "npu")
+told("lock", library.snapshot)
+told("compare", library.compare, {lock!r})
+told("repr", repr, muladd.backends())
+told("html", muladd.backends()._repr_html_)
+for number, finding in enumerate(library.findings):
+    told(f"finding {{number}}", str, finding)
+for command in (["doctor"], ["explain"], ["explain", "add", "npu"], ["lock", {lock!r}, "--check"], ["lock", "x"],
+                ["check", "evil"], ["check", "no" + {evil!a}], ["check", "says-no"], ["config", "--libs"]):
+    result = CliRunner().invoke(make_app("muladd"), command)
+    assert isinstance(result.exception, (SystemExit, type(None))), (command, result.exception)
+    out[ascii(command)] = result.output
+"""
+
+
+def check_printable(texts: dict[str, str]) -> None:
+    """None has a character that does something; at least the ends of lines are there to be read."""
+    for way, text in texts.items():
+        assert [char for char in text if not char.isprintable() and char != "\n"] == [], (way, ascii(text))
+
+
+def install_evil(site: Site) -> None:
+    for name, body in EVIL_PLUGINS.items():
+        source = f"from opwheel.registry import Backend, Probe, hookimpl\n{body}\n"
+        site.install(name, source=source)
+    for number, name in enumerate([EVIL_LINE, "b\x1b[0m", "c\x00"]):
+        points = f"[muladd.backends]\n{name} = muladd_acme\nd{number} = {EVIL_LINE}\n"
+        site.install(f"point{number}", entry_points=points)
+    site.install("metadata", metadata=f"Name: muladd-metadata\nVersion: {EVIL_LINE}\n")
+
+
+def test_every_way_out_is_printable(site: Site, run: Run) -> None:
+    """Warnings, exceptions, log records, the trace, the table, findings and what commands print."""
+    install_evil(site)
+    policy, lock = site.root / f"policy{EVIL_FILE}.toml", site.root / f"lock{EVIL_FILE}"
+    policy.write_text(EVIL_POLICY.format(json.dumps(EVIL_FILE)))
+    locked = {"format": 1, "library": "muladd", "distributions": {}, "plugins": {"cpu": EVIL}, "fallback": EVIL}
+    lock.write_text(json.dumps({**locked, "winners": {"CPU": {f"a{EVIL}": EVIL}}}))
+    environment = {
+        "MULADD_PLUGINS": str(policy),
+        "MULADD_TRACE": "1",
+        "MULADD_HUGE_PAGES": EVIL_FILE,
+        f"MULADD_X{EVIL_FILE}": "1",
+    }
+    then = WAYS_OUT.format(evil=EVIL, lock=str(lock))
+    report = run(site.root, before=OBSERVE, then=then, device=True, **environment)
+    assert "error" not in report, report["error"]["traceback"]
+    out = report["out"]
+    assert len(report["statuses"]) >= len(EVIL_PLUGINS) + 6
+    assert len(out["records"]) > len(EVIL_PLUGINS)
+    assert any("\\x1b[31m" in text for text in out["records"])
+    assert "\\u202e" in out["['doctor']"]
+    assert "\\x1b[31m" in out["compare"]
+    warnings = [warning["message"] for warning in report["warnings"]]
+    assert len(warnings) > len(EVIL_PLUGINS)
+    texts = {**{f"record {n}": text for n, text in enumerate(out.pop("records"))}, **out, "log": report["log"]}
+    check_printable(
+        {**texts, **{f"warning {n}": text for n, text in enumerate(warnings)}, "call": report["call"]["text"]}
+    )
+
+
+@pytest.mark.parametrize("plugin", [name for name in EVIL_PLUGINS if name != "says-no"])
+def test_errors_of_the_import_are_printable(plugin: str, site: Site, run: Run) -> None:
+    source = f"from opwheel.registry import Backend, Probe, hookimpl\n{EVIL_PLUGINS[plugin]}\n"
+    site.install(plugin, source=source)
+    error = run(site.root, MULADD_STRICT="1")["error"]
+    assert error["type"] == "RegistryError"
+    check_printable({"error": error["text"]})
+
+
+def test_errors_of_files_are_printable(site: Site, run: Run) -> None:
+    for variable in ("LOCK", "PLUGINS"):
+        path = site.root / f"gone{EVIL_FILE}"
+        error = run(MULADD_STRICT="1", **{f"MULADD_{variable}": str(path)})["error"]
+        assert "gone1\\x1b" in error["text"]
+        check_printable({variable: error["text"]})
+
+
 @pytest.mark.parametrize(
     "name", ["cpu[fast]", "a b", "[/]", "ä", "-x", "x" * 101, "a@b", "a,b", "1\x1b[31m"], ids=ascii
 )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..printable import printable
 from ..registry import BackendUnavailableError
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def check(
     library: Library = context.obj.open()
     known = sorted({*library.backends(), *library.policy.backends})
     if backend not in known:
-        raise typer.BadParameter(f"there is no backend {backend!r}; known are: {', '.join(known)}")
+        raise typer.BadParameter(printable(f"there is no backend {backend!r}; known are: {', '.join(known)}"))
     try:
         library.require(backend)
     except BackendUnavailableError as error:

@@ -45,6 +45,8 @@ def statuses(library: Library) -> dict[str, BackendStatus]:
 
 
 def _try(library: Library, status: BackendStatus) -> BackendStatus:
+    if "\0" in status.name:  # no process can be given that
+        return status
     # Findings belong to this process: in the child they must neither raise nor become errors.
     environment = {
         **os.environ,

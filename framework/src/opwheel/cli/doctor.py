@@ -7,17 +7,15 @@ import platform
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from .. import _huge_pages as huge_pages
 from .._version import __version__
-from ..printable import printable
 from ..registry import BackendStatus, Finding, LockError, State
 from ..registry.set_aside import set_aside
 from ..standard_output import diverted
 from . import deep
+from .console import TextConsole, cell
 from .suggest import suggest
 
 if TYPE_CHECKING:
@@ -137,32 +135,31 @@ def _autograd(library: Library) -> dict[str, Any]:
 
 
 def _print(report: dict[str, Any], statuses: list[BackendStatus]) -> None:
-    # What plugins and files say is text, whatever brackets and colons it has.
-    console = Console(markup=False, emoji=False, highlight=False)
+    console = TextConsole()
     if not console.is_terminal:  # programs read it: no row becomes two
-        console = Console(markup=False, emoji=False, highlight=False, soft_wrap=True, width=_PIPE_WIDTH)
-    console.print(
+        console = TextConsole(soft_wrap=True, width=_PIPE_WIDTH)
+    console.say(
         f"{report['distribution']} {report['version']} (ABI {report['abi']}), opwheel {report['opwheel']}, "
         f"torch {report['torch']}, Python {report['python']}, {report['platform']}"
     )
-    console.print(huge_pages.describe(report["huge_pages"]["policy"]))
-    console.print(report["result_cache"]["description"])
+    console.say(huge_pages.describe(report["huge_pages"]["policy"]))
+    console.say(report["result_cache"]["description"])
     if report["cpu_capability"] is not None:
-        console.print(f"instruction set of CPU kernels: {report['cpu_capability']} at most")
+        console.say(f"instruction set of CPU kernels: {report['cpu_capability']} at most")
     if report["check"] is not None:
-        console.print(f"results of kernels in Python: {'every' if report['check'] else 'no'} call is checked")
+        console.say(f"results of kernels in Python: {'every' if report['check'] else 'no'} call is checked")
     autograd = report["autograd"]
-    reason = f" ({printable(autograd['reason'])})" if autograd["reason"] else ""
-    console.print(f"autograd: {autograd['kind']}{reason}")
+    reason = f" ({autograd['reason']})" if autograd["reason"] else ""
+    console.say(f"autograd: {autograd['kind']}{reason}")
     for operator, reason in autograd["in_python"].items():
-        console.print(f"  python for {operator}: {printable(reason)}")
+        console.say(f"  python for {operator}: {reason}")
     table = Table("backend", "state", "key", "distribution", "operators", "load", box=None, pad_edge=False)
     for status in statuses:
         table.add_row(
-            Text(printable(status.name)),
-            Text(str(status.state), _STYLES[status.state]),
-            Text(status.dispatch_key),
-            Text(f"{status.distribution} {status.version}"),
+            cell(status.name),
+            cell(str(status.state), _STYLES[status.state]),
+            cell(status.dispatch_key),
+            cell(f"{status.distribution} {status.version}"),
             str(len(status.operators)) if status.state in (State.LOADED, State.INSTALLED) else "",
             f"{status.load_ms:.1f} ms" if status.state is State.LOADED else "",
         )
@@ -170,14 +167,14 @@ def _print(report: dict[str, Any], statuses: list[BackendStatus]) -> None:
     for status in statuses:
         if status.by_reference:
             names = ", ".join(status.by_reference)
-            console.print(f"\n{printable(status.name)}: computed by the reference, for lack of a kernel: {names}")
+            console.say(f"\n{status.name}: computed by the reference, for lack of a kernel: {names}")
         if status.reason:
             code = f" [{status.code}]" if status.code else ""
-            console.print(f"\n{printable(status.name)}: {printable(status.reason)}{code}")
+            console.say(f"\n{status.name}: {status.reason}{code}")
         if status.fix:
-            console.print(f"  fix: {printable(status.fix)}")
+            console.say(f"  fix: {status.fix}")
     for name, hint in report["not_installed"].items():
-        console.print(f"\n{printable(name)}: not installed\n  to install: {printable(hint)}")
+        console.say(f"\n{name}: not installed\n  to install: {hint}")
     for finding in report["findings"]:
-        console.print(f"\n{printable(finding['message'])} [{finding['code']}]")
-        console.print(f"  fix: {printable(finding['fix'])}")
+        console.say(f"\n{finding['message']} [{finding['code']}]")
+        console.say(f"  fix: {finding['fix']}")

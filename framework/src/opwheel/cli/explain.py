@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 if TYPE_CHECKING:
     from .. import Library
     from ..registry import Choice
 
-from ..printable import printable
+from .console import TextConsole
 
 _ANY = "OPERATOR"
 
@@ -33,7 +32,7 @@ def explain(
         raise typer.BadParameter(f"there is no operator {operator!r}; there are {', '.join(library.operators)}")
     known = _devices(library)
     devices = known if device is None else [device if device in known else _type_of(device)]
-    console = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
+    console = TextConsole(soft_wrap=True)
     served = False
     for device_type in devices:
         by_answer: dict[str, list[str]] = {}
@@ -44,9 +43,9 @@ def explain(
             answer = _answer(library, choice).replace(f"{library.namespace}::{name} ", f"{library.namespace}::{_ANY} ")
             by_answer.setdefault(answer, []).append(name)
         for answer, names in by_answer.items():
-            console.print(f"{device_type}: {', '.join(names)}")
-            console.print(printable(answer.replace(_ANY, names[0]) if len(names) == 1 else answer))
-    console.print(f"digest {library.digest()}")
+            console.say(f"{device_type}: {', '.join(names)}")
+            console.say(answer.replace(_ANY, names[0]) if len(names) == 1 else answer)
+    console.say(f"digest {library.digest()}")
     raise typer.Exit(0 if served else 1)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..printable import printable
 from ..registry import Finding, LockError
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ def lock(
 
 def _compare(library: Library, file: Path) -> list[Finding]:
     found = library.compare(str(file))
-    print(f"{file}: no difference" if not found else "\n  ".join([f"{file}:", *(finding.message for finding in found)]))
+    told = "\n  ".join([f"{file}:", *(finding.message for finding in found)]) if found else f"{file}: no difference"
+    print(printable(told))
     return found
 
 
@@ -45,7 +47,7 @@ def _write(library: Library, file: Path) -> list[Finding]:
         file.write_text(snapshot.as_text(library.namespace))
     except OSError as error:
         raise typer.BadParameter(f"{file} cannot be written: {error.strerror}") from None
-    print(f"{file}: {_contents(snapshot.distributions, snapshot.winners)}")
+    print(printable(f"{file}: {_contents(snapshot.distributions, snapshot.winners)}"))
     return []
 
 

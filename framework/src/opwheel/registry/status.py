@@ -6,6 +6,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..printable import printable
+
 
 class State(str, enum.Enum):
     """The states that a backend can end in."""
@@ -71,7 +73,7 @@ class Finding(NamedTuple):
     fix: str
 
     def __str__(self) -> str:
-        return f"{self.message} [{self.code}]; to fix it: {self.fix}"
+        return printable(f"{self.message} [{self.code}]; to fix it: {self.fix}")
 
 
 def describe_exception(error: BaseException) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from ..printable import printable
 from .backend import Backend
 from .discovery import FoundPlugin
 from .errors import RegistryError
@@ -99,14 +100,14 @@ class Statuses:
 
 
 def describe(problem: BackendStatus | Finding) -> str:
-    """What is wrong and how to fix it, in a sentence."""
+    """What is wrong and how to fix it, in a sentence that can be shown."""
     if isinstance(problem, Finding):
         return str(problem)
     origin = f"{problem.distribution} {problem.version}"
     text = f"the backend {problem.name!r} ({origin}) is {problem.state}"
     text += f": {problem.reason}" if problem.reason else ""
     text += f" [{problem.code}]" if problem.code else ""
-    return f"{text}; to fix it: {problem.fix}" if problem.fix else text
+    return printable(f"{text}; to fix it: {problem.fix}" if problem.fix else text)
 
 
 def _warn(message: str, package: str) -> None:

@@ -10,6 +10,8 @@ import logging
 import sys
 import time
 
+from ..printable import printable
+
 LOGGER = logging.getLogger("opwheel.registry")
 
 
@@ -22,7 +24,8 @@ class Tracer:
         self.start = time.perf_counter()
 
     def __call__(self, step: str, detail: object = "", level: int = logging.DEBUG) -> None:
-        LOGGER.log(level, "%s: %s: %s", self.prefix, step, detail)
+        text = printable(str(detail))
+        LOGGER.log(level, "%s: %s: %s", self.prefix, step, text)
         if self.enabled:
             elapsed = (time.perf_counter() - self.start) * 1e3
-            print(f"[{self.prefix} {elapsed:8.2f} ms] {step}: {detail}", file=sys.stderr)
+            print(f"[{self.prefix} {elapsed:8.2f} ms] {step}: {text}", file=sys.stderr)

@@ -17,6 +17,7 @@ import torch
 from opwheel import Elementwise, Library
 from opwheel import _torch_private as private
 from opwheel.dispatch.overload import Overload
+from opwheel.printable import printable
 from opwheel.registry import BackendStatus, State
 from opwheel.testing import checks, crashes
 from opwheel.testing.report import Outcome
@@ -152,7 +153,7 @@ def backend(request: pytest.FixtureRequest) -> BackendStatus:
     status = _status(request.config, name)
     if status is not None and status.state is State.LOADED:
         return status
-    reason = f"backend {name!r} is " + (f"{status.state}: {status.reason}" if status else "not installed")
+    reason = printable(f"backend {name!r} is " + (f"{status.state}: {status.reason}" if status else "not installed"))
     promise = f"{_library(request.config).prefix}_REQUIRE"
     if name in os.environ.get(promise, "").split(","):
         pytest.fail(f"{promise} promises it, but {reason}")
