@@ -12,10 +12,12 @@ from rich.table import Table
 from .. import _huge_pages as huge_pages
 from .._version import __version__
 from ..registry import BackendStatus, Finding, LockError, State
+from ..registry.absence import find_absence
 from ..registry.set_aside import set_aside
 from ..standard_output import diverted
 from . import deep
 from .console import TextConsole, cell
+from .requirements import contradictions
 from .suggest import suggest
 
 if TYPE_CHECKING:
@@ -55,7 +57,13 @@ def doctor(
         statuses = deep.statuses(library) if try_all else library.backends()
         # Alone, a backend says nothing about the choice between several.
         runtimes = library.runtimes()
-        findings = [*library.findings, *_lock_findings(library, winners=not try_all)]
+        concerned = {"opwheel", library.distribution}
+        concerned |= {status.distribution for status in (*statuses.values(), *runtimes.values())}
+        findings = [
+            *library.findings,
+            *_lock_findings(library, winners=not try_all),
+            *contradictions(concerned),
+        ]
         report = {**_report(library, statuses, runtimes, findings), **({"digest": None} if try_all else {})}
     if as_json:
         print(json.dumps(report, indent=2))
@@ -112,7 +120,7 @@ def _report(
         "backends": {name: status.as_json() for name, status in statuses.items()},
         "runtimes": {name: status.as_json() for name, status in runtimes.items()},
         "not_installed": {
-            known.name: known.hint
+            known.name: find_absence(known.distribution, known.hint).fix
             for installed, installable in ((statuses, library.policy.backends), (runtimes, library.policy.runtimes))
             for known in installable.values()
             if known.name not in installed

@@ -124,8 +124,24 @@ def _leftovers(first: FoundPlugin, second: FoundPlugin) -> Iterator[Finding]:
         f"{first.distribution} is there twice: {first.version} ({_place(one)}), which counts, and {second.version} "
         f"({_place(other)})"
     )
-    fix = f"pip uninstall {first.distribution} until none is left, and install it again"
+    fixes = [fix for found in (one, other) if (fix := _without_pip(found))]
+    fix = " or ".join(fixes) or f"pip uninstall {first.distribution} until none is left, and install it again"
     yield Finding("OPWHEEL-E026", problem, fix)
+
+
+def _without_pip(distribution: metadata.Distribution) -> str:
+    """How to be rid of metadata that pip does not remove; empty if it does.
+
+    Those are an egg-info, which a build leaves among the sources, and what is in the current folder, where pip does not
+    look.
+    """
+    from .hiding import is_current
+
+    folder = Path(str(distribution.locate_file("")))
+    if is_current(folder):
+        return f"leave the folder {Path.cwd()}, or delete {_place(distribution)}"
+    is_egg_info = str(_place(distribution)).endswith(".egg-info")
+    return f"delete {_place(distribution)}" if is_egg_info and not distribution.read_text("installed-files.txt") else ""
 
 
 def _place(distribution: metadata.Distribution) -> object:

@@ -25,14 +25,15 @@ _ROWS = (
     ErrorCode(
         "OPWHEEL-E002",
         "required backend is not loaded",
-        "require() named a backend that is not installed or was not loaded.",
+        "require() named a backend that is not installed, or whose metadata was not taken along into an application, "
+        "or that was not loaded.",
         "Do what the message says about that backend; `<library> doctor` shows all of them.",
     ),
     ErrorCode(
         "OPWHEEL-E010",
         "plugins.toml is not valid",
-        "The policy file does not parse, has an unknown key or a value of the wrong type, and is ignored; or it names "
-        "a backend or dispatch key that does not exist.",
+        "The policy file is no regular file, does not parse, has an unknown key or a value of the wrong type, and is "
+        "ignored; or it names a backend or dispatch key that does not exist.",
         "Correct the line that the message names.",
     ),
     ErrorCode(
@@ -52,8 +53,9 @@ _ROWS = (
     ErrorCode(
         "OPWHEEL-E020",
         "plugin module cannot be imported",
-        "The module behind a plugin's entry point raised while it was imported, or is no longer there.",
-        "Reinstall or uninstall the distribution the message names.",
+        "The module behind a plugin's entry point raised while it was imported, or is no longer there, or a folder "
+        "that Python looks into first, most often the current one, hides it.",
+        "Reinstall or uninstall the distribution the message names; if a folder hides the module, leave that folder.",
     ),
     ErrorCode(
         "OPWHEEL-E021",
@@ -65,8 +67,9 @@ _ROWS = (
     ErrorCode(
         "OPWHEEL-E022",
         "plugin describes itself wrongly",
-        "A field of the Backend or Runtime has the wrong type or contradicts the entry point, or it claims operators, "
-        "a dispatch key or a requirement that do not exist, or a dispatch key that is not the one of its device type.",
+        "The entry point is none, or a field of the Backend or Runtime has the wrong type or contradicts it, or it "
+        "claims operators, a dispatch key or a requirement that do not exist, or a dispatch key that is not the one of "
+        "its device type.",
         "Report it to the plugin's author; uninstall the plugin or disable it in plugins.toml meanwhile.",
     ),
     ErrorCode(
@@ -84,7 +87,8 @@ _ROWS = (
     ErrorCode(
         "OPWHEEL-E025",
         "metadata of a distribution is damaged",
-        "An installed distribution names the plugin group, but its METADATA or entry_points.txt cannot be read.",
+        "An installed distribution names the plugin group, but its METADATA or entry_points.txt cannot be read. "
+        "(Of a line that is no entry point, OPWHEEL-E022 tells.)",
         "Reinstall or uninstall the distribution in the folder that the message names.",
     ),
     ErrorCode(
@@ -92,7 +96,8 @@ _ROWS = (
         "one distribution twice",
         "Python finds metadata of two versions of a distribution, of which it takes the first, and the modules need "
         "not be those of that version: an earlier installation was not removed completely.",
-        "Uninstall the distribution until none is left, and install it again.",
+        "Uninstall the distribution until none is left, and install it again. An egg-info, which a build leaves among "
+        "sources, is not pip's to remove: delete it, or leave that folder.",
     ),
     ErrorCode(
         "OPWHEEL-E030",
@@ -112,6 +117,14 @@ _ROWS = (
         "An operator's arguments or results are not those that the backend was built for: its kernel would take what "
         "arrives for something else. Or a kernel calls an operator that has other ones than the call was written for.",
         "Install versions of the core and of the backend that belong together, or build the backend again.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E033",
+        "installed versions contradict each other",
+        "Found by `<library> doctor`: the framework, the library or a backend requires, in its metadata, another "
+        "version of a package than the installed one, or a package that is not installed. pip says so when it "
+        "installs; with `--no-deps`, and with other installers, nobody does.",
+        "Install versions that belong together, as the message says.",
     ),
     ErrorCode(
         "OPWHEEL-E040",
@@ -174,7 +187,8 @@ _ROWS = (
     ErrorCode(
         "OPWHEEL-E070",
         "lock file is not valid",
-        "`<LIBRARY>_LOCK` is empty, or the file it names cannot be read or was not written by `<library> lock`. "
+        "`<LIBRARY>_LOCK` is empty, or what it names cannot be read, is no regular file, is larger than 16 MiB or was "
+        "not written by `<library> lock`. "
         "Nothing is loaded.",
         "Correct or unset the variable, or write the file again with `<library> lock`.",
     ),

@@ -50,6 +50,7 @@ def read_installed(distribution: metadata.Distribution, name: str) -> InstalledW
     """Compare every file of the distribution with RECORD, and look for what Python could run instead of them."""
     record = distribution.read_text("RECORD") or ""
     root = str(Path(str(distribution.locate_file(""))).absolute())
+    place = getattr(distribution, "_path", root)
     rows = _rows(record)
     folders = {folder for path in rows for folder in _folders_around(path)}
     roots = {folder for folder in folders if "/" not in folder and not folder.endswith(".dist-info")}
@@ -59,7 +60,7 @@ def read_installed(distribution: metadata.Distribution, name: str) -> InstalledW
         *(f"{path} of {name} is not what its wheel installed" for path in rows if not _is_same(root, path, rows[path])),
         *(f"{path} is in a folder of {name}, but no file of its wheel" for path in sorted(added)),
         *(f"the byte code of {path} of {name} is not what the file says: delete its __pycache__" for path in stale),
-        *([] if rows else [f"{name} is not installed from a wheel: it has no RECORD with hashes"]),
+        *([] if rows else [f"{name} is not installed from a wheel: it has no RECORD with hashes ({place})"]),
     ]
     modules = {folder for folder in roots if folder.isidentifier()} | {
         _module(path) for path in rows if "/" not in path

@@ -531,4 +531,7 @@ class OperatorLibrary:
         if known is None:
             names = ", ".join(sorted(self._statuses.by_name)) or "none"
             return f"no backend {name!r} is installed; installed are: {names}"
-        return f"the backend {name!r} is not installed: {known.hint or 'pip install ' + known.distribution}"
+        from .absence import find_absence  # most programs have all that they ask for
+
+        hint = known.hint or f"pip install {known.distribution}"
+        return f"the backend {name!r} {find_absence(known.distribution, hint)}"

@@ -113,12 +113,18 @@ def check_requirement(text: str) -> None:
         raise LoadError("OPWHEEL-E022", f"its requirement {describe_value(text)} is not valid") from error
     if not applies:
         return
-    installed = _installed_version(requirement.name)
-    if installed is None or not _meets(installed, requirement):
+    installed = installed_version(requirement.name)
+    if installed is None or not is_met_by(installed, requirement):
         import shlex
 
-        found = f"{requirement.name} {installed} is installed" if installed else "that is not installed"
-        raise LoadError("OPWHEEL-E031", f"it requires {text}, but {found}", f"pip install {shlex.quote(text)}")
+        fix = f"pip install {shlex.quote(text)}"
+        if installed is None:
+            from .absence import find_absence
+
+            absence = find_absence(requirement.name, fix)
+            raise LoadError("OPWHEEL-E031", f"it requires {text}, but that {absence.what}", absence.fix)
+        found = f"{requirement.name} {installed} is installed"
+        raise LoadError("OPWHEEL-E031", f"it requires {text}, but {found}", fix)
 
 
 def _is_met_by_torch(text: str) -> bool:
@@ -128,7 +134,8 @@ def _is_met_by_torch(text: str) -> bool:
     return name.rstrip() == "torch" and is_number and bool(torch.__version__ >= version.strip())
 
 
-def _meets(installed: str, requirement: Requirement) -> bool:
+def is_met_by(installed: str, requirement: Requirement) -> bool:
+    """Whether that version meets the requirement; a version that is none meets none."""
     from packaging.version import InvalidVersion, Version
 
     try:
@@ -137,7 +144,8 @@ def _meets(installed: str, requirement: Requirement) -> bool:
         return False
 
 
-def _installed_version(name: str) -> str | None:
+def installed_version(name: str) -> str | None:
+    """The version of a distribution; None if it is not there."""
     if name == "torch":  # the one in this process, which may come without metadata
         return torch.__version__
     try:

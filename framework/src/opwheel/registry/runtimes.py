@@ -14,6 +14,7 @@ from .discovery import FoundPlugin, PluginError, find_plugins, read_plugin
 from .elf import check_complete
 from .loading import LoadError, check_requirement
 from .status import BackendStatus, Finding, State, describe_exception, describe_failure
+from .statuses import with_hiding
 from .values import Record, sequence_of, take_fields, take_name, take_path, take_text
 
 
@@ -51,7 +52,8 @@ def find_runtimes(group: str) -> tuple[dict[str, BackendStatus], list[Finding]]:
     """The state of every installed runtime by name, and what is wrong with the metadata of distributions."""
     plugins, findings = find_plugins(group)
     return {
-        plugin.name: _status(plugin) for plugin in sorted(plugins, key=lambda p: (p.name, p.distribution))
+        plugin.name: with_hiding(_status(plugin), plugin)
+        for plugin in sorted(plugins, key=lambda p: (p.name, p.distribution))
     }, findings
 
 

@@ -21,7 +21,6 @@ def open_schemas(
         ImportError: the library cannot be opened, is not a schema library of this namespace, or has a schema that
             PyTorch does not understand, or something else in this process has defined the namespace already.
     """
-    reinstall = f"pip install --force-reinstall {distribution}"
     notes = read_notes(path)
     if not _is_open(path):
         _check_namespace_is_free(namespace, distribution, operators)
@@ -30,13 +29,22 @@ def open_schemas(
         check_complete(path)
         library = ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
     except OSError as error:
-        raise ImportError(f"{distribution} cannot open its schema library {path}: {error}; {reinstall}") from error
+        problem = f"{distribution} cannot open its schema library {path}: {error}"
+        raise ImportError(f"{problem}; {_advice(path, distribution)}") from error
     try:
         texts = getattr(library, f"{namespace}_schemas")
     except AttributeError as error:
-        raise ImportError(f"{path} is not the schema library of {distribution}: {error}; {reinstall}") from error
+        problem = f"{path} is not the schema library of {distribution}: {error}"
+        raise ImportError(f"{problem}; {_advice(path, distribution)}") from error
     texts.restype = ctypes.POINTER(ctypes.c_char_p)
     return notes.abi or 0, tuple(_until_null(texts()))
+
+
+def _advice(path: Path, distribution: str) -> str:
+    from .hiding import find_hiding
+
+    hiding = find_hiding(path.parent.name, distribution)
+    return f"{hiding.reason}; {hiding.fix}" if hiding else f"pip install --force-reinstall {distribution}"
 
 
 def _is_open(path: Path) -> bool:

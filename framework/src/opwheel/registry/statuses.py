@@ -46,8 +46,9 @@ class Statuses:
             device_type=backend.device_type if backend else known.device if known else "",
             library=backend.libraries[0] if backend and backend.libraries else None,
         )
-        self.by_name[status.name] = status._replace(**details)
-        self._trace(str(state), f"{status.name} {details.get('reason', '')}".strip(), logging.INFO)
+        status = status._replace(**details)
+        self.by_name[status.name] = status = with_hiding(status, plugin)
+        self._trace(str(state), f"{status.name} {status.reason}".strip(), logging.INFO)
 
     def fail(
         self,
@@ -97,6 +98,16 @@ class Statuses:
                 cause = problem.exception if isinstance(problem, BackendStatus) else None
                 raise RegistryError(problem.code, describe(problem)) from cause
             _warn(f"{self._namespace}: {describe(problem)}", self._namespace)
+
+
+def with_hiding(status: BackendStatus, plugin: FoundPlugin) -> BackendStatus:
+    """The status of a plugin that failed, with the true reason if its package is not the one that is installed."""
+    if status.state not in (State.BROKEN, State.INCOMPATIBLE):
+        return status
+    from .hiding import find_hiding
+
+    hiding = find_hiding(plugin.module.partition(".")[0], plugin.distribution)
+    return status._replace(reason=f"{status.reason}; {hiding.reason}", fix=hiding.fix) if hiding else status
 
 
 def describe(problem: BackendStatus | Finding) -> str:
