@@ -118,7 +118,7 @@ def test_nothing_is_copied_where_nothing_is_shared():
         transformer_ops.reshape_and_cache(keys, values, key_cache, value_cache, slots)
 
     torch._dynamo.reset()
-    caches = torch.zeros(2, 3, 4, 2, 4)
+    caches = [torch.zeros(3, 4, 2, 4) for _ in range(2)]
     arguments = torch.randn(4, 16), *caches, torch.tensor([3, 9, -1, 0])
     _, code = run_and_get_code(torch.compile(step, fullgraph=True), *arguments)
     assert "empty_strided_cpu((" not in code[0]
