@@ -130,9 +130,10 @@ def check_raises(error: type[Exception] | tuple[type[Exception], ...], match: st
     assert re.search(match, str(raised)), f"raised {raised!r}, expected a message with {match!r}"
 
 
-def _scalar(results: Sequence[Tensor]) -> Tensor | None:
+def _scalar(results: Sequence[Tensor | None]) -> Tensor | None:
     """A number that depends on every element of every result, on none of them linearly."""
-    parts = [(r * torch.cos(r.detach() + i) + 0.1 * r * r).sum() for i, r in enumerate(results) if r.requires_grad]
+    recorded = [(i, r) for i, r in enumerate(results) if r is not None and r.requires_grad]
+    parts = [(r * torch.cos(r.detach() + i) + 0.1 * r * r).sum() for i, r in recorded]
     return sum(parts[1:], parts[0]) if parts else None
 
 
@@ -146,7 +147,7 @@ def gradients_of(
     first = torch.autograd.grad(total, first_by or inputs, create_graph=order > 1, allow_unused=True)
     if order == 1:
         return list(first)
-    again = _scalar([g for g in first if g is not None])
+    again = _scalar(first)
     if again is None:
         return [None] * len(inputs)
     return list(torch.autograd.grad(again, inputs, allow_unused=True))

@@ -29,6 +29,7 @@ def first_derivatives(overload: Overload, samples: Samples) -> None:
     Without derivatives the call works, and going backward raises.
     """
     _compare_gradients(overload, samples, order=1)
+    _compare_gradients_of_each_result(overload, samples, order=1)
     _compare_gradients_of_some(overload, samples)
 
 
@@ -36,6 +37,7 @@ def second_derivatives(overload: Overload, samples: Samples) -> None:
     """Gradients of gradients are those of the reference, whichever of the first were asked for."""
     if not overload.is_random:
         _compare_gradients(overload, samples, order=2)
+        _compare_gradients_of_each_result(overload, samples, order=2)
         _compare_gradients_of_one(overload, samples)
 
 
@@ -58,6 +60,19 @@ def _compare_gradients(overload: Overload, samples: Samples, order: int) -> None
     got = gradients_of(run_kernel(overload, given), inputs, order)
     want = gradients_of(_differentiable_reference(overload, other), others, order)
     _agree(overload, f"{['first', 'second'][order - 1]} derivatives by tensor", inputs, got, want)
+
+
+def _compare_gradients_of_each_result(overload: Overload, samples: Samples, order: int) -> None:
+    """Gradients of one result alone: no formula sees what arrives at others, and the reference is not in its place."""
+    count = len(overload.result_names)
+    if count < 2 or not has_derivatives(overload) or overload.mutates or overload.is_random:
+        return
+    for i in range(count):
+        given, other = samples.values(requires_grad=True), samples.values(requires_grad=True)
+        inputs, others = differentiable(overload, given), differentiable(overload, other)
+        result, reference = run_kernel(overload, given)[i], _differentiable_reference(overload, other)[i]
+        got, want = gradients_of([result], inputs, order), gradients_of([reference], others, order)
+        _agree(overload, f"derivatives of '{overload.result_names[i]}' alone by tensor", inputs, got, want)
 
 
 def _compare_gradients_of_one(overload: Overload, samples: Samples) -> None:
