@@ -41,7 +41,7 @@ def _add_rms_norm(make):
     return transformer_ops.fused_add_rms_norm_, (make("x", 3, 4), make("residual", 3, 4), make("weight", 4))
 
 
-# What each takes, what it writes, for how many elements the storage has room, and a call with tensors that are made by name and shape.
+# The dtypes of each, what it writes, elements of the storage, and a call with tensors that are made by name and shape.
 OPERATORS = {
     "reshape_and_cache": (OF_CACHES, ("key_cache", "value_cache"), 500, _cache),
     "rms_norm.out": (FLOATING, ("out",), 100, _rms_norm),

@@ -129,6 +129,14 @@ def _moved(tensor):
     return torch.cat([tensor.new_zeros(3), tensor.flatten()])[3:].view(tensor.shape)
 
 
+def _bits(tensor):
+    """Its bytes as floating-point numbers of another dtype, of the same shape: the upper halves, or all of 16 bits."""
+    narrower = {torch.float64: torch.float32, torch.float32: torch.bfloat16}.get(tensor.dtype)
+    if narrower is None:
+        return tensor.detach().view({torch.float16: torch.bfloat16, torch.bfloat16: torch.float16}[tensor.dtype])
+    return tensor.detach().unsqueeze(-1).view(narrower)[..., 1]
+
+
 # One tensor from another, most of them in the same memory.
 RELATIONS = {
     "itself": lambda x: x,
@@ -143,6 +151,7 @@ RELATIONS = {
     "a copy": lambda x: x.clone(),
     "a copy with an offset": _moved,
     "a copy with gaps": lambda x: torch.stack([x, x], -1)[..., 0],
+    "its bits": _bits,
     "an empty part": lambda x: x.flatten()[:0],
 }
 
