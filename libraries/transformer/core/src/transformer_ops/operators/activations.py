@@ -63,11 +63,11 @@ def _samples(
         yield Sample(*(make(*shape) for _ in range(inputs)), *options[:1])
     for option in options[1:]:
         yield Sample(*(make(3, 8) for _ in range(inputs)), option)
-    for option in options or (None,):
+    for chosen in options or (None,):
         a = torch.tensor(_SATURATED, device=device, dtype=dtype).requires_grad_(requires_grad)
         others = (make(len(_SATURATED)) for _ in range(inputs - 1))
         gradient = [next(others)] if inputs == 3 else []
-        yield Sample(*gradient, a, *others, *([option] if option else []))
+        yield Sample(*gradient, a, *others, *([chosen] if chosen else []))
 
 
 def _errors(device: str) -> Iterator[ErrorSample]:

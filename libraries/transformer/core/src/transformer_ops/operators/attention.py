@@ -117,8 +117,8 @@ def attention_backward_reference(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of ``q``, ``k`` and ``v``, from what ``attention_training`` gave.
 
-    The mean of ``dp`` is ``sum(grad_output * y)``, which takes less, but loses what ``y`` is rounded by; ``sum(p)`` is 1, but
-    for what ``lse`` is rounded by.
+    The mean of ``dp`` is ``sum(grad_output * y)``, which takes less, but loses what ``y`` is rounded by; ``sum(p)`` is
+    1, but for what ``lse`` is rounded by.
     """
     _check(q, k, v)
     check_like(grad_output, "grad_output", q, "q")
