@@ -32,16 +32,24 @@ def find_absence(distribution: str, hint: str) -> Absence:
     """
     package = distribution.replace("-", "_")
     origin = origin_of(package)
-    is_frozen = bool(getattr(sys, "frozen", False))  # as PyInstaller, cx_Freeze and py2exe set it
-    if origin is None and not is_frozen:
-        return Absence("is not installed", hint)
-    what = "is not in this application" if origin is None else f"is not found, though there is {origin}"
-    files = f"the folder {package}-*.dist-info with METADATA and entry_points.txt"
-    if is_frozen:
-        options = f"PyInstaller: --collect-all {package} --copy-metadata {distribution}"
-        return Absence(what, f"bundle the package {package} and {files} ({options})")
-    what += f"; {_what_is_missing(distribution)}"
-    return Absence(what, f"put {files} beside {origin}; if that is a folder of sources, leave it, and {hint}")
+    bundling = how_to_bundle(package, distribution)
+    if origin is None:
+        return Absence("is not in this application", bundling) if bundling else Absence("is not installed", hint)
+    what = f"is not found, though there is {origin}; {_what_is_missing(distribution)}"
+    put = f"put {_metadata_of(distribution)} beside {origin}; if that is a folder of sources, leave it, and {hint}"
+    return Absence(what, bundling or put)
+
+
+def how_to_bundle(package: str, distribution: str) -> str:
+    """What a frozen application needs of a distribution, and PyInstaller's options for it; elsewhere empty."""
+    if not getattr(sys, "frozen", False):  # as PyInstaller, cx_Freeze and py2exe set it
+        return ""
+    options = f"PyInstaller: --collect-all {package} --copy-metadata {distribution}"
+    return f"bundle all files of the package {package}, and {_metadata_of(distribution)} ({options})"
+
+
+def _metadata_of(distribution: str) -> str:
+    return f"the folder {distribution.replace('-', '_')}-*.dist-info with METADATA and entry_points.txt"
 
 
 def _what_is_missing(distribution: str) -> str:

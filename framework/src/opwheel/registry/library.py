@@ -67,9 +67,12 @@ class OperatorLibrary:
         distribution: str,
     ) -> None:
         if not plugins_file.parent.is_dir():
+            from .absence import how_to_bundle
+
+            advice = how_to_bundle(namespace, distribution) or "unpack the archive, or install the wheel"
             raise ImportError(
                 f"{distribution} cannot be imported from {plugins_file.parent}: the system opens shared libraries only "
-                "where they are files; unpack the archive, or install the wheel"
+                f"where they are files; {advice}"
             )
         self.namespace = namespace
         self.distribution = distribution

@@ -41,10 +41,14 @@ def open_schemas(
 
 
 def _advice(path: Path, distribution: str) -> str:
+    from .absence import how_to_bundle
     from .hiding import find_hiding
 
-    hiding = find_hiding(path.parent.name, distribution)
-    return f"{hiding.reason}; {hiding.fix}" if hiding else f"pip install --force-reinstall {distribution}"
+    package = path.parent.name
+    hiding = find_hiding(package, distribution)
+    if hiding:
+        return f"{hiding.reason}; {hiding.fix}"
+    return how_to_bundle(package, distribution) or f"pip install --force-reinstall {distribution}"
 
 
 def _is_open(path: Path) -> bool:
