@@ -106,6 +106,13 @@ class Site:
         (info / "RECORD").write_text(record)
         return package
 
+    def register_device(self) -> None:
+        """Install a package whose device npu PyTorch has in every process that imports torch with this folder."""
+        register = "from torch.utils import backend_registration\n\ndef autoload():\n"
+        register += "    backend_registration._setup_privateuseone_for_python_backend('npu')\n"
+        entry_points = "[torch.backends]\nnpu = torch_npu:autoload\n"
+        self.install("npu", source=register, distribution="torch-npu", entry_points=entry_points)
+
 
 class Compiler:
     """Compiles variants of kernels.cpp, and other sources, each once."""

@@ -47,12 +47,16 @@ Python = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Import muladd in a child and get the driver's report: ``run(site.root, MULADD_STRICT="1", then="...")``."""
+    """Import muladd in a child and get the driver's report: ``run(site.root, MULADD_STRICT="1", then="...")``.
+
+    PyTorch has a device npu there, unless it is told not to be ``registered``.
+    """
 
     def start(
         *path: Path,
         before: str = "",
         then: str = "",
+        registered: bool = True,
         device: bool = False,
         doctor: bool = False,
         finalize: bool = False,
@@ -61,7 +65,14 @@ def run(tmp_path: Path) -> Run:
     ) -> dict[str, Any]:
         report = tmp_path / "report.json"
         report.unlink(missing_ok=True)
-        request = {"before": before, "then": then, "device": device, "doctor": doctor, "report": str(report)}
+        request = {
+            "registered": registered,
+            "before": before,
+            "then": then,
+            "device": device,
+            "doctor": doctor,
+            "report": str(report),
+        }
         done = server().run(
             HERE / "driver.py",
             json.dumps(request),

@@ -18,6 +18,8 @@ def main(request: dict[str, Any]) -> None:
     report: dict[str, Any] = {"out": {}}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        if request["registered"]:
+            _register_device()
         try:
             scope = {"out": report["out"]}
             exec(request["before"], scope)
@@ -58,11 +60,15 @@ def _look(report: dict[str, Any], muladd: Any, request: dict[str, Any]) -> None:
         report["doctor"], report["doctor_json"] = _doctor(), _doctor("--json")
 
 
-def _call_on_device(muladd: Any, torch: Any) -> Any:
-    """What a call with tensors of PyTorch's spare device, here called npu, comes to."""
+def _register_device() -> None:
+    """Call PyTorch's spare device npu, as the package that brings the device does."""
     from torch.utils import backend_registration
 
     backend_registration._setup_privateuseone_for_python_backend("npu")
+
+
+def _call_on_device(muladd: Any, torch: Any) -> Any:
+    """What a call with tensors of the device npu comes to."""
     _DEVICE.append(torch.library.Library("aten", "IMPL", "PrivateUse1"))
     _DEVICE[0].impl(
         "empty.memory_format",

@@ -29,6 +29,7 @@ def test_crashes(site: Site, compiler: Compiler, python: Python) -> None:
     for name, (macros, _) in CRASHES.items():
         site.install(name, library=compiler.library(name, macros))
     site.install("good", library=compiler.library("good", GOOD))
+    site.register_device()
     site.install("broken", source="raise OSError('no disk')")
     # What is wrong with the environment belongs to the parent: it must not end the children.
     done = python(
@@ -74,6 +75,7 @@ def test_the_command_opens_nothing_itself(
     command: tuple[str, str], site: Site, compiler: Compiler, python: Python
 ) -> None:
     site.install("segv", library=compiler.library("segv", CRASHES["segv"][0]))
+    site.register_device()
     done = python(*command, "doctor", "--deep", path=(site.root,), MULADD_LOCK="/nonexistent")
     assert done.returncode == 1, done.stderr
     assert "/nonexistent: cannot be read: No such file or directory [OPWHEEL-E070]" in done.stdout

@@ -284,8 +284,9 @@ def test_spare_device_that_has_its_name_already(site: Site, run: Run) -> None:
     for name, device in (("acme", "npu"), ("beta", "tpu")):
         fields = {"extra": register, "register": "register", "operators": "['add']", "device_type": f"'{device}'"}
         site.install(name, **fields)
-    report = run(site.root, before="import torch\ntorch.utils.rename_privateuse1_backend('tpu')")
-    assert "PyTorch knows no device type 'npu'" in report["statuses"]["acme"]["reason"]
+    report = run(site.root, registered=False, before="import torch\ntorch.utils.rename_privateuse1_backend('tpu')")
+    assert report["statuses"]["acme"]["state"] == "unsupported"
+    assert "PyTorch knows no device 'npu'" in report["statuses"]["acme"]["reason"]
     assert report["statuses"]["beta"]["state"] == "loaded"
 
 

@@ -83,6 +83,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_program(program: str, site: Site, compiler: Compiler, python: Python, tmp_path: Path) -> None:
     site.install("acme", library=compiler.library("good", {"KEY": "PrivateUse1"}))
+    site.register_device()
     script = tmp_path / "program.py"
     script.write_text(PROGRAMS[program])
     done = python("-W", "error::RuntimeWarning", str(script), path=(site.root,), MULADD_TRACE="1")

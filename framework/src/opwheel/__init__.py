@@ -6,6 +6,8 @@ An operator library opens itself with :func:`open_library`. A backend's plugin n
 
     from opwheel import Backend, Probe, hookimpl
 
+:func:`probe_device` is the probe of one that needs a device and nothing else.
+
 One with kernels for another runtime needs :class:`Runtime` and ``hookimpl``.
 """
 
@@ -27,12 +29,12 @@ if TYPE_CHECKING:
         open_library,
         operators_of,
     )
-    from .registry import Backend, Probe, Runtime, hookimpl
+    from .registry import Backend, Probe, Runtime, hookimpl, probe_device
 
 __getattr__ = names_from(
     __name__,
     {
-        **dict.fromkeys(("Backend", "Probe", "Runtime", "hookimpl"), ".registry"),
+        **dict.fromkeys(("Backend", "Probe", "Runtime", "hookimpl", "probe_device"), ".registry"),
         **dict.fromkeys(
             (
                 *("Elementwise", "Library", "Opaque", "Operator", "Rows", "Sample"),
@@ -65,4 +67,5 @@ __all__ = [
     "hookimpl",
     "open_library",
     "operators_of",
+    "probe_device",
 ]

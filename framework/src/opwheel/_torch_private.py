@@ -394,6 +394,18 @@ def dispatch_key_of(device_type: str) -> str | None:
         return None
 
 
+def why_no_device(device_type: str) -> str:
+    """Why no tensor can be on such a device in this process; empty if PyTorch knows the device."""
+    try:
+        torch.device(device_type)
+    except RuntimeError as error:
+        known = str(error).partition(" device type at")[0]  # "Expected one of cpu, cuda, ..."
+        name = privateuse1_name()
+        renamed = "" if name == "privateuseone" else f", or {name!r}, which a package has registered"
+        return f"PyTorch knows no device {device_type!r} in this process: {known}{renamed}"
+    return ""
+
+
 def register_kernel(operator: str, dispatch_key: str, kernel: Callable[..., Any]) -> Any:
     """Register a kernel on top of whatever is there, for as long as the returned object lives."""
     namespace, _, name = operator.partition("::")

@@ -79,7 +79,8 @@ def _broken(status: BackendStatus, reason: str) -> BackendStatus:
         name=status.name,
         state=State.BROKEN,
         reason=reason,
-        fix=f"pip uninstall {status.distribution}, or disable {status.name!r} under [policy] in plugins.toml",
+        fix="in the plugin, correct what its libraries and its register function do when they are loaded; if it is not "
+        f"yours, pip uninstall {status.distribution}, or disable {status.name!r} under [policy] in plugins.toml",
         code="OPWHEEL-E055",
         distribution=status.distribution,
         version=status.version,

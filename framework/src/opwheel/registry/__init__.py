@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from .._import_hooks import names_from
 from .backend import Backend, Probe
+from .devices import probe_device
 from .errors import (
     BackendUnavailableError,
     InvalidBackendError,
@@ -60,5 +61,6 @@ __all__ = [
     "State",
     "hookimpl",
     "hookspec",
+    "probe_device",
     "read_file",
 ]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from .errors import InvalidBackendError
 from .status import describe_value
 from .values import (
+    Field,
     Record,
     collection_of,
     optional,
@@ -39,7 +40,13 @@ class Probe(Record):
         InvalidBackendError: a field has the wrong type.
     """
 
-    fields = MappingProxyType({"ok": take_bool, "reason": take_text, "fix": take_text})
+    fields = MappingProxyType(
+        {
+            "ok": Field(take_bool, "False"),
+            "reason": Field(take_text, '"the driver is missing"'),
+            "fix": Field(take_text, '"install the driver"'),
+        }
+    )
 
     def __init__(self, ok: bool, reason: str = "", fix: str = "") -> None:
         self.ok = ok
@@ -73,17 +80,18 @@ class Backend(Record):
 
     fields = MappingProxyType(
         {
-            "name": take_name,
-            "device_type": take_name,
-            "dispatch_key": take_name,
-            "libraries": sequence_of(take_path, "absolute paths"),
-            "register": optional(take_function),
-            "probe": optional(take_function),
-            "operators": optional(collection_of(take_name, "names of operators")),
-            "requires": sequence_of(take_text, "texts"),
-            "priority": take_integer,
+            "name": Field(take_name, '"acme"'),
+            "device_type": Field(take_name, '"cpu"'),
+            "dispatch_key": Field(take_name, '"CPU"'),
+            "libraries": Field(sequence_of(take_path, "absolute paths"), '[Path(__file__).parent / "libacme.so"]'),
+            "register": Field(optional(take_function), "register"),
+            "probe": Field(optional(take_function), "probe"),
+            "operators": Field(optional(collection_of(take_name, "names of operators")), '["add", "add.out"]'),
+            "requires": Field(sequence_of(take_text, "texts"), '["torch>=2.10"]'),
+            "priority": Field(take_integer, "0"),
         }
     )
+    required = ("name", "device_type", "dispatch_key", "libraries")
 
     def __init__(
         self,
@@ -109,4 +117,6 @@ class Backend(Record):
         title = f"Backend(name={describe_value(name)})"
         taken = take_fields(self, Backend.fields, "OPWHEEL-E022", title)
         if not taken["libraries"] and taken["register"] is None:
-            raise InvalidBackendError("OPWHEEL-E022", f"{title}: give libraries or register: there is nothing to load")
+            problem = f"{title}: give libraries or register: there is nothing to load"
+            fix = f"write libraries={Backend.fields['libraries'].example} or register=register in the Backend"
+            raise InvalidBackendError("OPWHEEL-E022", problem, fix)

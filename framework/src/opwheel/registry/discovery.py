@@ -16,7 +16,7 @@ from .backend import Backend
 from .errors import CodedError, InvalidBackendError
 from .hooks import PROJECT, PluginHooks
 from .status import Finding, describe_exception, describe_value
-from .values import NAME, is_a, is_name, take_record
+from .values import NAME, fix_in, is_a, is_name, take_record
 
 if TYPE_CHECKING:
     from .runtimes import Runtime
@@ -30,6 +30,7 @@ class FoundPlugin(NamedTuple):
     name: str
     distribution: str
     version: str
+    group: str
     line: str
     entry_point: metadata.EntryPoint | None  # None where the line is none
     installed: metadata.Distribution
@@ -74,13 +75,12 @@ def _is_initializing(name: str) -> bool:
 
 
 class PluginError(CodedError):
-    """Reading a plugin failed; ``code`` says at which step, ``__cause__`` is the original."""
+    """Reading a plugin failed: ``code`` says at which step, ``fix`` what its author changes, ``__cause__`` is why."""
 
-    fix = ""
-
-    def __init__(self, code: str, reason: str) -> None:
+    def __init__(self, code: str, reason: str, fix: str) -> None:
         super().__init__(reason)
         self.code = code
+        self.fix = fix
 
 
 def find_plugins(group: str) -> tuple[list[FoundPlugin], list[Finding]]:
@@ -177,7 +177,7 @@ def _plugins_of(distribution: metadata.Distribution, group: str) -> list[FoundPl
         name, _, value = map(str.strip, line.partition("="))
         is_valid = metadata.EntryPoint.pattern.match(value) is not None
         point = metadata.EntryPoint(name, value, group) if is_valid else None
-        found.append(FoundPlugin(name, normalized, version, line, point, distribution))
+        found.append(FoundPlugin(name, normalized, version, group, line, point, distribution))
     return found
 
 
@@ -205,33 +205,41 @@ def read_plugin(plugin: FoundPlugin, hook: str, kind: type[Described]) -> Descri
     Raises:
         PluginError: for whatever goes wrong in it, ``SystemExit`` included; only a KeyboardInterrupt passes.
     """
+    title = kind.__name__
+    table = f'[project.entry-points."{plugin.group}"] of pyproject.toml'
     if not is_name(plugin.name):
-        raise PluginError("OPWHEEL-E022", f"its entry point is called {describe_value(plugin.name)}, expected {NAME}")
+        reason = f"its entry point is called {describe_value(plugin.name)}, expected {NAME}"
+        raise PluginError(
+            "OPWHEEL-E022", reason, f'write a name such as acme = "{plugin.module or "module"}" in {table}'
+        )
     if plugin.entry_point is None:
-        problem = f"its entry point is {describe_value(plugin.line)}, expected {plugin.name} = MODULE"
-        raise PluginError("OPWHEEL-E022", problem)
+        reason = f"its entry point is {describe_value(plugin.line)}, expected {plugin.name} = MODULE"
+        raise PluginError("OPWHEEL-E022", reason, f'write {plugin.name} = "module" in {table}')
     origin = plugin.entry_point.value
-    with _blamed("OPWHEEL-E020", f"importing {origin} failed"):
+    importable = f'make `python -c "import {plugin.module}"` work, or name another module in {table}'
+    with _blamed("OPWHEEL-E020", f"importing {origin} failed", importable):
         module = plugin.entry_point.load()
-    with _blamed("OPWHEEL-E021", f"the hook of {origin} failed"):
+    right = f"`@hookimpl def {hook}()` in {plugin.module}, without parameters, returns {kind.example(plugin.name)}"
+    with _blamed("OPWHEEL-E021", f"the hook of {origin} failed", f"correct the hook: {right}"):
         answers = _call_hook(module, plugin.name, hook)
     if answers is None:
-        raise PluginError("OPWHEEL-E021", f"{origin} has no function {hook} that is marked with @hookimpl")
+        reason = f"{origin} has no function {hook} that is marked with @hookimpl"
+        raise PluginError("OPWHEEL-E021", reason, f"write the hook: {right}")
     answer = answers[0] if answers else None  # pluggy leaves out hooks that return None
-    title = kind.__name__
     if not is_a(answer, kind):
-        raise PluginError("OPWHEEL-E021", f"the hook of {origin} returned {describe_value(answer)}, expected a {title}")
-    with _blamed("OPWHEEL-E022", f"the {title} of {origin} cannot be read"):
+        reason = f"the hook of {origin} returned {describe_value(answer)}, expected a {title}"
+        raise PluginError("OPWHEEL-E021", reason, f"correct the hook: {right}")
+    with _blamed("OPWHEEL-E022", f"the {title} of {origin} cannot be read", f"return a plain {title} from {hook}"):
         record = take_record(kind, answer)
     if record.name != plugin.name:
-        raise PluginError(
-            "OPWHEEL-E022", f"the entry point is called {plugin.name!r}, but its {title} names itself {record.name!r}"
-        )
+        reason = f"the entry point is called {plugin.name!r}, but its {title} names itself {record.name!r}"
+        fix = f'write name="{plugin.name}" in the {title}, or {record.name} = "{origin}" in {table}'
+        raise PluginError("OPWHEEL-E022", reason, fix)
     return record
 
 
 @contextmanager
-def _blamed(code: str, reason: str) -> Iterator[None]:
+def _blamed(code: str, reason: str, fix: str) -> Iterator[None]:
     """Around a plugin's code: whatever it raises is the plugin's failure; a record that is not valid has its code.
 
     What it does to the filters of warnings is undone.
@@ -242,9 +250,9 @@ def _blamed(code: str, reason: str) -> Iterator[None]:
     except KeyboardInterrupt:
         raise
     except InvalidBackendError as error:
-        raise PluginError("OPWHEEL-E022", reason) from error
+        raise PluginError("OPWHEEL-E022", reason, fix_in(error) or fix) from error
     except BaseException as error:
-        raise PluginError(code, reason) from error
+        raise PluginError(code, reason, fix) from error
 
 
 def _call_hook(module: object, name: str, hook: str) -> list[object] | None:

@@ -1,6 +1,7 @@
 """Every failure the registry reports has a stable code; the documentation is made of this table, and nothing else is.
 
-``<library>`` stands for the operator library's name, ``<LIBRARY>`` for the same in capitals.
+``<library>`` stands for the operator library's name, ``<LIBRARY>`` for the same in capitals. A fix that begins with
+"Author:" is for whoever writes the plugin.
 """
 
 from typing import NamedTuple
@@ -14,6 +15,9 @@ class ErrorCode(NamedTuple):
     cause: str
     fix: str
 
+
+_TRACEBACK = "`<LIBRARY>_STRICT=1` shows the traceback."
+_OTHERS = "Everybody else: disable the plugin in plugins.toml or uninstall it, and tell its author."
 
 _ROWS = (
     ErrorCode(
@@ -55,14 +59,18 @@ _ROWS = (
         "plugin module cannot be imported",
         "The module behind a plugin's entry point raised while it was imported, or is no longer there, or a folder "
         "that Python looks into first, most often the current one, hides it.",
-        "Reinstall or uninstall the distribution the message names; if a folder hides the module, leave that folder.",
+        'Author: the entry point in `[project.entry-points."<library>.backends"]` names a module of the wheel, and '
+        f"`python -c 'import module'` works. {_TRACEBACK} Everybody else: reinstall or uninstall the "
+        "distribution that the message names; if a folder hides the module, leave that folder.",
     ),
     ErrorCode(
         "OPWHEEL-E021",
         "plugin has no usable hook",
         "The module has no function opwheel_backend (for another runtime: opwheel_runtime) that is marked with "
         "@hookimpl, or the function raised, or it did not return a Backend (a Runtime).",
-        "Report it to the plugin's author; uninstall the plugin or disable it in plugins.toml meanwhile.",
+        "Author: the module has `@hookimpl def opwheel_backend()`, without parameters, which returns "
+        "`Backend(...)` (for "
+        f"another runtime `opwheel_runtime()` and `Runtime(...)`). {_TRACEBACK} {_OTHERS}",
     ),
     ErrorCode(
         "OPWHEEL-E022",
@@ -70,7 +78,9 @@ _ROWS = (
         "The entry point is none, or a field of the Backend or Runtime has the wrong type or contradicts it, or it "
         "claims operators, a dispatch key or a requirement that do not exist, or a dispatch key that is not the one of "
         "its device type.",
-        "Report it to the plugin's author; uninstall the plugin or disable it in plugins.toml meanwhile.",
+        'Author: write the field that the message names as it says, such as `device_type="cpu", '
+        'dispatch_key="CPU"`, or '
+        f'`requires=["torch>=2.10"]`. {_TRACEBACK} {_OTHERS}',
     ),
     ErrorCode(
         "OPWHEEL-E023",
@@ -103,13 +113,15 @@ _ROWS = (
         "OPWHEEL-E030",
         "other ABI number",
         "The backend was built against another version of the C++ SDK.",
-        "Install versions of the core and of the backend that belong together.",
+        "Install versions of the core and of the backend that belong together. Author: build the backend again, "
+        "with the "
+        "core's version of opwheel.",
     ),
     ErrorCode(
         "OPWHEEL-E031",
         "requirement not met",
         "A package the backend requires is missing or has another version.",
-        "Install the version the message names.",
+        "Install the version the message names. Author: `requires=[...]` has only what the backend needs.",
     ),
     ErrorCode(
         "OPWHEEL-E032",
@@ -129,39 +141,56 @@ _ROWS = (
     ErrorCode(
         "OPWHEEL-E040",
         "this machine cannot use the backend",
-        "The backend's probe says that hardware, a driver or a runtime is missing.",
-        "Follow the probe's own advice, if the machine should have the device.",
+        "The backend's probe says that hardware, a driver or a runtime is missing, or PyTorch knows no device of the "
+        "backend's device type in this process.",
+        "Follow the probe's own advice, if the machine should have the device. The package of a device that is "
+        "not PyTorch's "
+        "own is imported and calls `torch.utils.rename_privateuse1_backend(name)` and "
+        "`torch._register_device_module(name, module)`; the backend is then loaded when it is needed.",
     ),
     ErrorCode(
         "OPWHEEL-E041",
         "probe failed",
         "The backend's probe raised, returned something else than a Probe, or did not finish in time.",
-        "Report it to the plugin's author; disable the plugin in plugins.toml meanwhile. "
-        "`<LIBRARY>_PROBE_TIMEOUT=60` waits a minute for a slow probe instead of ten seconds.",
+        'Author: the function that `probe=` names returns `Probe(True)` or `Probe(False, "what is missing")`, '
+        "in time, and "
+        f"does not raise. {_TRACEBACK} {_OTHERS} `<LIBRARY>_PROBE_TIMEOUT=60` waits a minute for a slow probe "
+        "instead of ten "
+        "seconds.",
     ),
     ErrorCode(
         "OPWHEEL-E050",
         "library cannot be opened",
         "The backend's shared library is missing, damaged, for another machine or needs something that is not there.",
-        "Reinstall the backend; the message ends with the loader's own words.",
+        "Author: the files that `libraries=[...]` names are in the wheel, built for the machine, and linked "
+        "with nothing "
+        f"that is not there (`ldd`). {_TRACEBACK} Everybody else: reinstall the backend; the message ends with "
+        "the loader's "
+        "own words.",
     ),
     ErrorCode(
         "OPWHEEL-E051",
         "claimed kernels are not registered",
         "The library opened, but the dispatcher lists no kernel for any operator the backend claims.",
-        "Report it to the plugin's author: claim and registration disagree.",
+        "Author: the libraries, or the function that `register=` names, register at the Backend's "
+        "`dispatch_key=` what "
+        f"`operators=` claims. {_TRACEBACK} {_OTHERS}",
     ),
     ErrorCode(
         "OPWHEEL-E052",
         "registration failed",
         "The backend's register function raised; what it had registered was removed again.",
-        "Report it to the plugin's author; uninstall the plugin or disable it in plugins.toml meanwhile.",
+        "Author: the function that `register=` names takes a torch.library.Library and calls its `impl(name, "
+        "kernel)`. "
+        f"{_TRACEBACK} {_OTHERS}",
     ),
     ErrorCode(
         "OPWHEEL-E053",
         "partial coverage",
         "Some of the operators that the backend claims have no kernel; the others work.",
-        "Update the backend: it was built for an older list of operators.",
+        "Update the backend: it was built for an older list of operators. Author: register the missing kernels, "
+        "or claim "
+        "fewer in `operators=[...]`.",
     ),
     ErrorCode(
         "OPWHEEL-E054",
@@ -169,14 +198,17 @@ _ROWS = (
         "Something was registered in the library's namespace, or a fallback for all operators, that the backend does "
         "not claim, or before its claim was accepted: when the plugin was imported, asked or probed. It is removed "
         "where that is possible, else calls that reach it raise an error with this code.",
-        "Report it to the plugin's author: only the libraries and the register function of a Backend register, and "
-        "only what it claims.",
+        "Author: only what `libraries=` and `register=` name registers, and only what `operators=` and "
+        "`dispatch_key=` claim. "
+        f"{_TRACEBACK} {_OTHERS}",
     ),
     ErrorCode(
         "OPWHEEL-E055",
         "loading ends the process",
         "Found by `<library> doctor --deep`: opening the backend's library crashes, aborts or hangs.",
-        "Uninstall the backend or disable it in plugins.toml, and report it to the plugin's author.",
+        "Author: load the library under a debugger; static initialisers and the function that `register=` names "
+        "run then. "
+        f"{_OTHERS}",
     ),
     ErrorCode(
         "OPWHEEL-E060",

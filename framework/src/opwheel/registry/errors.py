@@ -51,4 +51,8 @@ class LockError(RegistryError):
 
 
 class InvalidBackendError(RegistryError, ValueError):
-    """A plugin's description of its backend is not valid."""
+    """A plugin's description of its backend is not valid; ``fix`` is what its author changes."""
+
+    def __init__(self, code: str, message: str, fix: str = "") -> None:
+        super().__init__(code, message)
+        self.fix = fix

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._torch_private import dispatch_key_of
+from .._torch_private import dispatch_key_of, why_no_device
 from .backend import Backend
 from .discovery import FoundPlugin, PluginError, find_plugins, read_plugin
 from .dispatcher import EVERY, Pair, is_dispatch_key, listed
@@ -93,7 +93,8 @@ class OperatorLibrary:
         self._isolation = Isolation(namespace)
         self._loader = Loader(namespace, self.policy, self._statuses, self._isolation)
         self._lock = threading.RLock()
-        self._deferred: set[str] = set()  # plugins whose import was under way when they should have been asked
+        # Plugins whose import was under way when they should have been asked, or whose device nobody had registered.
+        self._deferred: set[str] = set()
         self._patience_ends = 0.0  # when imports by other threads are not waited for any more
         self._load_count = 0  # how often backends were loaded
         self._thread = threading.local()
@@ -177,7 +178,7 @@ class OperatorLibrary:
                 raise
 
     def load_pending(self) -> bool:
-        """Load the backends now, if that had to wait for the import of a plugin, and the import is complete.
+        """Load the backends now that had to wait: for the import of a plugin, or for that of a package with a device.
 
         Returns:
             Whether backends were loaded since this thread last asked: a call that found no kernel is then made again.
@@ -190,6 +191,11 @@ class OperatorLibrary:
         with self._lock:
             if self._waiting or self._unloaded:
                 self._load_found()
+            elif arrived := self._loader.arrived():
+                self._note_others()  # by now they have been accepted, and are not the doing of these
+                self._load_claims(arrived)
+                self._load_count += 1
+                self._statuses.report()
             # Another thread may have loaded them between this thread's call and its turn here.
             seen, self._thread.seen = getattr(self._thread, "seen", 0), self._load_count
             return seen != self._load_count
@@ -397,6 +403,8 @@ class OperatorLibrary:
             self._unloaded = [claim for claim in claims if claim.backend.name not in self._statuses.by_name]
             raise
         self._load_count += bool(claims)
+        if self._guard is None:  # what is locked does not change later
+            self._deferred.update(self._loader.without_device)
         self._note_earlier()
         self._statuses.report()
 
@@ -506,19 +514,33 @@ class OperatorLibrary:
     def _check_names(self, backend: Backend) -> None:
         unknown = sorted(set(backend.operators or ()) - set(self.operators))
         if unknown:
-            raise LoadError("OPWHEEL-E022", f"it claims operators that do not exist: {', '.join(unknown)}")
-        key, device = backend.dispatch_key, backend.device_type
-        if not self._is_dispatch_key(key):
-            raise LoadError("OPWHEEL-E022", f"PyTorch knows no dispatch key {key!r}")
-        expected = dispatch_key_of(device)
-        if expected is None:
-            raise LoadError("OPWHEEL-E022", f"PyTorch knows no device type {device!r}")
-        if key != expected:
             raise LoadError(
-                "OPWHEEL-E022", f"it claims {key!r}, but kernels for {device!r} tensors are at {expected!r}"
+                "OPWHEEL-E022",
+                f"it claims operators that do not exist: {', '.join(unknown)}",
+                f"name in operators= those of `{self.namespace} explain`, such as operators=[{self.operators[0]!r}]",
             )
-        if key == "Meta":
-            raise LoadError("OPWHEEL-E022", f"it claims 'Meta', where {self.distribution} computes shapes")
+        self._check_key(backend.dispatch_key, backend.device_type)
+
+    def _check_key(self, key: str, device: str) -> None:
+        # Whether a package has registered the device is seen when the backend is loaded: its probe may import it.
+        absent = why_no_device(device)
+        expected = "PrivateUse1" if absent else dispatch_key_of(device)
+        if key == expected and key != "Meta":
+            return
+        fix = f'write dispatch_key="{expected}" for device_type="{device}"'
+        other = 'write dispatch_key="CPU" and device_type="cpu", or those of another device'
+        if not self._is_dispatch_key(key):
+            reason = f"PyTorch knows no dispatch key {key!r}"
+        elif absent:
+            reason = f"it claims {key!r}, but {absent}"
+            fix = f'write the device_type of {key!r} tensors, or dispatch_key="PrivateUse1" for a device of a package'
+        elif expected == key:
+            reason, fix = f"it claims 'Meta', where {self.distribution} computes shapes", other
+        elif expected is None:
+            reason, fix = f"PyTorch has no dispatch key for {device!r} tensors", other
+        else:
+            reason = f"it claims {key!r}, but kernels for {device!r} tensors are at {expected!r}"
+        raise LoadError("OPWHEEL-E022", reason, fix)
 
     def _closest_status(self, device_type: str) -> BackendStatus | None:
         """Of the backends for the device, the one closest to working; else one that did not get to name its device."""

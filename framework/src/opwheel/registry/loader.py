@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 
+from .._torch_private import why_no_device
 from .backend import Backend, Probe
+from .devices import how_to_register
 from .discovery import FoundPlugin, PluginError
 from .dispatcher import Pair, describe, has_kernel, listed
 from .elf import may_define_operators
@@ -16,16 +18,21 @@ from .resolution import Claim, deciding_rule, precedence
 from .status import State
 from .statuses import Statuses
 
+# Of a probe that gives no reason.
+_HOW_TO_SAY_IT = '; its author says more: Probe(False, reason="what is missing", fix="what to do")'
+
 
 class Loader:
     """Loads the backends of one library.
 
     ``owners`` says whose kernels are in the dispatcher: (operator, dispatch key) to a backend's name. A broken backend
-    whose kernels could not be removed is in it, too.
+    whose kernels could not be removed is in it, too. ``without_device`` has the names of backends that are unsupported
+    while no package has registered their device with PyTorch.
     """
 
     def __init__(self, namespace: str, policy: Policy, statuses: Statuses, isolation: Isolation) -> None:
         self.owners: dict[Pair, str] = {}
+        self.without_device: set[str] = set()
         self._namespace = namespace
         self._policy = policy
         self._statuses = statuses
@@ -47,21 +54,29 @@ class Loader:
             if owner is not None:
                 self._shadow(claim, owner)
                 continue
+            self.without_device.discard(claim.backend.name)
             try:
                 probe = self._probe(claim)
                 if probe.ok:
                     self._load_one(claim)
                 else:
+                    if why_no_device(claim.backend.device_type):
+                        self.without_device.add(claim.backend.name)
                     self._statuses.record(
                         claim.plugin,
                         State.UNSUPPORTED,
                         backend=claim.backend,
                         code="OPWHEEL-E040",
                         reason=probe.reason or "its probe says no and gives no reason",
-                        fix=probe.fix or f"see the documentation of {claim.plugin.distribution}",
+                        fix=probe.fix or f"see the documentation of {claim.plugin.distribution}{_HOW_TO_SAY_IT}",
                     )
             except LoadError as error:
                 self.expel(claim.plugin, error, claim.backend)
+
+    def arrived(self) -> list[Claim]:
+        """Those of ``without_device`` whose device there is by now."""
+        claims = [self._claims[name] for name in sorted(self.without_device)]
+        return [claim for claim in claims if not why_no_device(claim.backend.device_type)]
 
     def forecast(self, claims: list[Claim]) -> dict[Pair, str]:
         """``owners`` as :meth:`load` would leave it if every library opens and has all that is claimed."""
@@ -81,7 +96,11 @@ class Loader:
         """
         added = self._isolation.changes(backend.dispatch_key)
         if added:
-            raise LoadError("OPWHEEL-E054", f"{what} registered {listed(added)}, before its claim was accepted")
+            raise LoadError(
+                "OPWHEEL-E054",
+                f"{what} registered {listed(added)}, before its claim was accepted",
+                "register in what libraries= and register= name alone, which are used once the Backend is accepted",
+            )
         self._isolation.accept()
 
     def expel(self, plugin: FoundPlugin, error: PluginError | LoadError, backend: Backend | None = None) -> None:
@@ -90,19 +109,21 @@ class Loader:
         added = self._isolation.changes(key)
         stuck = self._isolation.undo(key)
         removed = added.keys() - stuck.keys()
-        consequence, fix = "", error.fix
+        consequence = others = ""
         if removed:
             consequence = f"; what it had registered was removed: {describe(removed)}"
         if stuck:
             consequence += f"; what cannot be removed stays, and calls that reach it raise: {listed(stuck)}"
             keep_out = f"uninstall {plugin.distribution} or disable {plugin.name!r} in plugins.toml"
-            fix = f"{keep_out}, then restart the process"
+            others = f"{keep_out}, then restart the process"
             self._isolation.block(
                 stuck.keys(),
                 f"{plugin.name!r} ({plugin.distribution} {plugin.version}) registered what it may not, and that cannot "
-                f"be removed; to fix it: {fix}",
+                f"be removed; to fix it: {others}",
             )
-        self._statuses.fail(plugin, backend, error, code=error.code, fix=fix, consequence=consequence)
+        self._statuses.fail(
+            plugin, backend, error, code=error.code, fix=error.fix, others=others, consequence=consequence
+        )
         for owner in {owner for pair in stuck if (owner := self.owner(pair))}:
             lost = {pair[0] for pair in stuck if self.owner(pair) == owner}
             self._statuses.lose(owner, lost, plugin.name)
@@ -117,7 +138,8 @@ class Loader:
         probe = run_probe(claim.backend, self._policy.probe_timeout_s)
         if claim.backend.probe is not None:
             self.check_untouched("its probe", claim.backend)
-        return probe
+        absent = why_no_device(claim.backend.device_type) if probe.ok else ""
+        return Probe(False, absent, how_to_register(claim.backend.device_type)) if absent else probe
 
     def _in_order(self, claims: list[Claim]) -> list[Claim]:
         return sorted(claims, key=lambda claim: (claim.backend.dispatch_key, *precedence(claim, self._policy)))
@@ -167,7 +189,10 @@ class Loader:
             backend=backend,
             code="OPWHEEL-E053" if missing else "",
             reason=f"no kernel for {', '.join(missing)}" if missing else "",
-            fix=f"pip install --upgrade {claim.plugin.distribution}" if missing else "",
+            fix=f"pip install --upgrade {claim.plugin.distribution}; its author registers them, or leaves them out of "
+            "operators="
+            if missing
+            else "",
             operators=tuple(sorted(covered)),
             by_reference=tuple(sorted(o for o in covered if is_reference(f"{self._namespace}::{o}", key))),
             missing=missing,
@@ -190,11 +215,20 @@ class Loader:
         added = self._isolation.changes(key)
         unclaimed = {pair: place for pair, place in added.items() if pair not in claim.pairs}
         if unclaimed:
-            raise LoadError("OPWHEEL-E054", f"it registered what it does not claim: {listed(unclaimed)}")
+            raise LoadError(
+                "OPWHEEL-E054",
+                f"it registered what it does not claim: {listed(unclaimed)}",
+                f"register only what operators= names, at its dispatch_key={key!r}, or claim more there",
+            )
         # Not from `added` alone: a library that was open before adds nothing. Blocked places do not count: the kernel
         # there is the one that raises.
         there = {pair for pair in claim.pairs - self._isolation.blocked.keys() if has_kernel(self._namespace, *pair)}
         covered = {operator for operator, _ in there | added.keys()}
         if not covered:
-            raise LoadError("OPWHEEL-E051", f"it registered no kernel at {key}")
+            raise LoadError(
+                "OPWHEEL-E051",
+                f"it registered no kernel at {key}",
+                f"register what operators= names at its dispatch_key, by STABLE_TORCH_LIBRARY_IMPL({self._namespace}, "
+                f"{key}, m) in what libraries= names or by library.impl(name, kernel) in what register= names",
+            )
         return covered

@@ -22,16 +22,19 @@ from .elf import check_complete
 from .errors import CodedError, InvalidBackendError
 from .policy import Policy
 from .status import describe_value
-from .values import is_a, take_record
+from .values import fix_in, is_a, take_record
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 
 class LoadError(CodedError):
-    """A step failed; ``code`` says which, ``__cause__`` is the original exception if there is one."""
+    """A step failed; ``code`` says which, ``__cause__`` is the original exception if there is one.
 
-    def __init__(self, code: str, reason: str, fix: str = "") -> None:
+    ``fix`` is what the plugin's author changes; where versions do not belong together, what anybody does.
+    """
+
+    def __init__(self, code: str, reason: str, fix: str) -> None:
         super().__init__(reason)
         self.code = code
         self.fix = fix
@@ -49,7 +52,9 @@ def check_compatible(backend: Backend, abi: int, schemas: Sequence[str]) -> None
             raise LoadError(
                 "OPWHEEL-E030",
                 f"{path.name} was built for ABI {built_with.abi}, this core has ABI {abi}",
-                "upgrade the core" if built_with.abi > abi else "upgrade the backend",
+                "upgrade the core"
+                if built_with.abi > abi
+                else "upgrade the backend; its author builds it again, with the opwheel of this core",
             )
         _check_schemas(path, built_with.schemas, schemas, backend.operators)
         _check_callees(path, built_with.callees)
@@ -110,7 +115,9 @@ def check_requirement(text: str) -> None:
         requirement = Requirement(text)
         applies = requirement.marker is None or requirement.marker.evaluate()
     except Exception as error:  # a marker, a number of 5,000 digits and brackets within brackets fail each in its way
-        raise LoadError("OPWHEEL-E022", f"its requirement {describe_value(text)} is not valid") from error
+        reason = f"its requirement {describe_value(text)} is not valid"
+        fix = 'write requirement specifiers in its field requires, such as requires=["torch>=2.10"]'
+        raise LoadError("OPWHEEL-E022", reason, fix) from error
     if not applies:
         return
     installed = installed_version(requirement.name)
@@ -186,10 +193,21 @@ def run_probe(backend: Backend, timeout_s: float) -> Probe:
             "OPWHEEL-E041",
             f"its probe did not finish within {timeout_s:g} s; does it wait for hardware, or import the operator "
             "library that is waiting for it?",
+            f"let the function that probe= names answer within {timeout_s:g} s, without importing the operator library",
         )
-    if is_a(failures[0], KeyboardInterrupt):
-        raise failures[0]
-    raise LoadError("OPWHEEL-E041", "its probe failed") from failures[0]
+    failure = failures[0]
+    if is_a(failure, KeyboardInterrupt):
+        raise failure
+    right = 'let the function that probe= names return Probe(True), or Probe(False, "what is missing"), and not raise'
+    raise LoadError("OPWHEEL-E041", "its probe failed", fix_in(failure) or right) from failure
+
+
+def complete_library(field: str, path: Path) -> str:
+    """What an author does about a library that cannot be opened; ``field`` has its path."""
+    return (
+        f"name in {field}= a file that is in the wheel, whole, built for this machine and linked with nothing that is "
+        f"not there: `ldd {describe_value(str(path))}` shows that"
+    )
 
 
 class Loaded:
@@ -211,7 +229,8 @@ class Loaded:
                 # RTLD_LOCAL: two backends may well have symbols of the same name.
                 self._handles.append(ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL))
             except (OSError, ValueError) as error:
-                raise LoadError("OPWHEEL-E050", f"its library {describe_value(str(path))} cannot be opened") from error
+                reason = f"its library {describe_value(str(path))} cannot be opened"
+                raise LoadError("OPWHEEL-E050", reason, complete_library("libraries", path)) from error
         if backend.register is not None:
             self._library = torch.library.Library(namespace, "IMPL", backend.dispatch_key)
             keep_as_ours(self._library)
@@ -221,7 +240,8 @@ class Loaded:
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
-                raise LoadError("OPWHEEL-E052", "its register function failed") from error
+                fix = "correct the function that register= names: it takes a torch.library.Library and calls its impl()"
+                raise LoadError("OPWHEEL-E052", "its register function failed", fix) from error
 
     def apply(self, policy: Policy) -> None:
         """Tell libraries on the C++ SDK where the memory of large new results comes from, and how to call operators."""

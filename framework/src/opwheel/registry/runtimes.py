@@ -12,10 +12,10 @@ from types import MappingProxyType
 
 from .discovery import FoundPlugin, PluginError, find_plugins, read_plugin
 from .elf import check_complete
-from .loading import LoadError, check_requirement
+from .loading import LoadError, check_requirement, complete_library
 from .status import BackendStatus, Finding, State, describe_exception, describe_failure
-from .statuses import with_hiding
-from .values import Record, sequence_of, take_fields, take_name, take_path, take_text
+from .statuses import fix_of, with_hiding
+from .values import Field, Record, sequence_of, take_fields, take_name, take_path, take_text
 
 
 class Runtime(Record):
@@ -33,12 +33,13 @@ class Runtime(Record):
 
     fields = MappingProxyType(
         {
-            "name": take_name,
-            "library": take_path,
-            "operators": sequence_of(take_name, "names of operators"),
-            "requires": sequence_of(take_text, "texts"),
+            "name": Field(take_name, '"acme"'),
+            "library": Field(take_path, 'Path(__file__).parent / "libacme.so"'),
+            "operators": Field(sequence_of(take_name, "names of operators"), '["add", "add.out"]'),
+            "requires": Field(sequence_of(take_text, "texts"), '["torch>=2.10"]'),
         }
     )
+    required = ("name", "library", "operators")
 
     def __init__(self, name: str, library: Path, operators: Sequence[str], requires: Sequence[str] = ()) -> None:
         self.name = name
@@ -59,20 +60,23 @@ def find_runtimes(group: str) -> tuple[dict[str, BackendStatus], list[Finding]]:
 
 def _status(plugin: FoundPlugin) -> BackendStatus:
     status = BackendStatus(plugin.name, State.INSTALLED, distribution=plugin.distribution, version=plugin.version)
-    broken = status._replace(state=State.BROKEN, fix=f"reinstall {plugin.distribution}, or uninstall it")
+    broken = status._replace(state=State.BROKEN)
     try:
         runtime = read_plugin(plugin, "opwheel_runtime", Runtime)
     except PluginError as error:
         cause = error if error.__cause__ is None else error.__cause__
-        return broken._replace(code=error.code, reason=describe_failure(error), exception=cause)
+        fix = fix_of(plugin, error.code, error.fix)
+        return broken._replace(code=error.code, reason=describe_failure(error), fix=fix, exception=cause)
     status = status._replace(operators=tuple(runtime.operators), library=runtime.library)
     try:
         for requirement in runtime.requires:
             check_requirement(requirement)
         check_complete(runtime.library)
     except LoadError as error:
-        return status._replace(state=State.INCOMPATIBLE, code=error.code, reason=str(error), fix=error.fix)
+        fix = fix_of(plugin, error.code, error.fix) if error.code == "OPWHEEL-E022" else error.fix
+        return status._replace(state=State.INCOMPATIBLE, code=error.code, reason=str(error), fix=fix)
     except OSError as error:
         reason = f"its library cannot be read: {describe_exception(error)}"
-        return status._replace(state=State.BROKEN, code="OPWHEEL-E050", reason=reason, fix=broken.fix, exception=error)
+        fix = fix_of(plugin, "OPWHEEL-E050", complete_library("library", runtime.library))
+        return broken._replace(code="OPWHEEL-E050", reason=reason, fix=fix, exception=error)
     return status

@@ -20,6 +20,9 @@ from .trace import Tracer
 
 PACKAGE = f"{Path(__file__).parent.parent}{os.sep}"
 
+# What may be wrong with the installation, and not with the plugin.
+_MAY_BE_DAMAGED = ("OPWHEEL-E020", "OPWHEEL-E050")
+
 
 class Statuses:
     """The status of each backend by its name, and the findings that belong to no single backend."""
@@ -57,17 +60,28 @@ class Statuses:
         error: Exception,
         *,
         code: str,
-        fix: str = "",
+        fix: str,
+        others: str = "",
         consequence: str = "",
     ) -> None:
-        """Record a broken backend. The reason ends with the original exception, which is kept."""
+        """Record a broken backend. The reason ends with the original exception, which is kept.
+
+        Args:
+            plugin: whose.
+            backend: what it has described, if it got so far.
+            error: what failed.
+            code: of the failure.
+            fix: what the plugin's author changes.
+            others: what everybody else does, if that is not the usual.
+            consequence: what became of what the plugin had registered.
+        """
         self.record(
             plugin,
             State.BROKEN,
             backend=backend,
             code=code,
             reason=describe_failure(error) + consequence,
-            fix=fix or f"reinstall {plugin.distribution}, or uninstall it",
+            fix=fix_of(plugin, code, fix, others=others, strict=f"{self._namespace.upper()}_STRICT=1"),
             exception=error if error.__cause__ is None else error.__cause__,
         )
 
@@ -108,6 +122,25 @@ def with_hiding(status: BackendStatus, plugin: FoundPlugin) -> BackendStatus:
 
     hiding = find_hiding(plugin.module.partition(".")[0], plugin.distribution)
     return status._replace(reason=f"{status.reason}; {hiding.reason}", fix=hiding.fix) if hiding else status
+
+
+def fix_of(plugin: FoundPlugin, code: str, fix: str, *, others: str = "", strict: str = "") -> str:
+    """What to do about a broken plugin: first for its author, then for everybody else.
+
+    Args:
+        plugin: which.
+        code: of the failure.
+        fix: what the author changes.
+        others: what everybody else does, if that is not the usual.
+        strict: the setting with which the failure is raised.
+    """
+    usual = (
+        f"reinstall {plugin.distribution}, or uninstall it"
+        if code in _MAY_BE_DAMAGED
+        else f"disable {plugin.name!r} in plugins.toml or uninstall {plugin.distribution}, and tell its author"
+    )
+    traceback = f" ({strict} shows the traceback)" if strict else ""
+    return f"in the plugin, {fix}{traceback}; if it is not yours, {others or usual}"
 
 
 def describe(problem: BackendStatus | Finding) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from .errors import InvalidBackendError
 from .status import describe_value
@@ -31,13 +31,27 @@ def is_a(value: object, kind: type) -> bool:
     return issubclass(type(value), kind)
 
 
+class Field(NamedTuple):
+    """A field of a record: what takes its value, and an example of one, in Python."""
+
+    take: Take
+    example: str
+
+
 class Record:
-    """What a plugin says of itself: ``fields`` has their names, and what takes the value of each.
+    """What a plugin says of itself: ``fields`` by their names.
 
     Not a dataclass: making two of them would be a fortieth of the operator library's import.
     """
 
-    fields: ClassVar[Mapping[str, Take]]
+    fields: ClassVar[Mapping[str, Field]]
+    required: ClassVar[tuple[str, ...]] = ()  # fields of what a hook returns
+
+    @classmethod
+    def example(cls, name: str) -> str:
+        """One of them as it is written in Python, with the fields that it must have."""
+        required = {one: cls.fields[one].example for one in cls.required} | {"name": f'"{name}"'}
+        return f"{cls.__name__}({', '.join(f'{field}={value}' for field, value in required.items())})"
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in self.fields)})"
@@ -56,7 +70,7 @@ def take_record(kind: type[AnyRecord], record: object) -> AnyRecord:
     return kind(**{name: object.__getattribute__(record, name) for name in kind.fields})
 
 
-def take_fields(record: object, takers: Mapping[str, Take], code: str, title: str) -> dict[str, Any]:
+def take_fields(record: object, fields: Mapping[str, Field], code: str, title: str) -> dict[str, Any]:
     """Replace what a record's fields hold by exact values.
 
     Returns:
@@ -66,15 +80,22 @@ def take_fields(record: object, takers: Mapping[str, Take], code: str, title: st
         InvalidBackendError: with that code and title, naming the field, its value and what is expected.
     """
     taken = {}
-    for name, take in takers.items():
+    for name, field in fields.items():
         value = getattr(record, name)
         try:
-            taken[name] = take(value)
+            taken[name] = field.take(value)
         except NotTakenError as error:
             problem = f"{title}: field {name} is {describe_value(value)}, expected {error}"
-            raise InvalidBackendError(code, problem) from None
+            fix = f"write {name}={field.example} in the {title.partition('(')[0]}, or the like: {error}"
+            raise InvalidBackendError(code, problem, fix) from None
         setattr(record, name, taken[name])
     return taken
+
+
+def fix_in(error: BaseException) -> str:
+    """What a record that is not valid says about putting it right; empty for other exceptions, a plugin's own too."""
+    fix = error.fix if type(error) is InvalidBackendError else ""
+    return fix if type(fix) is str else ""
 
 
 def is_name(text: str) -> bool:
