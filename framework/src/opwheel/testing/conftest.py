@@ -6,8 +6,9 @@ import importlib
 import json
 import os
 import tempfile
+import warnings
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -167,24 +168,53 @@ def device(backend: BackendStatus, request: pytest.FixtureRequest) -> torch.devi
 
 
 @pytest.fixture(scope="session")
-def crashing(request: pytest.FixtureRequest, backend: BackendStatus, device: torch.device) -> dict[str, str]:
-    """Of the operators with tests that were chosen, those whose kernels would end this process, and how."""
-    chosen: dict[str, set[torch.dtype]] = {}
-    called_by = set()
-    for item in request.session.items:
-        params = _params(item)
+def crashing(
+    request: pytest.FixtureRequest, backend: BackendStatus, device: torch.device
+) -> Iterator[dict[str, crashes.Crash]]:
+    """Of the operators with tests that were chosen, and of those that these call, those that would end this process.
+
+    While the tests run, a call that reaches such a kernel raises instead: also as a derivative of another operator.
+    """
+    library = _library(request.config)
+    chosen, called_by = _first_calls(request.session.items)
+    claimed = {name: dtypes for name, dtypes in chosen.items() if name in backend.operators}
+    found = crashes.crashing(library.package, str(device), claimed, called_by)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch tells that a kernel is replaced
+        blocked = [
+            private.register_kernel(library.overloads[name].qualified_name, backend.dispatch_key, _raise(name, crash))
+            for name, crash in found.items()
+            if not crash.is_beside
+        ]
+    yield found
+    del blocked
+
+
+def _first_calls(items: Iterable[Any]) -> tuple[dict[str, set[torch.dtype]], set[str]]:
+    """The overloads that the tests may call, with the dtypes, and the checks that they make of samples."""
+    chosen: dict[str, set[torch.dtype]] = defaultdict(set)
+    called_by: set[str] = set()
+    for item in items:
+        params, overload = _params(item), _overload_of(item)
+        if overload is None:
+            continue
         if "sampled" in params:
-            overload = params["sampled"]
             called_by.add(params["check"])
             dtypes = checks.dtypes_called(overload, params["check"], params["sample_dtype"])
-        elif "crashing" in getattr(item, "fixturenames", ()) and device.type == "cpu":
-            overload, dtypes = params["functional"], DTYPES
-            called_by.add("layouts")
+            called = [] if params["check"] in checks.OF_THE_KERNEL_ALONE else crashes.called_by(overload)
         else:
-            continue
-        if overload.name in backend.operators:
-            chosen.setdefault(overload.name, set()).update(dtypes)
-    return crashes.crashing(_library(request.config).package, str(device), chosen, called_by)
+            dtypes = (params["dtype"],) if "dtype" in params else DTYPES
+            called = crashes.called_by(overload)
+        for one in (overload, *called):
+            chosen[one.name].update(dtypes)
+    return chosen, called_by
+
+
+def _raise(name: str, crash: crashes.Crash) -> Callable[..., Any]:
+    def kernel(*_: Any, **__: Any) -> Any:
+        raise AssertionError(f"a call of the kernel of {name} ends the process: {crash.how}")
+
+    return kernel
 
 
 @pytest.fixture(autouse=True)
@@ -195,10 +225,10 @@ def _applies(request: pytest.FixtureRequest, backend: BackendStatus) -> None:
     overload = _overload_of(request.node)
     if overload is not None and overload.name not in backend.operators:
         pytest.skip(f"not claimed by {backend.name}")
-    if "sampled" in request.fixturenames:
-        how = request.getfixturevalue("crashing").get(overload.name if overload else "")
-        if how:
-            pytest.fail(f"{overload}: a call of its kernel ends the process: {how}", pytrace=False)
+    crash = request.getfixturevalue("crashing").get(overload.name) if overload is not None else None
+    # Of reads beside arguments the element-wise operators have a test of its own.
+    if crash is not None and ("sampled" in request.fixturenames or not crash.is_beside):
+        pytest.fail(f"{overload}: a call of its kernel ends the process: {crash.how}", pytrace=False)
 
 
 def _params(item: Any) -> dict[str, Any]:
@@ -209,6 +239,14 @@ def _params(item: Any) -> dict[str, Any]:
 def _overload_of(item: Any) -> Overload | None:
     params = _params(item)
     return next((params[kind] for kind in _KINDS if kind in params), None)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Note which test runs: whoever has started this process can say in which it has ended."""
+    file = item.config.getoption("--current-test")
+    if file:
+        Path(file).write_text(f"{item.path.name}::{item.name}")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -10,7 +10,6 @@ import ctypes
 import mmap
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 import torch
@@ -22,25 +21,22 @@ from opwheel.dispatch.overload import Overload
 
 from . import samples as made
 from .checks import Samples, declared
-from .checks.agreement import run_kernel
 
 _LENGTHS = (1, 16, 33, 513)  # of rows: around vectors, cache lines and blocks of the SDK's loops
 _STEPS = (1, 2, 3)
 _CPU = torch.device("cpu")
 
 
-def call_beside_pages(overload: Overload, dtype: torch.dtype) -> None:
-    """Call a kernel with all its samples, and if it is element-wise with rows of several lengths and strides.
+def beside_pages(overload: Overload, dtype: torch.dtype) -> Iterator[tuple[Any, ...]]:
+    """Values of all arguments: every sample and, of an element-wise operator, rows of several lengths and strides.
 
     Args:
-        overload: whose kernel.
+        overload: whose arguments.
         dtype: of the samples.
     """
     for given in _arguments(overload, dtype):
         for at_end in (True, False):
-            moved = pytree.tree_map(lambda value, at_end=at_end: _beside_page(value, at_end), given)
-            with suppress(Exception):  # what is refused, or wrong, is other tests' business
-                run_kernel(overload, moved)
+            yield pytree.tree_map(lambda value, at_end=at_end: _beside_page(value, at_end), given)
 
 
 def _arguments(overload: Overload, dtype: torch.dtype) -> Iterator[tuple[Any, ...]]:

@@ -12,16 +12,19 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from opwheel.dispatch.overload import Overload
 from opwheel.testing import reference
+from opwheel.testing.crashes import Crash
 from opwheel.testing.samples import DTYPES, numbers
 
 pytestmark = pytest.mark.subsystem("layout")
 
 
-def test_nothing_is_read_beside_arguments(functional: Overload, device: torch.device, crashing: dict[str, str]) -> None:
+def test_nothing_is_read_beside_arguments(
+    functional: Overload, device: torch.device, crashing: dict[str, Crash]
+) -> None:
     if device.type != "cpu":
         pytest.skip("it needs the memory of a CPU")
-    how = crashing.get(functional.name)
-    assert how is None, f"{functional}: a call of its kernel ends the process: {how}"
+    crash = crashing.get(functional.name)
+    assert crash is None, f"{functional}: a call of its kernel ends the process: {crash.how}"
 
 
 @st.composite

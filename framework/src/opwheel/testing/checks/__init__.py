@@ -37,6 +37,7 @@ from .vmap import vmap
 
 __all__ = [
     "CHECKS",
+    "OF_THE_KERNEL_ALONE",
     "Samples",
     "cases",
     "check_operators",
@@ -80,6 +81,10 @@ IN_ONE_DTYPE: dict[str, Check] = {
     "compiled": compiled,
 }
 CHECKS = IN_EVERY_DTYPE | IN_16_BITS | IN_ONE_DTYPE
+# These call no derivative.
+OF_THE_KERNEL_ALONE = frozenset(IN_EVERY_DTYPE) | {
+    *("many rows", "large numbers", "repeatable", "aliases", "versions", "growth", "errors"),
+}
 
 
 def not_tried(check: str, device: torch.device) -> str:
