@@ -137,7 +137,7 @@ test-docs: docs
 # takes milliseconds for each row: values alone, no losses of hundreds of rows, and attention of short heads in float64.
 # It keeps some bytes of each call, of any kernel: growth is not asked of it.
 test-transformer: $(VENV)/.installed
-	$(BIN)/python -m pytest $(TRANSFORMER)/tests $(TRITON)/tests
+	$(BIN)/python -m pytest -c pyproject.toml $(TRANSFORMER)/tests $(TRITON)/tests
 	$(BIN)/python $(KIT_OF) transformer_ops --backend cpu $(if $(TEST_WHOLE_KIT),,-k "(values or layouts) and (float32 or bfloat16) or first or growth")
 	$(INTERPRETED) -m pytest $(TRITON)/tests/test_kernels.py $(TRANSFORMER)/tests/test_operators.py $(TRANSFORMER)/tests/test_losses.py $(TRANSFORMER)/tests/test_memory.py -k "not many_rows and not fused_loss_in_16 and not (common_offset and float32) and not test_fused_linear and not (test_attention_is and (float and not float64 or 530 or 128)) and not (turns_by and (not float64 or 65 or 128)) and not (one_tensor and not float64)"
 	$(INTERPRETED) $(KIT_OF) transformer_ops --backend triton -k $(if $(TEST_WHOLE_KIT),"not growth","values and bfloat16 or errors")

@@ -6,6 +6,8 @@ import ctypes
 import os
 import shlex
 import subprocess
+import tempfile
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -30,6 +32,13 @@ def build(source: Path, output: Path, torch_target: str = "2.10") -> Path:
     link = ["-shared", source, "-o", output, f"-L{find_torch().lib}", "-ltorch", "-ltorch_cpu", "-lc10"]
     subprocess.run(compile_args(*link, torch_target=torch_target), check=True)
     return output
+
+
+@cache
+def open_types() -> None:
+    """Open the library of types.cpp. Once in a process: nobody can define a namespace twice."""
+    with tempfile.TemporaryDirectory() as folder:  # an open library needs its file no more
+        ctypes.CDLL(str(build(SOURCES / "types.cpp", Path(folder, "libwaves_types.so"), torch_target="2.13")))
 
 
 def open_library(folder: Path):

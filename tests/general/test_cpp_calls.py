@@ -27,11 +27,9 @@ X = torch.tensor([1.0, 2.0])
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("calls")
-    for name in ("types", "calls"):
-        path = cpp_library.build(cpp_library.SOURCES / f"{name}.cpp", folder / f"lib{name}.so", torch_target="2.13")
-        library = ctypes.CDLL(str(path))
-    return library
+    cpp_library.open_types()
+    output = tmp_path_factory.mktemp("calls") / "libcalls.so"
+    return ctypes.CDLL(str(cpp_library.build(cpp_library.SOURCES / "calls.cpp", output, torch_target="2.13")))
 
 
 @pytest.fixture(params=["native", "Python"])

@@ -14,9 +14,8 @@ X = torch.zeros(1)
 
 
 @pytest.fixture(scope="session")
-def ops(tmp_path_factory):
-    output = tmp_path_factory.mktemp("types") / "libwaves_types.so"
-    ctypes.CDLL(str(cpp_library.build(cpp_library.SOURCES / "types.cpp", output, torch_target="2.13")))
+def ops():
+    cpp_library.open_types()
     return torch.ops.waves_types
 
 

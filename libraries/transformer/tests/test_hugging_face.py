@@ -11,7 +11,8 @@ import torch
 import transformer_ops
 from torch import distributed, nn
 from torch.distributed.fsdp import fully_shard
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from .recording import Operators
 
 transformers = pytest.importorskip("transformers")
 
@@ -35,19 +36,6 @@ MODELS = {
     "Gemma2": (2 * 4 + 1, "geglu"),
     "Gemma3": (2 * 6 + 1, "geglu"),
 }
-
-
-class Operators(TorchDispatchMode):
-    """Counts those of transformer_ops that run."""
-
-    def __init__(self):
-        super().__init__()
-        self.counts = Counter()
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if func.namespace == "transformer_ops":
-            self.counts[func._schema.name.partition("::")[2]] += 1
-        return func(*args, **(kwargs or {}))
 
 
 def tiny(family, dtype=torch.float32):

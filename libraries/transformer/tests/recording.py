@@ -1,0 +1,18 @@
+"""Which operators run."""
+
+from collections import Counter
+
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class Operators(TorchDispatchMode):
+    """Counts those of transformer_ops that arrive below Autograd, by name."""
+
+    def __init__(self):
+        super().__init__()
+        self.counts = Counter()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func.namespace == "transformer_ops":
+            self.counts[func._schema.name.partition("::")[2]] += 1
+        return func(*args, **(kwargs or {}))
