@@ -133,7 +133,9 @@ out["call"] = str(bare.no_kernel_error("add", "cpu"))
     out = run(then=then)["out"]
     assert out["backends"] == []
     assert "installed are: none" in out["error"]
-    assert "the backend 'cpu' is not installed: pip install muladd-cpu" in out["call"]
+    assert "the backend 'cpu' is not found, though there is" in out["call"]  # its entry point is of another group
+    assert "; its entry point is missing in" in out["call"]
+    assert "or install it again: pip install muladd-cpu; `muladd doctor`" in out["call"]
 
 
 def test_load_after_the_user_has_repaired_it(site: Site, compiler: Compiler, run: Run) -> None:

@@ -93,11 +93,13 @@ def test_an_application_that_was_put_together(
         else:
             assert what == ("is not in this application" if frozen else "is not installed")
         if missing or frozen:
-            assert "the folder muladd_acme-*.dist-info with METADATA and entry_points.txt" in fix
+            assert "entry_points.txt" in fix
             assert fix.split("; `muladd doctor`")[0].split(" (OPWHEEL")[0] in report["doctor"]["text"]
+        if frozen or left is without_dist_info:
+            assert "the folder muladd_acme-*.dist-info with METADATA and entry_points.txt" in fix
         assert ("--collect-all muladd_acme --copy-metadata muladd-acme" in fix) is frozen
         assert ("pip install muladd-acme" in fix) is not frozen
-        assert ("leave it" in fix) is (bool(missing) and not frozen)
+        assert ("leave it" in fix) is (left is without_dist_info and not frozen)
 
 
 @pytest.mark.parametrize("frozen", [False, True], ids=["", "frozen"])
@@ -138,8 +140,14 @@ def as_module(root: Path) -> None:
     shutil.rmtree(package)
 
 
+def go_to(work: Site, place: str) -> str:
+    """What makes a folder the current one, which Python has on sys.path, by its name or as an empty entry."""
+    enter = f"import os, sys; os.chdir({str(work.root)!r})"
+    return {"PYTHONPATH": "", "current folder": enter, "empty entry": f"{enter}; sys.path.insert(0, '')"}.get(place, "")
+
+
 @pytest.mark.parametrize("egg_info", [False, True], ids=["", "egg-info"])
-@pytest.mark.parametrize("place", ["current folder", "PYTHONPATH"])
+@pytest.mark.parametrize("place", ["current folder", "empty entry", "PYTHONPATH"])
 @pytest.mark.parametrize("sources", SOURCES)
 def test_sources_hide_the_installed_package(
     sources: str, place: str, egg_info: bool, site: Site, compiler: Compiler, tmp_path: Path, run: Run
@@ -155,18 +163,31 @@ def test_sources_hide_the_installed_package(
         (work.root / "muladd_acme.egg-info/METADATA").rename(work.root / "muladd_acme.egg-info/PKG-INFO")
     if sources == "something else":
         as_module(work.root)
-    before = f"import os; os.chdir({str(work.root)!r})" if place == "current folder" else ""
-    report = run(work.root, site.root, before=before, doctor=True)
+    path = [site.root] if place == "empty entry" else [work.root, site.root]
+    report = run(*path, before=go_to(work, place), doctor=True)
     status = report["statuses"]["acme"]
     assert status["code"] == code, status
     used = work.root / ("muladd_acme.py" if sources == "something else" else "muladd_acme")
     hides = f"Python takes muladd_acme from {used}, which hides the installed one, {site.root / 'muladd_acme'}"
     assert status["reason"].endswith(hides)
-    advice = f"leave the folder {work.root}" if place == "current folder" else f"take {work.root} off sys.path"
+    advice = f"take {work.root} off sys.path" if place == "PYTHONPATH" else f"leave the folder {work.root}"
     assert status["fix"].startswith(advice)
     assert "reinstall" not in report["warnings"][0]["message"]
     assert hides in report["warnings"][0]["message"]
     assert hides in report["doctor"]["text"]
+
+
+def test_the_current_folder_is_gone(site: Site, tmp_path: Path, run: Run) -> None:
+    """Nothing is imported from there; to look for it is no error."""
+    site.install("acme", source="import not_there")
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    before = f"import os, sys; os.chdir({str(gone)!r}); os.rmdir({str(gone)!r}); sys.path.insert(0, '')"
+    other = Site(tmp_path / "other")
+    other.install("acme")
+    shutil.rmtree(other.root / "muladd_acme-1.0.dist-info")
+    status = run(other.root, site.root, before=before)["statuses"]["acme"]
+    assert status["fix"].startswith(f"take {other.root} off sys.path")
 
 
 def test_sources_hide_an_installed_runtime(site: Site, tmp_path: Path, run: Run) -> None:
@@ -249,7 +270,7 @@ import muladd
 # ---- metadata without its package ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", ["current folder", "PYTHONPATH", "installed"])
+@pytest.mark.parametrize("place", ["current folder", "empty entry", "PYTHONPATH", "installed"])
 @pytest.mark.parametrize("kind", ["egg-info", "egg-info of pip", "dist-info"])
 def test_metadata_of_another_version(
     kind: str, place: str, site: Site, compiler: Compiler, tmp_path: Path, run: Run
@@ -264,12 +285,12 @@ def test_metadata_of_another_version(
         left = left.rename(left.with_suffix(".egg-info"))
     if kind == "egg-info of pip":
         (left / "installed-files.txt").write_text("../muladd_acme/__init__.py\n")
-    before = f"import os; os.chdir({str(work.root)!r})" if place == "current folder" else ""
-    report = run(*dict.fromkeys([work.root, site.root]), before=before)
+    path = [site.root] if place == "empty entry" else dict.fromkeys([work.root, site.root])
+    report = run(*path, before=go_to(work, place))
     [finding] = report["findings"]
     assert finding["code"] == "OPWHEEL-E026"
     assert str(left) in finding["message"]
-    if place == "current folder":
+    if place in ("current folder", "empty entry"):
         assert finding["fix"] == f"leave the folder {work.root}, or delete {left}"
     elif kind == "egg-info":
         assert finding["fix"] == f"delete {left}"

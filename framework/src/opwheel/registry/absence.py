@@ -35,9 +35,16 @@ def find_absence(distribution: str, hint: str) -> Absence:
     bundling = how_to_bundle(package, distribution)
     if origin is None:
         return Absence("is not in this application", bundling) if bundling else Absence("is not installed", hint)
-    what = f"is not found, though there is {origin}; {_what_is_missing(distribution)}"
-    put = f"put {_metadata_of(distribution)} beside {origin}; if that is a folder of sources, leave it, and {hint}"
-    return Absence(what, bundling or put)
+    what = f"is not found, though there is {origin}"
+    try:
+        found = metadata.distribution(distribution)
+    except metadata.PackageNotFoundError:
+        what += f"; the metadata of {distribution} is missing"
+        fix = f"put {_metadata_of(distribution)} beside {origin}; if that is a folder of sources, leave it, and {hint}"
+    else:
+        what += f"; its entry point is missing in {getattr(found, '_path', 'the metadata')}"
+        fix = f"put its entry_points.txt there, or install it again: {hint}"
+    return Absence(what, bundling or fix)
 
 
 def how_to_bundle(package: str, distribution: str) -> str:
@@ -50,11 +57,3 @@ def how_to_bundle(package: str, distribution: str) -> str:
 
 def _metadata_of(distribution: str) -> str:
     return f"the folder {distribution.replace('-', '_')}-*.dist-info with METADATA and entry_points.txt"
-
-
-def _what_is_missing(distribution: str) -> str:
-    try:
-        found = metadata.distribution(distribution)
-    except metadata.PackageNotFoundError:
-        return f"the metadata of {distribution} is missing"
-    return f"its entry point is missing in {getattr(found, '_path', 'the metadata')}"

@@ -15,6 +15,7 @@ import pluggy
 from .backend import Backend
 from .errors import CodedError, InvalidBackendError
 from .hooks import PROJECT, PluginHooks
+from .regular_files import in_full
 from .status import Finding, describe_exception, describe_value
 from .values import NAME, fix_in, is_a, is_name, take_record
 
@@ -139,13 +140,14 @@ def _without_pip(distribution: metadata.Distribution) -> str:
 
     folder = Path(str(distribution.locate_file("")))
     if is_current(folder):
-        return f"leave the folder {Path.cwd()}, or delete {_place(distribution)}"
+        return f"leave the folder {in_full(folder)}, or delete {_place(distribution)}"
     is_egg_info = str(_place(distribution)).endswith(".egg-info")
     return f"delete {_place(distribution)}" if is_egg_info and not distribution.read_text("installed-files.txt") else ""
 
 
 def _place(distribution: metadata.Distribution) -> object:
-    return getattr(distribution, "_path", None) or distribution.locate_file("")
+    place = getattr(distribution, "_path", None) or distribution.locate_file("")
+    return in_full(place) if isinstance(place, Path) else place  # of the current folder, it is relative
 
 
 def _mentions(distribution: metadata.Distribution, group: str) -> bool:

@@ -48,7 +48,10 @@ def origin_of(package: str) -> Path | None:
 
 def is_current(folder: Path) -> bool:
     """Whether Python was started in that folder, or has gone there."""
-    return os.path.realpath(folder) == os.path.realpath(os.curdir)
+    try:
+        return folder.samefile(os.curdir)
+    except OSError:  # one of them is gone, or is in an archive
+        return False
 
 
 def _place(found: metadata.Distribution, package: str) -> Path | None:

@@ -50,7 +50,7 @@ def read_installed(distribution: metadata.Distribution, name: str) -> InstalledW
     """Compare every file of the distribution with RECORD, and look for what Python could run instead of them."""
     record = distribution.read_text("RECORD") or ""
     root = str(Path(str(distribution.locate_file(""))).absolute())
-    place = getattr(distribution, "_path", root)
+    place = getattr(distribution, "_path", None) or root
     rows = _rows(record)
     folders = {folder for path in rows for folder in _folders_around(path)}
     roots = {folder for folder in folders if "/" not in folder and not folder.endswith(".dist-info")}
