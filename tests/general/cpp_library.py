@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import shlex
+import shutil
 import subprocess
 import tempfile
 from functools import cache
@@ -35,10 +37,13 @@ def build(source: Path, output: Path, torch_target: str = "2.10") -> Path:
 
 
 @cache
-def open_types() -> None:
-    """Open the library of types.cpp. Once in a process: nobody can define a namespace twice."""
-    with tempfile.TemporaryDirectory() as folder:  # an open library needs its file no more
-        ctypes.CDLL(str(build(SOURCES / "types.cpp", Path(folder, "libwaves_types.so"), torch_target="2.13")))
+def open_types() -> Path:
+    """The library of types.cpp, opened. Once in a process: nobody can define a namespace twice."""
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = build(SOURCES / "types.cpp", Path(folder, "libtypes.so"), torch_target="2.13")
+    ctypes.CDLL(str(path))
+    return path
 
 
 def open_library(folder: Path):

@@ -345,7 +345,8 @@ def test_first_calls_of_threads_at_once(first_call, define):
 @pytest.mark.slow
 def test_old_models_when_the_callee_has_got_another_argument(library, tmp_path):
     """Eager, exported, TorchScript and AOTInductor: neither the caller is built again nor the models saved again."""
-    shutil.copytree(Path(library._name).parent, tmp_path, dirs_exist_ok=True)
+    for path in (cpp_library.open_types(), Path(library._name)):
+        shutil.copy(path, tmp_path)
 
     def run(what):
         command = [sys.executable, "-m", "tests.general.old_model", str(tmp_path), what]
