@@ -48,10 +48,7 @@ def origin_of(package: str) -> Path | None:
 
 def is_current(folder: Path) -> bool:
     """Whether Python was started in that folder, or has gone there."""
-    try:
-        return folder.samefile(os.curdir)
-    except OSError:  # one of them is gone, or is in an archive
-        return False
+    return folder.exists() and folder.samefile(os.curdir)  # which can be asked although it has been deleted
 
 
 def _place(found: metadata.Distribution, package: str) -> Path | None:
