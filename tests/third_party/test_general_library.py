@@ -13,7 +13,7 @@ from .environment import IS_WHOLE_KIT, Environment
 pytestmark = [pytest.mark.wheels, pytest.mark.slow]
 GENERAL = Path(__file__).parents[1] / "general"
 LIBRARY = "waves_cpp"
-OPERATORS = 13
+OPERATORS = 14
 # The stable ABI has generators from 2.13 on, so tests of a library for 2.10 do without this one.
 RANDOM = 'KERNEL(noisy, "noisy(Tensor x, float p, Generator? generator=None) -> (Tensor y, Tensor mask)")'
 # A sample compiled takes seconds; make test-third-party runs all of them.

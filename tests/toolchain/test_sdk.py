@@ -253,5 +253,5 @@ def test_which_operands_fill_the_caches(tmp_path):
 
 def test_python_sees_the_list():
     text = Path(muladd.get_include(), "muladd", "operators.h").read_text()
-    rows = [line for line in text.splitlines() if line.lstrip().startswith(("OPERATOR(", "OVERLOAD("))]
-    assert [row.split('"')[1] for row in rows] == list(muladd.library.schemas)
+    schemas = re.findall(r'(?:OPERATOR|OVERLOAD)\([^"()]+"([^"]+)"\)', text)
+    assert schemas == list(muladd.library.schemas)

@@ -237,8 +237,9 @@ def _params(item: Any) -> dict[str, Any]:
 
 
 def _overload_of(item: Any) -> Overload | None:
+    """What a test is about; None where pytest has no operator for its parameter, or it has no such parameter."""
     params = _params(item)
-    return next((params[kind] for kind in _KINDS if kind in params), None)
+    return next((params[kind] for kind in _KINDS if isinstance(params.get(kind), Overload)), None)
 
 
 @pytest.hookimpl(tryfirst=True)
