@@ -39,7 +39,9 @@ NOT_RUN = [
     ("docs/new-library.md", "tests/third_party/test_new_library.py does it"),
     ("docs/production.md", "resolves the whole of torch; tests/wheels/test_production.py does it with the wheels"),
     ("docs/production.md", "tests/wheels/test_production.py does it"),
+    ("docs/production.md", "it bundles PyTorch, which takes minutes"),
     ("docs/releasing.md", "takes fifteen minutes; workflows do it for a release"),
+    ("docs/writing-a-backend.md", "a message"),
 ]
 
 

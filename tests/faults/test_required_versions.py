@@ -88,4 +88,4 @@ def test_a_library_without_metadata_requires_nothing(run: Run) -> None:
     before = (
         "from importlib import metadata\nmetadata.distribution = lambda name: metadata.Distribution.from_name('gone')"
     )
-    assert run(before=before, doctor=True)["doctor"]["exit"] == 0
+    assert json.loads(run(before=before, doctor=True)["doctor_json"]["text"])["findings"] == []

@@ -30,8 +30,8 @@ def spread(mesh, values, dim, keep=()):
     return tuple(pytree.tree_map(lambda one, i=i: of(one, i not in keep), value) for i, value in enumerate(values))
 
 
-def whole(tensor):
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+def whole(tensors):
+    return pytree.tree_map_only(DTensor, lambda one: one.full_tensor(), tensors)
 
 
 def gradients(overload, values, results):
@@ -57,10 +57,11 @@ def check(mesh, overload, samples):
         results = as_tuple(overload.call(overload.op, given))
         got = [*results, *gradients(overload, given, results), *(given[i] for i in overload.written)]
         for one, other in zip(got, want, strict=True):
-            torch.testing.assert_close(None if one is None else whole(one), other)
-    for i in overload.written:
+            torch.testing.assert_close(whole(one), other)
+    for i in (i for i in overload.written if plain[i] is not None):
+        given = spread(mesh, samples.values(), 0, [other for other in overload.written if other != i])
         with pytest.raises(RuntimeError, match=f"'{overload.names[i]}' is written to and must be whole"):
-            overload.call(overload.op, spread(mesh, samples.values(), 0))
+            overload.call(overload.op, given)
 
 
 def main():

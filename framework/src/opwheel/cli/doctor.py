@@ -17,7 +17,6 @@ from ..registry.set_aside import set_aside
 from ..standard_output import diverted
 from . import deep
 from .console import TextConsole, cell
-from .requirements import contradictions
 from .suggest import suggest
 
 if TYPE_CHECKING:
@@ -53,6 +52,8 @@ def doctor(
         raise typer.Exit
     # With --deep, what ends a process must not end this one. A lock that does not fit is reported, not obeyed.
     library: Library = context.obj.open(load_backends=not try_all, check_lock=False)
+    from .requirements import contradictions  # imports torch, which nothing that fails early waits for
+
     with diverted():
         statuses = deep.statuses(library) if try_all else library.backends()
         # Alone, a backend says nothing about the choice between several.

@@ -15,10 +15,12 @@ import secrets
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
+from inspect import unwrap
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
+from .._version import __version__
 from . import reinplacing
 from .decompositions import decomposition_table
 from .library_like import LibraryLike
@@ -67,13 +69,13 @@ def is_fused(library: LibraryLike, overload: Overload) -> bool:
 
 def digest(library: LibraryLike, overloads: Iterable[Overload]) -> str:
     """Of what compiled programs depend on: schemas, declarations, and the code of their functions."""
-    text = hashlib.sha256()
+    text = hashlib.sha256(__version__.encode())
     seen: set[int] = set()
     for overload in overloads:
         parts = [overload.qualified_name, overload.schema_text, str(is_fused(library, overload))]
         try:
             parts += [_text(getattr(overload.operator, name), seen) for name in _COMPILED]
-            parts += [_text(reinplacing.register, seen)] if overload.mutates else []
+            parts += _code_of_copies() if overload.mutates else []
         except Exception:  # such as a variable that is not bound yet: nothing that was kept fits
             parts.append(secrets.token_hex())
         text.update("\n".join(parts).encode())
@@ -142,6 +144,14 @@ def _code(code: CodeType) -> str:
     """All of a code object that says what it does: not where it stands."""
     constants = [_code(one) if isinstance(one, CodeType) else _text(one, set()) for one in code.co_consts]
     return repr((code.co_code, code.co_names, code.co_varnames, constants))
+
+
+@cache
+def _code_of_copies() -> list[str]:
+    """Of what decides where compiled programs copy what operators write to."""
+    functions = [unwrap(one) for one in vars(reinplacing).values() if callable(one)]
+    own = (one for one in functions if isinstance(one, FunctionType) and one.__module__ == reinplacing.__name__)
+    return [_code(one.__code__) for one in own]
 
 
 def _names(code: CodeType) -> list[str]:
