@@ -59,7 +59,8 @@ def doctor(
         # Alone, a backend says nothing about the choice between several.
         runtimes = library.runtimes()
         concerned = {"opwheel", library.distribution}
-        concerned |= {status.distribution for status in (*statuses.values(), *runtimes.values())}
+        installed = (*statuses.values(), *runtimes.values())
+        concerned |= {one.distribution for one in installed if one.state is not State.DISABLED}
         findings = [
             *library.findings,
             *_lock_findings(library, winners=not try_all),

@@ -133,9 +133,9 @@ _ROWS = (
     ErrorCode(
         "OPWHEEL-E033",
         "installed versions contradict each other",
-        "Found by `<library> doctor`: the framework, the library or a backend requires, in its metadata, another "
-        "version of a package than the installed one, or a package that is not installed. pip says so when it "
-        "installs; with `--no-deps`, and with other installers, nobody does.",
+        "Found by `<library> doctor`: the framework, the library or a backend that is not disabled requires, in its "
+        "metadata, another version of a package than the installed one, or a package that is not installed. pip says "
+        "so when it installs; with `--no-deps`, and with other installers, nobody does.",
         "Install versions that belong together, as the message says.",
     ),
     ErrorCode(
