@@ -84,6 +84,15 @@ def test_of_the_core_and_the_framework(tmp_path: Path, run: Run) -> None:
     assert fix.startswith("pip install 'opwheel>=99', or a version of muladd-core that works with opwheel 0.")
 
 
+def test_what_a_disabled_backend_requires_is_left_alone(site: Site, compiler: Compiler, run: Run) -> None:
+    acme = f"{HEAD.format('acme', '1.0')}Requires-Dist: not-there\n"
+    site.install("acme", library=compiler.library("good", GOOD), metadata=acme)
+    for backends, is_told in (("cpu", False), ("cpu,acme", True)):
+        report = run(site.root, doctor=True, MULADD_BACKENDS=backends)
+        assert report["doctor"]["exit"] == is_told
+        assert ("requires not-there" in report["doctor"]["text"]) == is_told
+
+
 def test_a_library_without_metadata_requires_nothing(run: Run) -> None:
     before = (
         "from importlib import metadata\nmetadata.distribution = lambda name: metadata.Distribution.from_name('gone')"
