@@ -98,7 +98,7 @@ test-kit: $(VENV)/.installed
 
 test-registry: $(VENV)/.installed
 	$(BIN)/python -m coverage erase
-	$(BIN)/python -m coverage run -m pytest tests/faults tests/unit/test_elf.py
+	$(BIN)/python -m coverage run -m pytest tests/faults tests/unit/test_elf.py tests/general/test_cpp_calls.py
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 

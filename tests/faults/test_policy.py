@@ -521,3 +521,17 @@ def test_what_a_backend_computes_by_the_reference_is_said(site: Site, run: Run) 
     assert report["statuses"]["acme"]["state"] == "loaded"
     assert {"muladd", "fma", "muladd_backward"} <= set(report["out"]["by_reference"])
     assert "reference" in report["doctor"]["text"]
+
+
+def test_check_of_operators_that_no_distribution_ships(run: Run) -> None:
+    then = """
+import os, torch
+from opwheel.dispatch import Operator, register_python
+os.environ["ACME_CHECK"] = "1"
+register_python("acme", {"f(Tensor x) -> Tensor": lambda x: x.double()}, [Operator("f", reference=torch.sin)])
+try:
+    torch.ops.acme.f(torch.ones(3))
+except RuntimeError as error:
+    out["error"] = str(error)
+"""
+    assert "expected float32[3]" in run(then=then)["out"]["error"]

@@ -354,3 +354,10 @@ def test_old_models_when_the_callee_has_got_another_argument(library, tmp_path):
 
     run("save")
     assert run("run").split() == ["6.0"] * 4
+
+
+def test_no_exception_passes_through_c(capfd):
+    """Such as one about a name that is no text; a kernel cannot have one."""
+    _, call, _ = callees.functions_in_python()
+    assert call(b"\xff", b"", None, 0, 0) == 1
+    assert "UnicodeDecodeError" in capfd.readouterr().err
