@@ -85,7 +85,7 @@ def test_attention_of_heads_that_do_not_fit_into_shared_memory(dtype, longest):
 def test_rope_of_rows_longer_than_two_blocks(interleaved):
     q = make(1, 2, 1, 2 * LONG, requires_grad=False)
     k, angles = q[:, :1] + 1, make(1, LONG, requires_grad=False)
-    arguments = q, k, angles.cos(), angles.sin(), None, 1, interleaved
+    arguments = q, k, angles.cos(), angles.sin(), None, 1, interleaved, 2 * LONG
     expected = transformer_ops.library.overloads["rope"].operator.reference(*arguments)
     torch.testing.assert_close(FUNCTIONS["rope"](*arguments), expected, **EXACT)
 
@@ -106,7 +106,8 @@ def reshape_and_cache(key, value, *caches):
 
 
 def rope(q, k, interleaved):
-    return FUNCTIONS["rope"](q, k, *torch.ones(2, 5, 3, dtype=q.dtype, device=DEVICE), None, 1, interleaved)
+    cos, sin = torch.ones(2, 5, 3, dtype=q.dtype, device=DEVICE)
+    return FUNCTIONS["rope"](q, k, cos, sin, None, 1, interleaved, q.shape[-1])
 
 
 STRIDED = {
@@ -169,7 +170,7 @@ def _without_assertions(monkeypatch):
 def test_indices_that_do_not_exist_read_and_write_nothing(index):
     cos, sin = (surrounded(make(6, 2, requires_grad=False), torch.nan)[1] for _ in range(2))
     q = make(1, 1, 1, 4, requires_grad=False)
-    for turned in FUNCTIONS["rope"](q, q, cos, sin, torch.tensor([index], device=DEVICE), 1, False):
+    for turned in FUNCTIONS["rope"](q, q, cos, sin, torch.tensor([index], device=DEVICE), 1, False, 4):
         assert turned.isfinite().all()
     (keys, key_cache), (values, value_cache) = (surrounded(make(3, 2, 1, 4, requires_grad=False), 7) for _ in range(2))
     before = keys.clone(), values.clone()

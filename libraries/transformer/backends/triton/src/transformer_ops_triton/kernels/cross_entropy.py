@@ -95,7 +95,8 @@ def _cross_entropy(
                 weights += w
     # Logits may be large and close together: of the largest of them and the small rest, only the sum is rounded.
     top = _finite(largest)
-    log_total = log1p(others + expm1(chosen - top))
+    own_less_one = tl.where(is_class, expm1(chosen - top), -1)  # a class that does not exist adds nothing
+    log_total = log1p(others + own_less_one)
     z = top + log_total
     result = ((top - chosen) + log_total) * (1 - SMOOTHING)
     if weight is not None:
