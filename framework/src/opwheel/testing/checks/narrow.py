@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from opwheel.dispatch import Tolerance
 from opwheel.dispatch.overload import Overload
 
 from .agreement import differentiable, has_derivatives, run_kernel, run_reference, widened
@@ -72,7 +73,8 @@ def values_in_16_bits(overload: Overload, samples: Samples) -> None:
         for (name, one), (_, other), (_, right) in zip(got, found, want, strict=True):
             if one is not None and other is not None and right is not None:
                 atol = coarse if name.startswith("gradient") else COMPUTED
-                _compare(overload, f"{name}, rows of the arguments {what}", one, other, right, atol)
+                tolerance = overload.operator.tolerance.get(samples.dtype)
+                _compare(f"{name}, rows of the arguments {what}", one, other, right, atol, tolerance)
 
 
 def _is_for_formulas(overload: Overload) -> bool:
@@ -99,13 +101,15 @@ def _parameters(function: Callable[..., Any]) -> Iterable[str]:
     return inspect.signature(function).parameters
 
 
-def _compare(overload: Overload, what: str, got: Tensor, found: Tensor, exact: Tensor, computed: float) -> None:
+def _compare(
+    what: str, got: Tensor, found: Tensor, exact: Tensor, computed: float, tolerance: Tolerance | None
+) -> None:
     """Elements, and sums of rows: where they are numbers in float64, and in the dtype of the result."""
     rounded = exact.to(got.dtype)
     if not exact.is_floating_point() or not exact.numel() or not rounded.isfinite().all() or not found.isfinite().all():
         return
     want, eps = rounded.double(), torch.finfo(got.dtype).eps
-    rtol, atol = overload.operator.tolerance.get(got.dtype) or (UNITS * eps, computed)
+    rtol, atol = tolerance or (UNITS * eps, computed)
     of_rows = want.abs().amax(-1, keepdim=True) if want.dim() else want.abs()
     beyond_rounding = ((found.double() - exact).abs() - eps / 2 * exact.abs()).clamp_min(0).max()
     allowed = rtol * of_rows + atol * want.abs().max().clamp_min(1) + FACTOR * beyond_rounding
