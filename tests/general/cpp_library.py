@@ -14,6 +14,7 @@ from pathlib import Path
 
 import torch
 from opwheel.build.toolchain import SDK_INCLUDE, find_cxx, find_torch, stable_abi_macros
+from opwheel.process_memory import kept_by
 
 from . import operators
 from .declared import declare
@@ -44,6 +45,17 @@ def open_types() -> Path:
     path = build(SOURCES / "types.cpp", Path(folder, "libtypes.so"), torch_target="2.13")
     ctypes.CDLL(str(path))
     return path
+
+
+def check_nothing_stays_allocated(operator, *arguments: object) -> None:
+    """After many calls of an operator."""
+    calls, least_block = 200, 16  # bytes; glibc hands out no fewer
+
+    def work():
+        for _ in range(calls):
+            operator(*arguments)
+
+    assert kept_by(work, least_block * calls - 1) < least_block * calls
 
 
 def open_library(folder: Path):
