@@ -40,17 +40,18 @@ SYCL := .venv-sycl
 BACKENDS := $(filter-out sycl,$(shell sed -n '/^\[backends/,/^directory/s|^directory = "backends/\(.*\)"|\1|p' plugins.toml))
 sources_of = $(shell find $(1) -type f -not -path '$(1)/build/*' -not -path '$(1)/tests/*' -not -path '*.egg-info/*' -not -name '*.so' -not -name '*.pyi' -not -path '*/__pycache__/*')
 FRAMEWORK_SOURCES := $(call sources_of,framework)
+TOOLS_SOURCES := $(call sources_of,tools)
 CORE_SOURCES := plugins.toml $(call sources_of,core)
 TRANSFORMER := libraries/transformer
 TRITON := $(TRANSFORMER)/backends/triton
 # What a backend is compiled from, apart from its own folder; ninja compiles only what includes a header that changed.
-SDK_SOURCES := $(shell find framework/src/opwheel/include framework/src/opwheel/build core/src/muladd/include -name '*.h' -o -name '*.cuh' -o -name '*.py' -o -name '*.cpp')
+SDK_SOURCES := $(shell find tools/src/opwheel_tools/include tools/src/opwheel_tools/build framework/src/opwheel/_build core/src/muladd/include -name '*.h' -o -name '*.cuh' -o -name '*.py' -o -name '*.cpp')
 # Python compiles what is imported when it is imported; pip would compile all of PyTorch's modules, one after the other.
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/python $(PIP_INSTALL)
 # PyTorch deprecates jit.trace and jit.script, which the kit tests as long as they are there.
-KIT_OF := -m pytest --pyargs opwheel.testing -q -W ignore::DeprecationWarning --library
+KIT_OF := -m pytest --pyargs opwheel_tools.testing -q -W ignore::DeprecationWarning --library
 KIT := $(KIT_OF) muladd --backend
 INTERPRETED := TRITON_INTERPRET=1 TRANSFORMER_OPS_BACKENDS=triton TRANSFORMER_OPS_REQUIRE=triton $(BIN)/python
 SYCL_TEST := PYTHONPATH=tests MULADD_REQUIRE=sycl $(SYCL)/bin/python
@@ -194,10 +195,10 @@ instructions: $(VENV)/.installed
 lint: $(VENV)/.installed
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/python -m opwheel.build.stubs muladd core/src/muladd/__init__.pyi
-	$(BIN)/python -m opwheel.build.stubs transformer_ops $(TRANSFORMER)/core/src/transformer_ops/__init__.pyi
+	$(BIN)/python -m opwheel_tools.build.stubs muladd core/src/muladd/__init__.pyi
+	$(BIN)/python -m opwheel_tools.build.stubs transformer_ops $(TRANSFORMER)/core/src/transformer_ops/__init__.pyi
 	$(BIN)/mypy
-	@$(BIN)/clang-format --dry-run --Werror $(shell find framework core backends libraries benchmarks examples tests -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' | grep -vE '^(framework|(.*/)?core|(.*/)?backends/[a-z]+)/build/')
+	@$(BIN)/clang-format --dry-run --Werror $(shell find framework tools core backends libraries benchmarks examples tests -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' | grep -vE '^(framework|tools|(.*/)?core|(.*/)?backends/[a-z]+)/build/')
 
 wheels: $(VENV)/.installed $(VENV)/.release
 	$(BIN)/python -m release.build --out dist --python $(SYCL)/bin/python $(addprefix --torch ,$(TORCHES))
@@ -216,7 +217,7 @@ test-torch: $(VENV)/.installed $(VENV)/.release
 	$(BIN)/python -m pytest tests/release/test_torches.py
 
 clean:
-	rm -rf $(VENV) $(SYCL) dist docs/_build framework/build core/build metapackage/build backends/*/build libraries/*/core/build libraries/*/backends/*/build
+	rm -rf $(VENV) $(SYCL) dist docs/_build framework/build tools/build core/build metapackage/build backends/*/build libraries/*/core/build libraries/*/backends/*/build
 
 # ---- set-up ----------------------------------------------------------------------------------------------------------
 
@@ -272,10 +273,15 @@ $(VENV)/.framework: %/.framework: $(FRAMEWORK_SOURCES) %/.dependencies
 	@echo "opwheel: the framework (native Autograd for the installed torch: half a minute)"
 	@$*/bin/python $(PIP_INSTALL) --no-build-isolation ./framework
 	@ls $*/lib/python*/site-packages/opwheel/native/libopwheel_autograd_*.so >/dev/null || { echo "native Autograd was not built; the compiler's messages: cd framework && python setup.py build_ext"; exit 1; }
-	$(call KEEP_HEADER_TIMES,framework/src/opwheel,opwheel)
 	@touch $@
 
-$(VENV)/.core: %/.core: $(CORE_SOURCES) %/.framework
+$(VENV)/.opwheel-tools: %/.opwheel-tools: $(TOOLS_SOURCES) %/.framework
+	@echo "opwheel-tools: C++ SDK, build, conformance kit"
+	@$*/bin/python $(PIP_INSTALL) --no-build-isolation ./tools
+	$(call KEEP_HEADER_TIMES,tools/src/opwheel_tools,opwheel_tools)
+	@touch $@
+
+$(VENV)/.core: %/.core: $(CORE_SOURCES) %/.opwheel-tools
 	@echo "muladd-core: the operators' schemas and derivatives (one C++ file)"
 	@$*/bin/python $(PIP_INSTALL) --no-build-isolation ./core
 	$(call KEEP_HEADER_TIMES,core/src/muladd,muladd)
@@ -291,15 +297,19 @@ endef
 
 $(SYCL)/.framework: $(SYCL)/%: $(VENV)/% $(SYCL)/.dependencies
 	$(call INSTALL_FROM_THE_OTHER,framework,opwheel)
-	$(call KEEP_HEADER_TIMES,framework/src/opwheel,opwheel)
 	@touch $@
 
-$(SYCL)/.core: $(SYCL)/%: $(VENV)/% $(SYCL)/.framework
+$(SYCL)/.opwheel-tools: $(SYCL)/%: $(VENV)/% $(SYCL)/.framework
+	$(call INSTALL_FROM_THE_OTHER,tools,opwheel-tools)
+	$(call KEEP_HEADER_TIMES,tools/src/opwheel_tools,opwheel_tools)
+	@touch $@
+
+$(SYCL)/.core: $(SYCL)/%: $(VENV)/% $(SYCL)/.opwheel-tools
 	$(call INSTALL_FROM_THE_OTHER,core,muladd-core)
 	$(call KEEP_HEADER_TIMES,core/src/muladd,muladd)
 	@touch $@
 
-$(VENV)/.transformer-core: %/.transformer-core: $(call sources_of,$(TRANSFORMER)/core) %/.framework
+$(VENV)/.transformer-core: %/.transformer-core: $(call sources_of,$(TRANSFORMER)/core) %/.opwheel-tools
 	@echo "transformer-ops-core: the operators' schemas and derivatives"
 	@$*/bin/python $(PIP_INSTALL) --no-build-isolation ./$(TRANSFORMER)/core
 	$(call KEEP_HEADER_TIMES,$(TRANSFORMER)/core/src/transformer_ops,transformer_ops)

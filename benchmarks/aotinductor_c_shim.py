@@ -18,7 +18,7 @@ from pathlib import Path
 import muladd
 import torch
 from opwheel.aotinductor import c_shims, keep_kernels
-from opwheel.bench.machine import describe_machine
+from opwheel_tools.bench.machine import describe_machine
 from torch import Tensor, nn
 
 VARIANTS = ("dispatcher", "c_shim")

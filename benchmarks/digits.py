@@ -110,7 +110,7 @@ def main() -> None:
         return
     if options.processes < 2 or options.processes % 2:
         parser.error("--processes must be an even number: half of them compile either kind first")
-    from opwheel.bench.machine import describe_machine
+    from opwheel_tools.bench.machine import describe_machine
     from rich.progress import track
 
     found: dict[str, list[Process]] = {mode: [] for mode in MODES}

@@ -25,7 +25,7 @@ from importlib.metadata import distribution, entry_points
 from pathlib import Path
 from typing import Any
 
-from opwheel.bench.machine import describe_machine
+from opwheel_tools.bench.machine import describe_machine
 from packaging.requirements import Requirement
 
 CHILD = """

@@ -17,9 +17,9 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from opwheel.bench.machine import describe_machine
-from opwheel.build.toolchain import SDK_INCLUDE, find_cxx, find_torch, stable_abi_macros
 from opwheel.registry import callees
+from opwheel_tools.bench.machine import describe_machine
+from opwheel_tools.build.toolchain import SDK_INCLUDE, find_cxx, find_torch, stable_abi_macros
 
 SOURCE = """
 #include <chrono>

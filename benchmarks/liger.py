@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 import torch
 import transformer_ops as ours
-from opwheel.bench.machine import describe_machine
-from opwheel.bench.sampling import Precision, clock_for, sample
+from opwheel_tools.bench.machine import describe_machine
+from opwheel_tools.bench.sampling import Precision, clock_for, sample
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812  # as PyTorch's documentation calls it
 

@@ -12,10 +12,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from opwheel.bench.from_samples import COMPILED, FUNCTIONAL, OURS, REFERENCE, TRIAD, compared_with, measured_rows
-from opwheel.bench.results import Measurement, Results, Row, load
-from opwheel.bench.suite import OVERHEAD, Form
-from opwheel.bench.tables import DISTURBED, format_elements, format_time
+from opwheel_tools.bench.from_samples import COMPILED, FUNCTIONAL, OURS, REFERENCE, TRIAD, compared_with, measured_rows
+from opwheel_tools.bench.results import Measurement, Results, Row, load
+from opwheel_tools.bench.suite import OVERHEAD, Form
+from opwheel_tools.bench.tables import DISTURBED, format_elements, format_time
 
 ROOT = Path(__file__).parent
 RESULTS = ROOT / "results/cpu.json"

@@ -19,7 +19,7 @@ from typing import Any
 
 import simulated_xpu  # first: backends load with muladd, and only where their device is
 import torch
-from opwheel.bench.machine import describe_machine
+from opwheel_tools.bench.machine import describe_machine
 
 # isort: split
 import muladd

@@ -1,4 +1,4 @@
-from opwheel.build import CppLibrary, commands
+from opwheel_tools.build import CppLibrary, commands
 from setuptools import setup
 
 setup(

@@ -18,8 +18,8 @@ KIT = "conformance-kit.md#what-it-tests"
 HEAD = """# What is tested
 
 Made from the conformance kit's run on the CPU backend (`python docs/coverage.py matrix.json`, after
-`pytest --pyargs opwheel.testing --library muladd --backend cpu --matrix matrix.json`); `make test` fails when it is
-stale.
+`pytest --pyargs opwheel_tools.testing --library muladd --backend cpu --matrix matrix.json`); `make test` fails when
+it is stale.
 The first column links to what is tested. Empty: does not apply to that variant.
 
 """

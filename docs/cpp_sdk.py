@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 PAGE = Path(__file__).with_name("cpp-sdk.md")
-INCLUDE = Path(__file__).parents[1] / "framework/src/opwheel/include/opwheel"
+INCLUDE = Path(__file__).parents[1] / "tools/src/opwheel_tools/include/opwheel"
 HEAD = """# C++ SDK
 
-The headers under `opwheel/` that operator libraries and backends are made of; `opwheel.build` passes their folder to
-the compiler, and `muladd config --includes` prints it. They need C++20 and the LibTorch stable ABI, nothing else of
-PyTorch.
+The headers under `opwheel/` that operator libraries and backends are made of; `opwheel_tools.build` passes their
+folder to the compiler, and `muladd config --includes` prints it. They need C++20 and the LibTorch
+stable ABI, nothing else of PyTorch.
 [Writing a backend](writing-a-backend.md) uses them from top to bottom.
 
 Made from the headers by `python docs/cpp_sdk.py`. Everything in a namespace `detail` is private.

@@ -1,4 +1,4 @@
-"""Builds the native libraries, two for each minor release of torch; without them what is in Python remains.
+"""Builds the native libraries, three for each minor release of torch; without them what is in Python remains.
 
 OPWHEEL_TORCHES names folders that have a package torch each (release/torches.py makes such). If it is not set, the
 libraries are for the torch that is installed.
@@ -14,11 +14,13 @@ from setuptools import setup
 
 sys.path.insert(0, str(Path(__file__).parent / "src"))
 
-from opwheel._torch_release import native_library
-from opwheel.build import CppLibrary, commands
+from opwheel._build import NativeLibrary, commands
+from opwheel._torch.release import native_library
+
+SOURCES = Path("src/opwheel/csrc")
 
 
-def libraries() -> list[CppLibrary]:
+def libraries() -> list[NativeLibrary]:
     """What can be built here: none in an isolated build, which has no torch, nor for a torch of another vendor."""
     folders = os.environ.get("OPWHEEL_TORCHES", "").split(os.pathsep)
     if folders != [""]:
@@ -36,29 +38,26 @@ def version_in(folders: list[str]) -> str:
     raise importlib.metadata.PackageNotFoundError(f"torch in {folders}")
 
 
-def libraries_for(version: str, folder: Path | None = None) -> list[CppLibrary]:
+def libraries_for(version: str, folder: Path | None = None) -> list[NativeLibrary]:
     """The libraries for one minor release; what was asked for by name has to be built."""
-    autograd = library(
-        "autograd",
-        version,
-        folder,
-        ["csrc/autograd/library.cpp", "csrc/guarded_memory.cpp", "csrc/caching_allocator.cpp", "csrc/dispatcher.cpp"],
-    )
-    autograd.exports = ("opwheel_autograd_*", "opwheel_guards_*", "opwheel_cache_*", "opwheel_dispatcher_*")
-    calls = library("calls", version, folder, ["csrc/calls.cpp"])
-    calls.exports = ("opwheel_calls_*",)
+    autograd = library("autograd", "library.cpp", version, folder)
+    autograd.sources.append(str(SOURCES / "autograd/dispatcher.cpp"))  # a program without Python ships both
+    autograd.exports += ("opwheel_dispatcher_*",)
+    calls = library("calls", "calls.cpp", version, folder)
     calls.include_dirs = [sysconfig.get_path("include")]
     calls.extra_link_args = ["-ltorch_python", "-Wl,-z,undefs"]  # the interpreter has Python's functions
-    return [autograd, calls]
+    memory = library("memory", "caching_allocator.cpp", version, folder)
+    memory.exports = ("opwheel_cache_*",)
+    return [autograd, calls, memory]
 
 
-def library(name: str, version: str, folder: Path | None, sources: list[str]) -> CppLibrary:
+def library(name: str, source: str, version: str, folder: Path | None) -> NativeLibrary:
     """A library that uses PyTorch's C++ interface."""
-    built = CppLibrary(
+    built = NativeLibrary(
         f"opwheel.native.{native_library(name, version).removesuffix('.so')}",
-        sources,
-        torch_target=None,
+        [str(SOURCES / name / source)],
         torch_folder=folder,
+        exports=[f"opwheel_{name}_*"],
         # As PyTorch itself: its headers trace every call otherwise. -O2: a program's other code displaces this from the
         # caches between two calls, and the shorter it is, the sooner it is back.
         compile_args=["-DNDEBUG", "-O2"],

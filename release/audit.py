@@ -17,12 +17,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from opwheel.audit.elf import Symbol, read_tables
+from opwheel_tools.audit.elf import Symbol, read_tables
 
 # Sources that builds and benchmarks compile where they run, those of new projects, and those of a runtime that others
 # select kernels from.
 _SOURCES = re.compile(
-    r"opwheel/(build/sycl_front_end|bench/triad)\.cpp|opwheel/scaffold/templates/.+|muladd_executorch/sdk/.+"
+    r"opwheel_tools/(build/sycl_front_end|bench/triad|testing/guarded_memory)\.cpp|opwheel_tools/scaffold/templates/.+|muladd_executorch/sdk/.+"
 )
 _UNSTABLE = re.compile(r"_ZN?K?(2at|3c10|5torch|N2at|N3c10|N5torch)")
 _CPP = re.compile(r"_Z(T[ISV])?(N[KR]*)?K?(2at|3c10|5torch|6caffe2|N2at|N3c10|N5torch)")  # of libtorch in C++
@@ -51,6 +51,7 @@ class Limits(NamedTuple):
 # transformer_ops has more kernels than muladd, and calls exp and log of double, which are of glibc 2.29 where that or a
 # newer one is built on.
 LIMITS = {
+    "opwheel_tools": Limits(400_000, is_compiled=False),
     "opwheel": Limits(2_000_000, (2, 34), for_each_torch=True),
     "muladd_cpu": Limits(400_000),
     "muladd_cuda": Limits(3_000_000, (2, 34)),
@@ -86,7 +87,7 @@ def wheel_problems(wheel: Path) -> Iterator[str]:
     if sum(name.endswith(".so") for name in names) > 1 and not limits.for_each_torch:
         yield "it has more than one library"
     for name in names:
-        is_kit = name.startswith(("opwheel/testing/", "opwheel_pytest", "opwheel/scaffold/"))
+        is_kit = name.startswith(("opwheel_tools/testing/", "opwheel_tools_pytest", "opwheel_tools/scaffold/"))
         is_product = name.endswith((".o", ".ninja", ".pyc"))
         is_source = name.endswith((".cpp", ".cu")) and not _SOURCES.fullmatch(name)
         if is_product or is_source or ("test" in name.lower() and not is_kit):

@@ -44,8 +44,9 @@ class Project(NamedTuple):
 
 
 def projects() -> list[Project]:
-    """The framework, the core, every backend and runtime of plugins.toml, the metapackage; then each of libraries/."""
-    found = [Project("framework", ROOT / "framework"), *_of_library(ROOT, ROOT / "plugins.toml", "")]
+    """The framework, its tools, the core, all of plugins.toml, the metapackage; then each of libraries/."""
+    found = [Project("framework", ROOT / "framework"), Project("tools", ROOT / "tools")]
+    found += _of_library(ROOT, ROOT / "plugins.toml", "")
     found.append(Project("metapackage", ROOT / "metapackage"))
     for folder in sorted((ROOT / "libraries").glob("*")):
         (plugins,) = folder.glob("core/src/*/plugins.toml")

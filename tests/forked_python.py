@@ -82,11 +82,8 @@ def _serve() -> None:
     import packaging.requirements  # noqa: F401
     import pluggy  # noqa: F401
     import torch  # noqa: F401
-    from rich.console import Console  # noqa: F401
-    from rich.table import Table  # noqa: F401
     from torch.utils import backend_registration  # noqa: F401
 
-    _import_what_commands_need()
     del sys.path[0]  # this file's folder
     gc.collect()
     gc.freeze()  # the children need not visit PyTorch's objects when they end
@@ -102,20 +99,6 @@ def _serve() -> None:
             sys.exit(code)
         _, status = os.waitpid(child, 0)
         print(os.waitstatus_to_exitcode(status), flush=True)
-
-
-def _import_what_commands_need() -> None:
-    """Typer imports most of itself when a command with options is called."""
-    import typer
-    from typer.testing import CliRunner
-
-    app = typer.Typer()
-    app.command()(_command)
-    CliRunner().invoke(app, ["--flag", "--text", ""], catch_exceptions=False)
-
-
-def _command(flag: bool = False, text: str | None = None) -> None:
-    """Do nothing."""
 
 
 def _become(request: Mapping[str, Any]) -> int:

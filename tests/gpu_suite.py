@@ -63,7 +63,7 @@ class Step(NamedTuple):
 def kit(library: str, backend: str, *arguments: str) -> Step:
     """The conformance kit, or a part of it."""
     chosen = ["--library", library, "--backend", backend, "-W", "ignore::DeprecationWarning"]
-    return Step([*PYTEST, "--pyargs", "opwheel.testing", *chosen, *arguments], kit_of=library)
+    return Step([*PYTEST, "--pyargs", "opwheel_tools.testing", *chosen, *arguments], kit_of=library)
 
 
 def steps(out: Path, *, quick: bool = False, has_rows: bool = False) -> dict[str, Step]:
@@ -71,7 +71,7 @@ def steps(out: Path, *, quick: bool = False, has_rows: bool = False) -> dict[str
     gpu_tests = str(CUDA_TESTS / "test_gpu.py")
     # The simulation of a GPU leaves out what depends on no device; a GPU is asked everything.
     whole = () if quick else ("--whole-kit",)
-    layouts = ["-p", "opwheel.testing.conftest", str(CUDA_TESTS / "layouts.py")]
+    layouts = ["-p", "opwheel_tools.testing.conftest", str(CUDA_TESTS / "layouts.py")]
     layouts += ["--library", "muladd", "--backend", "cuda"]
     fast = ["--quick"] if quick else []
 
@@ -180,7 +180,7 @@ def operators(library: str, environment: dict[str, str]) -> list[str]:
 
 DESCRIBE = """
 import json, torch
-from opwheel.bench.machine import describe_machine
+from opwheel_tools.bench.machine import describe_machine
 print(json.dumps(describe_machine("cuda" if torch.cuda.is_available() else "cpu")))
 """
 

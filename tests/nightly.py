@@ -66,11 +66,20 @@ PARTS = {
     "new operator on XPU": on_xpu("-p", "simulated_xpu", "tests/wheels/test_one_more_operator.py", TEST_WHOLE_KIT="1"),
     "audit": Part(("tests/audit",), {"TEST_WHOLE_AUDIT": "1", "TEST_NIGHTLY": "1"}),
     "transformer": Part(
-        ("--pyargs", "opwheel.testing", "--library", "transformer_ops", "--backend", "cpu"),
+        ("--pyargs", "opwheel_tools.testing", "--library", "transformer_ops", "--backend", "cpu"),
         {"TRANSFORMER_OPS_REQUIRE": "cpu"},
     ),
     "transformer in Triton": Part(
-        ("--pyargs", "opwheel.testing", "--library", "transformer_ops", "--backend", "triton", "-k", "not growth"),
+        (
+            "--pyargs",
+            "opwheel_tools.testing",
+            "--library",
+            "transformer_ops",
+            "--backend",
+            "triton",
+            "-k",
+            "not growth",
+        ),
         {"TRANSFORMER_OPS_REQUIRE": "triton", "TRANSFORMER_OPS_BACKENDS": "triton", "TRITON_INTERPRET": "1"},
     ),
     "torch": Part(("tests/release/test_torches.py",), {}),

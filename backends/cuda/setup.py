@@ -1,4 +1,4 @@
-from opwheel.build import CudaLibrary, commands
+from opwheel_tools.build import CudaLibrary, commands
 from setuptools import setup
 
 setup(

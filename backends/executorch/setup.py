@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import muladd
-import opwheel
-from opwheel.build import commands
+import opwheel_tools
+from opwheel_tools.build import commands
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
@@ -53,7 +53,7 @@ class CMakeBuild(build_ext):
             "CMAKE_PREFIX_PATH": find_executorch(),
             "CMAKE_LIBRARY_OUTPUT_DIRECTORY": output.parent,
             "MULADD_INCLUDE": muladd.get_include(),
-            "OPWHEEL_INCLUDE": opwheel.get_include(),
+            "OPWHEEL_INCLUDE": opwheel_tools.get_include(),
         }
         definitions = [f"-D{key}={value}" for key, value in options.items()]
         subprocess.run([cmake, "-S", HERE, "-B", build_dir, "-G", "Ninja", *definitions], check=True)

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from opwheel.build import toolchain
+from opwheel._build import toolchain
 from torch.utils.benchmark.utils import valgrind_wrapper
 
 from .watched import CALLS

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from opwheel.build import toolchain
+from opwheel._build import toolchain
 
 from .callgrind import ROOT, Counts
 from .statements import CONTROL

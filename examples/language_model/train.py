@@ -33,7 +33,7 @@ from typing import Any
 
 import torch
 from model import CONTEXT, OURS, PLAIN, LanguageModel
-from opwheel.bench.machine import describe_machine
+from opwheel_tools.bench.machine import describe_machine
 from rich.progress import track
 from torch import Tensor, distributed, nn
 from torch.distributed.device_mesh import init_device_mesh

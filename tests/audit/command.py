@@ -4,8 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from opwheel.cli import make_app
-from typer.testing import CliRunner
+from tests.command_line import invoke
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,4 +17,4 @@ def opwheel_audit(*options, **kwargs):
 
 def opwheel_audit_here(*options):
     """Run ``opwheel audit`` in this process; its workers are processes all the same."""
-    return CliRunner().invoke(make_app(), ["audit", *map(str, options)])
+    return invoke(None, "audit", *options)

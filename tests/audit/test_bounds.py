@@ -4,8 +4,8 @@ import ctypes
 
 import pytest
 import torch
-from opwheel.audit import calls, worker
-from opwheel.audit.outcomes import Outcome
+from opwheel_tools.audit import calls, worker
+from opwheel_tools.audit.outcomes import Outcome
 
 from . import planted
 

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 import torch
-from opwheel.audit import calls, recording, samples
-from opwheel.audit.recording import Recorder
+from opwheel_tools.audit import calls, recording, samples
+from opwheel_tools.audit.recording import Recorder
 
 from . import planted
 from .command import ROOT, opwheel_audit

@@ -4,8 +4,8 @@ import json
 import os
 
 import pytest
-from opwheel.audit import checks, samples, worker
-from opwheel.audit.outcomes import Outcome
+from opwheel_tools.audit import checks, samples, worker
+from opwheel_tools.audit.outcomes import Outcome
 
 from . import planted
 from .command import opwheel_audit

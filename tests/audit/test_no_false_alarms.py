@@ -8,9 +8,9 @@ import sys
 import muladd
 import pytest
 import torch
-from opwheel.audit import calls, checks, report, worker
-from opwheel.audit.outcomes import FINDINGS, key_of
-from opwheel.audit.recording import Recorder
+from opwheel_tools.audit import calls, checks, report, worker
+from opwheel_tools.audit.outcomes import FINDINGS, key_of
+from opwheel_tools.audit.recording import Recorder
 
 from . import torch_operators
 from .command import ROOT, opwheel_audit

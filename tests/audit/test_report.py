@@ -11,10 +11,10 @@ import jsonschema
 import pytest
 import torch
 import typer
-from opwheel.audit import binaries, calls, checks, releases, report, reproduction, run
-from opwheel.audit.outcomes import Cell, Outcome, Result
-from opwheel.audit.target import Target
-from opwheel.cli.audit import audit
+from opwheel_tools.audit import binaries, calls, checks, releases, report, reproduction, run
+from opwheel_tools.audit.outcomes import Cell, Outcome, Result
+from opwheel_tools.audit.target import Target
+from opwheel_tools.commands.audit import audit
 
 from .command import ROOT, opwheel_audit, opwheel_audit_here
 
@@ -54,7 +54,7 @@ def written(command, tmp_path_factory):
 @pytest.mark.slow
 def test_json_is_as_its_schema_says(written):
     content = json.loads((written / "a.json").read_text())
-    schema = json.loads((resources.files("opwheel.audit") / "schema.json").read_text())
+    schema = json.loads((resources.files("opwheel_tools.audit") / "schema.json").read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.validate(content, schema)
     with pytest.raises(jsonschema.ValidationError):

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from opwheel.audit import calls
-from opwheel.audit.recording import Recorder
+from opwheel_tools.audit import calls
+from opwheel_tools.audit.recording import Recorder
 
 SEED = 21
 COUNT = 60

@@ -10,7 +10,7 @@ from importlib import util
 from pathlib import Path
 
 import torch
-from opwheel.audit.elf import read_tables
+from opwheel_tools.audit.elf import read_tables
 
 _LIBRARIES = ("libc10_cuda.so", "libtorch_cuda.so")
 

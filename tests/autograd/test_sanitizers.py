@@ -46,7 +46,7 @@ def instrumented(tmp_path_factory):
     """A folder with an opwheel whose native library is instrumented."""
     source = tmp_path_factory.mktemp("source") / "framework"
     shutil.copytree(ROOT / "framework", source, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
-    shutil.copytree(ROOT / "framework/src/opwheel/build", source / "src/opwheel/build", dirs_exist_ok=True)
+    shutil.copytree(ROOT / "tools/src/opwheel_tools/build", source / "src/opwheel/build", dirs_exist_ok=True)
     target = tmp_path_factory.mktemp("site")
     environment = {**os.environ, "CXXFLAGS": f"{SANITIZERS} -O1 -fno-omit-frame-pointer", "LDFLAGS": SANITIZERS}
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-build-isolation", "--no-deps", "--target", target]
@@ -121,9 +121,9 @@ def test_no_leaks(run):
 
 REGISTERED_AND_REMOVED = """
 import ctypes
-from opwheel._native import library_file
+from opwheel._torch.native import library_file
 torch.library.define("lost::double", "(Tensor x) -> Tensor")
-autograd = ctypes.CDLL(str(library_file()))
+autograd = ctypes.CDLL(str(library_file("autograd")))
 autograd.opwheel_autograd_register.restype = ctypes.c_void_p
 message = ctypes.create_string_buffer(500)
 for _ in range({calls}):

@@ -6,7 +6,7 @@ import muladd
 import pytest
 import torch
 from opwheel.dispatch import Operator, register_python
-from opwheel.process_memory import allocated
+from opwheel.memory.usage import allocated
 
 
 def in_threads(count, work):

@@ -32,9 +32,9 @@ library = opwheel.open_library(__name__, [BLEND], distribution="{name}-core", ve
 library.load_backends()
 """
 _MAIN = """
-from opwheel.cli import main
+from opwheel.commands import hand_over
 
-main(__package__)
+hand_over(__package__)
 """
 _PLUGINS = """
 [backends.cpu]

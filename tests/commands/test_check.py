@@ -9,7 +9,7 @@ import time
 
 import muladd as muladd_package
 import pytest
-from opwheel import scaffold
+from opwheel_tools import scaffold
 
 from tests.faults.builder import Site
 from tests.faults.conftest import clean_environment, search_path

@@ -11,16 +11,16 @@ import jsonschema
 import pytest
 import torch
 from muladd import library
-from opwheel._native import library_file
-from opwheel.cli import make_app, suggest
+from opwheel._torch.native import library_file
+from opwheel.commands import suggest
 from opwheel.dispatch import native
-from typer.testing import CliRunner
 
+from tests.command_line import invoke
 from tests.forked_python import server
 
 
 def muladd(*arguments, library="muladd"):
-    return CliRunner().invoke(make_app(library), [*map(str, arguments)])
+    return invoke(library, *arguments)
 
 
 def test_doctor_shows_the_backends():
@@ -93,9 +93,9 @@ def strict(schema):
 
 @pytest.fixture(scope="module")
 def doctor_schema():
-    import opwheel.cli
+    import opwheel.commands
 
-    schema = json.loads(Path(opwheel.cli.__file__).with_name("doctor.schema.json").read_text())
+    schema = json.loads(Path(opwheel.commands.__file__).with_name("doctor.schema.json").read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
     return strict(schema)
 
@@ -142,7 +142,7 @@ def test_explain_refuses_what_is_no_device():
 
 @pytest.mark.parametrize("command", [("new-backend", "acme", "--library", "muladd"), ("new-library", "acme")])
 def test_where_no_project_can_be_written(command):
-    result = CliRunner().invoke(make_app(), [*command, "--output", "/proc/acme"])
+    result = invoke(None, *command, "--output", "/proc/acme")
     assert result.exit_code == 2
     assert "/proc/acme" in result.output
     assert "Traceback" not in result.output
@@ -173,7 +173,7 @@ def test_config():
 def test_the_native_autograd_library(monkeypatch):
     if not native.why_not():
         (path,) = muladd("config", "--autograd").stdout.splitlines()
-        assert Path(path) == library_file()
+        assert Path(path) == library_file("autograd")
     monkeypatch.setattr(torch, "__version__", "2.14.0a0")
     result = muladd("config", "--autograd")
     assert result.exit_code == 2
@@ -226,15 +226,15 @@ def test_output_that_nobody_reads():
     ],
 )
 def test_library_that_is_none(module, reason):
-    result = CliRunner().invoke(make_app(), ["--library", module, "doctor"])
-    assert result.exit_code == 2, result.exception
+    result = invoke(None, "--library", module, "doctor")
+    assert result.exit_code == 2, result.output
     assert reason in " ".join(result.output.replace("│", " ").split())
 
 
 @pytest.mark.parametrize("folder", ["my backend", "it's", "$HOME", "a;b", "plain"])
 @pytest.mark.parametrize("command", [("new-backend", "acme", "--library", "muladd"), ("new-library", "acme")])
 def test_next_steps_can_be_copied(command, folder, tmp_path):
-    result = CliRunner().invoke(make_app(), [*command, "--output", str(tmp_path / folder)])
+    result = invoke(None, *command, "--output", tmp_path / folder)
     (line,) = [line for line in result.output.splitlines() if line.startswith("  cd ")]
     assert shlex.split(line) == ["cd", str(tmp_path / folder)]
 

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.forked_python import server
 
 from .libraries import install, write_script
 
+ROOT = str(Path(__file__).parents[2])
 NAMES = ("waves", "tides", "dunes")
 
 
@@ -63,10 +65,10 @@ def waves(run, tmp_path):
 # Runs several commands in one process, whose start takes longer than all of them, and prints what became of each.
 BATCH = """
 import json, sys
-from opwheel.cli import make_app
-from typer.testing import CliRunner
+sys.path.append(sys.argv[2])
+from tests.command_line import invoke
 
-done = [CliRunner().invoke(make_app("waves"), arguments) for arguments in json.loads(sys.argv[1])]
+done = [invoke("waves", *arguments) for arguments in json.loads(sys.argv[1])]
 print("\\n" + json.dumps([(one.exit_code, one.output) for one in done]))
 """
 COMMANDS = {
@@ -93,7 +95,7 @@ COMMANDS = {
 @pytest.fixture(scope="module")
 def outcomes(site, tmp_path_factory):
     """Exit code and output of each command."""
-    command = [sys.executable, "-c", BATCH, json.dumps([arguments for arguments, _, _ in COMMANDS.values()])]
+    command = [sys.executable, "-c", BATCH, json.dumps([arguments for arguments, _, _ in COMMANDS.values()]), ROOT]
     folder = tmp_path_factory.mktemp("batch")
     variables = os.environ | {"PYTHONPATH": str(site)}
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=variables, cwd=folder)
@@ -132,7 +134,7 @@ def test_check_runs_the_kit(waves):
 
 @pytest.mark.slow
 def test_a_promised_backend_that_is_not_loaded_fails_the_kit(run):
-    kit = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--pyargs", "opwheel.testing")
+    kit = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--pyargs", "opwheel_tools.testing")
     variables = {"WAVES_BACKENDS": "", "WAVES_REQUIRE": "cpu"}
     done = run(sys.executable, *kit, "--library", "waves", "--backend", "cpu", **variables)
     assert done.returncode == 1
@@ -210,18 +212,18 @@ def test_the_kit_s_options_are_there_for_the_kit_alone(run, tmp_path):
     done = run(*pytest_here, "test_own.py", "--device", "x")
     assert done.returncode == 0, done.stdout + done.stderr
     (tmp_path / "conftest.py").unlink()
-    without = run(*pytest_here, "--pyargs", "opwheel.testing", "--backend", "cpu")
+    without = run(*pytest_here, "--pyargs", "opwheel_tools.testing", "--backend", "cpu")
     assert "which operator library? --library MODULE" in without.stdout + without.stderr
 
 
 THREE = """
 import json, sys
 import tides, waves, dunes, muladd
-from opwheel.cli import make_app
-from typer.testing import CliRunner
+sys.path.append(sys.argv[1])
+from tests.command_line import invoke
 
 def doctor(name):
-    return json.loads(CliRunner().invoke(make_app(name), ["doctor", "--json"]).stdout)
+    return json.loads(invoke(name, "doctor", "--json").stdout)
 
 print(json.dumps({name: doctor(name) for name in ("waves", "tides", "dunes", "muladd")}))
 """
@@ -236,7 +238,7 @@ def test_several_libraries_in_one_process(run, tmp_path):
     policy = tmp_path / "dunes.toml"
     policy.write_text('[policy]\nfallback = "reference"\n')
     settings = {"WAVES_BACKENDS": "", "TIDES_LOCK": str(tides_lock), "DUNES_PLUGINS": str(policy)}
-    done = run(sys.executable, "-W", "ignore", "-c", THREE, **settings)
+    done = run(sys.executable, "-W", "ignore", "-c", THREE, ROOT, **settings)
     assert done.returncode == 0, done.stderr
     reports = json.loads(done.stdout)
     states = {name: report["backends"]["cpu"]["state"] for name, report in reports.items()}
@@ -259,8 +261,8 @@ def test_several_libraries_in_one_process(run, tmp_path):
 def test_no_part_of_waves_needs_muladd(run):
     """Nothing of the first library is imported by the commands of another."""
     code = (
-        "import sys; from opwheel.cli import make_app; from typer.testing import CliRunner;"
-        "assert CliRunner().invoke(make_app('waves'), ['doctor']).exit_code == 0;"
+        "import sys; from opwheel.commands import run;"
+        "assert run('waves', 'waves', ['doctor']) == 0;"
         "print([name for name in sys.modules if name.startswith('muladd')])"
     )
     assert run(sys.executable, "-c", code).stdout == "[]\n"

@@ -7,11 +7,11 @@ import sys
 
 import pytest
 import torch
-from opwheel._native import library_file
+from opwheel._torch.native import library_file
 
 from .conftest import ROOT, cmake, last_line, run
 
-pytestmark = pytest.mark.skipif(isinstance(library_file(), str), reason=str(library_file()))
+pytestmark = pytest.mark.skipif(isinstance(library_file("autograd"), str), reason=str(library_file("autograd")))
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def test_by_name_next_to_the_program(train, libraries, programs, tmp_path):
         shutil.copy(library, tmp_path)
     missing = train("cpu", "autograd", program=program)
     assert missing.returncode == 2
-    assert f"there is no {library_file().name} in" in last_line(missing)
+    assert f"there is no {library_file('autograd').name} in" in last_line(missing)
     shutil.copy(libraries[-1], tmp_path)
     assert_trained(train("cpu", "autograd", program=program))
 
@@ -173,7 +173,7 @@ def test_a_library_for_another_pytorch(train, libraries, tmp_path):
     compile_library(later, 'extern "C" unsigned long aoti_torch_abi_version() { return 2ul << 56 | 99ul << 48; }')
     result = train(*libraries, LD_PRELOAD=str(later))
     assert result.returncode == 2
-    built = library_file().stem.removeprefix("libopwheel_autograd_").replace("_", ".")
+    built = library_file("autograd").stem.removeprefix("libopwheel_autograd_").replace("_", ".")
     words = f"no gradients: this Autograd library is for PyTorch {built}, and in this process is 2.99"
     assert words in last_line(result)
     assert "there is no libopwheel_autograd_2_99.so in" in last_line(train("autograd", LD_PRELOAD=str(later)))

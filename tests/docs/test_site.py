@@ -105,7 +105,7 @@ def test_the_index_lists_every_page(site):
 def test_the_public_api_is_on_its_page(site):
     import muladd
     import opwheel
-    from opwheel import build, dispatch, registry
+    from opwheel_tools import build, dispatch, registry
 
     page = (site / "python-api.html").read_text()
     names = {f"muladd.{name}" for name in muladd.__all__}
@@ -137,11 +137,11 @@ def settings(monkeypatch):
 def test_links_to_files_of_the_repository(settings):
     page = DOCS / "decisions/page.md"
     text = (
-        "[kit](../../framework/src/opwheel/testing), [core](../../core), |[cell](../../core)|, [other](other.md), "
+        "[kit](../../tools/src/opwheel_tools/testing), [core](../../core), |[cell](../../core)|, [other](other.md), "
         "![plot](../../benchmarks/results/cpu.png)"
     )
     expected = (
-        "kit (`framework/src/opwheel/testing`), core, |cell|, [other](other.md), "
+        "kit (`tools/src/opwheel_tools/testing`), core, |cell|, [other](other.md), "
         "![plot](../../benchmarks/results/cpu.png)"
     )
     assert settings.link_outside(text, page, "") == expected

@@ -11,7 +11,7 @@ from .conftest import Python
 
 GOOD = {"KEY": "PrivateUse1"}
 DOCTOR = "from opwheel.scripts import muladd; muladd()"  # the console script
-QUICK = f"from opwheel.cli import deep; deep._TIMEOUT_S = 15.0; {DOCTOR}"
+QUICK = f"from opwheel.commands import deep; deep._TIMEOUT_S = 15.0; {DOCTOR}"
 
 # name -> (macros of the library, what doctor says)
 CRASHES = {

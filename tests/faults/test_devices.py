@@ -9,7 +9,7 @@ from typing import Any
 
 import muladd
 import pytest
-from opwheel import scaffold
+from opwheel_tools import scaffold
 
 from .builder import Compiler, Site
 from .conftest import Run
@@ -19,9 +19,7 @@ RENAME = "import torch; torch.utils.rename_privateuse1_backend('npu')\n"
 MODULE = "import types; torch._register_device_module('npu', types.SimpleNamespace({}))\n"
 STATE = "out['late'] = muladd.backends()['acme'].as_json()\n"
 EXPLAIN = """
-from opwheel.cli import make_app
-from typer.testing import CliRunner
-result = CliRunner().invoke(make_app("muladd"), ["explain", "add", DEVICE])
+result = invoke("muladd", "explain", "add", DEVICE)
 out["explain"] = [result.exit_code, result.output]
 """
 

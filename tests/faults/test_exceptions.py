@@ -22,9 +22,9 @@ KNOWN = {
     "opwheel.registry.errors.NoKernelError",
     "opwheel.registry.loading.LoadError",
     "opwheel.registry.discovery.PluginError",
-    "opwheel.build.toolchain.ToolchainError",
-    "opwheel.scaffold.names.ScaffoldError",
-    "opwheel.audit.cells.WorkerError",
+    "opwheel_tools.build.toolchain.ToolchainError",
+    "opwheel_tools.scaffold.names.ScaffoldError",
+    "opwheel_tools.audit.cells.WorkerError",
 }
 
 

@@ -392,9 +392,7 @@ def test_fallback_for_the_plugins_own_device(install: Any, site: Site, run: Run)
 def test_explain_command(install: Any, site: Site, run: Run) -> None:
     install(plugin("beside torch.library", "probe"))
     then = """
-from opwheel.cli import make_app
-from typer.testing import CliRunner
-result = CliRunner().invoke(make_app("muladd"), ["explain", "add", "cpu"])
+result = invoke("muladd", "explain", "add", "cpu")
 out["exit"], out["text"] = result.exit_code, result.output
 """
     out = run(site.root, then=then, INTRUDER="add@CPU add@Negative")["out"]

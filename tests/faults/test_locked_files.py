@@ -40,14 +40,14 @@ FOLDERS = {
     "muladd-box": {"muladd_box": "__init__", "muladd_box.libs": "libbox"},  # for a runtime; with a folder of libraries
 }
 SOURCES = {
-    "opwheel": ["opwheel/aotinductor.py", "opwheel/bench/runner.py", "opwheel_pytest.py"],
+    "opwheel": ["opwheel/aotinductor.py", "opwheel_tools/bench/runner.py", "opwheel_tools_pytest.py"],
     "muladd-core": ["muladd/__main__.py", "muladd/benchmarks/cases.py"],
     "muladd-cpu": ["muladd_cpu/__init__.py"],
     "muladd-acme": ["muladd_acme/__init__.py", "muladd_acme/sub/helper.py"],
     "muladd-box": ["muladd_box/__init__.py"],
 }
 DATA = {
-    "opwheel": ["opwheel/bench/triad.cpp", "opwheel/include/opwheel/operators.h"],
+    "opwheel": ["opwheel_tools/bench/triad.cpp", "opwheel/include/opwheel/operators.h"],
     "muladd-core": ["muladd/include/muladd/operators.h"],
     "muladd-cpu": ["muladd_cpu/libmuladd_cpu.so"],
     "muladd-acme": ["muladd_acme/libkernels.so"],
@@ -379,7 +379,7 @@ OWNER = {
     "muladd_acme": "muladd-acme",
     "muladd_box": "muladd-box",
     "muladd_cpu": "muladd-cpu",
-    "opwheel_pytest": "opwheel",
+    "opwheel_tools_pytest": "opwheel",
 }
 MODULES = list(OWNER)
 ELSEWHERE = {
@@ -406,7 +406,7 @@ def test_a_folder_that_comes_first(kind: str, locked: Locked, tmp_path: Path) ->
 
 @pytest.mark.parametrize("kind", ["package", "package of machine code", "machine code"])
 def test_beside_a_module(kind: str, locked: Locked) -> None:
-    file = locked.root / ELSEWHERE[kind].format("opwheel_pytest")
+    file = locked.root / ELSEWHERE[kind].format("opwheel_tools_pytest")
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(b"")
     used = [file] if file.parent == locked.root else [file, file.parent]

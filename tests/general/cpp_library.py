@@ -13,8 +13,9 @@ from functools import cache
 from pathlib import Path
 
 import torch
-from opwheel.build.toolchain import SDK_INCLUDE, find_cxx, find_torch, stable_abi_macros
-from opwheel.process_memory import kept_by
+from opwheel._build.toolchain import find_cxx, find_torch, stable_abi_macros
+from opwheel.memory.usage import kept_by
+from opwheel_tools import get_include
 
 from . import operators
 from .declared import declare
@@ -25,8 +26,8 @@ FLAGS = ["-std=c++20", "-O1", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra"
 
 
 def compile_args(*arguments: object, torch_target: str = "2.10") -> list[str]:
-    """A call of the C++ compiler as opwheel.build makes it."""
-    flags = [*FLAGS, *stable_abi_macros(torch_target), f"-I{SDK_INCLUDE}", "-isystem", str(find_torch().include)]
+    """A call of the C++ compiler as opwheel_tools.build makes it."""
+    flags = [*FLAGS, *stable_abi_macros(torch_target), f"-I{get_include()}", "-isystem", str(find_torch().include)]
     return [*find_cxx(), *flags, *map(str, arguments), *shlex.split(os.environ.get("CXXFLAGS", ""))]
 
 

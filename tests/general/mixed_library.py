@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from opwheel import scaffold
+from opwheel_tools import scaffold
 
 from tests.third_party.environment import IS_WHOLE_KIT, KERNEL_TESTS
 

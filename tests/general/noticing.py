@@ -1,7 +1,7 @@
 """Which generic checks notice that something is wrong with an operator."""
 
 import torch
-from opwheel.testing import checks
+from opwheel_tools.testing import checks
 
 
 def failing_checks(overload):

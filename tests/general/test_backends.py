@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from opwheel.bench import from_samples
-from opwheel.bench.results import Results
-from opwheel.bench.sampling import Precision
-from opwheel.bench.suite import Form
 from opwheel.dispatch import Operator, Rows, Sample
 from opwheel.registry.references import is_reference
+from opwheel_tools.bench import from_samples
+from opwheel_tools.bench.results import Results
+from opwheel_tools.bench.sampling import Precision
+from opwheel_tools.bench.suite import Form
 
 from tests.general.python_library import OPERATORS, PEERS, blend, fill, library, rows, softmax
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from opwheel.dispatch import Elementwise, Operator, Sample, register_python
-from opwheel.testing.checks import check_operators
+from opwheel_tools.testing.checks import check_operators
 
 
 def samples(device, dtype, requires_grad):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from opwheel.dispatch import overloads_of
-from opwheel.testing import checks
+from opwheel_tools.testing import checks
 
 from tests.general.operators import NAMESPACE, OPERATORS
 

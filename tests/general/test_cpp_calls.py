@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from opwheel.process_memory import kept_by
+from opwheel.memory.usage import kept_by
 from opwheel.registry import callees
 
 from tests.general import cpp_library

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 import torch
-from opwheel.testing import checks
+from opwheel_tools.testing import checks
 
 from tests.general import cpp_library
 from tests.general.operators import OPERATORS

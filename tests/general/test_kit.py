@@ -8,15 +8,23 @@ from types import SimpleNamespace
 import pytest
 import torch
 from opwheel.dispatch import Operator, overloads_of, register_python
-from opwheel.testing import crashes
-from opwheel.testing.report import Outcome, hint_for, lines
+from opwheel_tools.testing import crashes
+from opwheel_tools.testing.report import Outcome, hint_for, lines
 
 HERE = Path(__file__).parent
 
 
 def run_kit(*options):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:logging"]
-    command += ["--pyargs", "opwheel.testing.test_samples", "--library", "kit_library", "--backend", "cpu", *options]
+    command += [
+        "--pyargs",
+        "opwheel_tools.testing.test_samples",
+        "--library",
+        "kit_library",
+        "--backend",
+        "cpu",
+        *options,
+    ]
     environment = {"PYTHONPATH": str(HERE), "PATH": "/usr/bin:/bin", "HOME": "/tmp"}
     return subprocess.run(command, capture_output=True, text=True, env=environment, cwd="/", check=False)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from opwheel.dispatch import overloads_of, register_python
 from opwheel.dispatch.overload import as_tuple
-from opwheel.testing import checks
+from opwheel_tools.testing import checks
 
 from tests.general.operators import KERNELS, OPERATORS
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from opwheel.dispatch import Operator, Rows, Sample, overloads_of, register_python
-from opwheel.testing import checks
+from opwheel_tools.testing import checks
 from torch.utils.flop_counter import FlopCounterMode
 
 NAMESPACE = "waves_out"

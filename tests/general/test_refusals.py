@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from opwheel.dispatch import ErrorSample, Operator, Sample, overloads_of, register_python
-from opwheel.testing import checks, refusals
+from opwheel_tools.testing import checks, refusals
 
 PACKAGE = """
 import os

@@ -7,8 +7,8 @@ import sys
 
 import muladd
 import torch
-from opwheel.testing.reference import as_tuple
-from opwheel.testing.samples import arguments
+from opwheel_tools.testing.reference import as_tuple
+from opwheel_tools.testing.samples import arguments
 from torch import distributed
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor, init_device_mesh
 from torch.distributed.tensor.debug import CommDebugMode

@@ -7,7 +7,7 @@ import pytest
 import torch
 from opwheel.dispatch import overloads_of
 from opwheel.dispatch.overload import as_tuple, tensors_in
-from opwheel.testing.checks import Samples, declared
+from opwheel_tools.testing.checks import Samples, declared
 from torch import distributed
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor, init_device_mesh
 from torch.utils import _pytree as pytree

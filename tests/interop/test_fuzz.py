@@ -8,7 +8,7 @@ import muladd
 import pytest
 import torch
 from opwheel.dispatch.elementwise import result_dtype
-from opwheel.testing.samples import DTYPES
+from opwheel_tools.testing.samples import DTYPES
 from torch import Tensor
 from torch._C._autograd import _saved_tensors_hooks_is_enabled
 from torch.utils._pytree import tree_leaves

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from opwheel.testing.samples import numbers
+from opwheel_tools.testing.samples import numbers
 from torch.autograd.graph import allow_mutation_on_saved_tensors, saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 

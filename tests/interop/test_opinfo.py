@@ -5,7 +5,7 @@ import itertools
 import muladd
 import pytest
 import torch
-from opwheel.testing.samples import DTYPES
+from opwheel_tools.testing.samples import DTYPES
 from torch.testing._internal.common_methods_invocations import op_db
 
 SAMPLED = ("mul", "add", "addcmul")

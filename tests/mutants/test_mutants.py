@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import muladd
-import opwheel
+import opwheel_tools
 import pytest
 
 from .mutations import MUTATIONS
@@ -37,13 +37,13 @@ def run(*command, **options):
 def build(folder, mutations):
     """Compile the CPU backend with the mutations, as a plugin that is preferred to the real one."""
     include = folder / "include"
-    for library in (muladd, opwheel):
+    for library in (muladd, opwheel_tools):
         shutil.copytree(library.get_include(), include, dirs_exist_ok=True)
     shutil.copytree(SOURCES, folder / "csrc")
     for mutation in mutations:
         (include / mutation.header).write_text(mutation.mutated(include))
     flags = shlex.split(run(sys.executable, "-m", "muladd", "config", "--cflags").stdout)
-    installed = [f"-I{library.get_include()}" for library in (muladd, opwheel)]
+    installed = [f"-I{library.get_include()}" for library in (muladd, opwheel_tools)]
     own = [flag for flag in flags if not flag.startswith(("-O", *installed))]
     assert len(own) < len(flags) - 1, "the headers without the defect would be found first"
     torch_lib = (
@@ -72,7 +72,7 @@ def kit(folder, *options):
         "MULADD_REQUIRE": "mutant",
         "OMP_NUM_THREADS": "2",
     }
-    modules = [f"opwheel.testing.{name}" for name in KIT]
+    modules = [f"opwheel_tools.testing.{name}" for name in KIT]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=no", "--pyargs", *modules]
     command += ["--library", "muladd", "--backend", "mutant", *options]
     return run(*command, cwd=folder, env=environment, timeout=500)

@@ -4,10 +4,10 @@ import os
 
 import pytest
 import torch
-from opwheel.bench import from_samples
-from opwheel.bench.case_process import CaseProcesses
-from opwheel.bench.results import Results
-from opwheel.bench.sampling import Precision
+from opwheel_tools.bench import from_samples
+from opwheel_tools.bench.case_process import CaseProcesses
+from opwheel_tools.bench.results import Results
+from opwheel_tools.bench.sampling import Precision
 
 from .measured_library import library
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from opwheel._huge_pages import describe, system_setting
+from opwheel.memory.huge_pages import describe, system_setting
 
 # Prints for a result of 2^`exponent` float32 how much of its memory is in huge pages, in MiB, and whether it asked.
 SHOW = """
@@ -107,7 +107,7 @@ for reused in [t for t in results if begin <= t.data_ptr() and t.data_ptr() + t.
 
 def test_what_doctor_says(monkeypatch, tmp_path):
     setting = tmp_path / "enabled"
-    monkeypatch.setattr("opwheel._huge_pages._SETTING", setting)
+    monkeypatch.setattr("opwheel.memory.huge_pages._SETTING", setting)
     assert describe("advise") == "huge pages: there are none (policy: advise, system: unknown)"
     for text, policy, expected in [
         ("[always] madvise never\n", "never", "every program has them (policy: never, system: always)"),

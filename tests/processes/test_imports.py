@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 IMPORTS_NOTHING = """
-import sys, opwheel, opwheel.cli, opwheel.scripts
+import sys, opwheel, opwheel.commands, opwheel.scripts
 from pathlib import Path
 print({name.split(".")[0] for name in sys.modules} & {"torch", "muladd", "muladd_cpu"})
 print("torch" in Path("/proc/self/maps").read_text())
@@ -66,7 +66,7 @@ def test_the_compiler_is_told_even_if_somebody_asked_before_whether_it_is_there(
 
 def test_an_old_setuptools_is_told_in_one_sentence():
     """A virtual environment of Python 3.10 or 3.11 begins with one, and pip does not look without build isolation."""
-    code = "import sys; sys.modules['setuptools.command.bdist_wheel'] = None; import opwheel.build"
+    code = "import sys; sys.modules['setuptools.command.bdist_wheel'] = None; import opwheel_tools.build"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith("ImportError: setuptools ")

@@ -21,7 +21,7 @@ def collect(tmp_path_factory):
 
     def run(backend, *options, **variables):
         command = ["-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-W", "ignore"]
-        command += ["--pyargs", "opwheel.testing", "--library", "muladd", "--backend", backend, *options]
+        command += ["--pyargs", "opwheel_tools.testing", "--library", "muladd", "--backend", backend, *options]
         environment = {**os.environ, "PYTHONPATH": str(site.root), **variables}
         result = server().run(*command, environment=environment)
         assert result.returncode == 0, result.stdout + result.stderr

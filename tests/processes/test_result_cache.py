@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from opwheel import result_cache
+from opwheel.memory import result_cache
 
 from tests.forked_python import server
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.skipif(bool(result_cache.why_not()), reason=result_cach
 
 BEGIN = """
 import os, resource, time, muladd, torch
-from opwheel import result_cache
+from opwheel.memory import result_cache
 x = torch.ones(2**21)
 def kept():
     muladd.mul(x, x)

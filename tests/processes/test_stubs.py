@@ -8,9 +8,9 @@ from pathlib import Path
 
 import muladd
 import pytest
-from opwheel.build.declarations import run_with
-from opwheel.build.stubs import stub_of
-from opwheel.build.toolchain import ToolchainError
+from opwheel._build.toolchain import ToolchainError
+from opwheel_tools.build.declarations import run_with
+from opwheel_tools.build.stubs import stub_of
 
 PACKAGE = Path(muladd.__file__).parent
 # What is no part of the package's stub: a program, the library of the schemas, and functions with decorators' types.

@@ -49,7 +49,7 @@ def installed(torch_release: str, built: dict[str, Path], tmp_path: Path) -> Ite
 def test_conformance(torch_release: str, installed: Environment) -> None:
     version = installed.run("-c", "import torch; print(torch.__version__)").stdout
     assert version.startswith(torch_release)
-    kit = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", "--pyargs", "opwheel.testing"]
+    kit = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", "--pyargs", "opwheel_tools.testing"]
     kit += ["--library", "muladd", "--backend", "cpu"]
     for autograd in ("native", "python"):
         answer = installed.run("-c", CALLS, OPWHEEL_AUTOGRAD=autograd)

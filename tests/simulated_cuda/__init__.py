@@ -17,7 +17,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from opwheel.build import cuda
+from opwheel_tools.build import cuda
 
 FOLDER = Path(__file__).parent
 DRIVER, MANAGEMENT, RUNTIME = "libcuda.so.1", "libnvidia-ml.so.1", "libcudart.so.13"

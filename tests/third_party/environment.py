@@ -71,7 +71,7 @@ class Environment:
         """Run the conformance kit on the backend alone."""
         chosen = options or (["--whole-kit"] if IS_WHOLE_KIT else ["-k", KERNEL_TESTS])
         result = self.run(
-            *("-m", "pytest", "--pyargs", "opwheel.testing", "--library", library, "--backend", backend),
+            *("-m", "pytest", "--pyargs", "opwheel_tools.testing", "--library", library, "--backend", backend),
             *("-q", "-p", "no:cacheprovider", "-W", "ignore::DeprecationWarning", *chosen),
             **{f"{library.upper()}_REQUIRE": backend, **variables},
         )

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from opwheel import scaffold
+from opwheel_tools import scaffold
 
 from tests.portions import first_of
 
@@ -51,7 +51,7 @@ def write_library(folder):
     for name in ("shapes.h", "random.h"):
         (backend / "csrc" / name).write_text((GENERAL / "cpp" / name).read_text())
     (backend / "setup.py").write_text(
-        "from opwheel.build import CppLibrary, commands\nfrom setuptools import setup\n"
+        "from opwheel_tools.build import CppLibrary, commands\nfrom setuptools import setup\n"
         f'library = CppLibrary("{LIBRARY}_cpu.lib{LIBRARY}_cpu", ["csrc/kernels.cpp"], library="{LIBRARY}", '
         'torch_target="2.13")\n'
         "setup(ext_modules=[library], cmdclass=commands())\n"

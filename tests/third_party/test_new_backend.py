@@ -9,7 +9,7 @@ from pathlib import Path
 
 import muladd as muladd_package
 import pytest
-from opwheel import scaffold
+from opwheel_tools import scaffold
 
 from tests.portions import first_of
 

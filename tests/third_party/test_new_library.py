@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from opwheel import scaffold
-from opwheel.cli import make_app
-from typer.testing import CliRunner
+from opwheel_tools import scaffold
+
+from tests.command_line import invoke
 
 from .environment import IS_WHOLE_KIT, KERNEL_TESTS
 
@@ -113,7 +113,7 @@ def test_names_that_only_look_like_wrong_ones(tmp_path, monkeypatch, name):
 
 @pytest.mark.parametrize("name", ["union", "std", "quantized", "setuptools", "exp", "muladd"])
 def test_the_command_refuses_names_in_a_sentence(name, tmp_path):
-    result = CliRunner().invoke(make_app(), ["new-library", name, "--output", str(tmp_path / "project")])
+    result = invoke(None, "new-library", name, "--output", tmp_path / "project")
     assert result.exit_code == 2
     assert f"'{name}' is " in " ".join(result.output.split())
     assert list(tmp_path.iterdir()) == []

@@ -11,16 +11,16 @@ import muladd
 import pytest
 import torch
 from muladd.benchmarks import SUITE
-from opwheel.bench import plot, samples_plot, tables, triad
-from opwheel.bench.other_process import OtherProcess
-from opwheel.bench.results import Measurement, Results, Row
-from opwheel.bench.runner import Runner
-from opwheel.bench.sampling import QUICK
-from opwheel.bench.suite import Case, Form, Shown
-from opwheel.bench.unavailable import UnavailableError
-from opwheel.cli import make_app
+from opwheel_tools.bench import plot, samples_plot, tables, triad
+from opwheel_tools.bench.other_process import OtherProcess
+from opwheel_tools.bench.results import Measurement, Results, Row
+from opwheel_tools.bench.runner import Runner
+from opwheel_tools.bench.sampling import QUICK
+from opwheel_tools.bench.suite import Case, Form, Shown
+from opwheel_tools.bench.unavailable import UnavailableError
 from rich.console import Console
-from typer.testing import CliRunner
+
+from tests.command_line import invoke
 
 NOT_COMPILED = ("--skip", "compile", "--skip", "muladd in compile")
 ALONE = tuple(word for peer in SUITE.peers for word in ("--skip", peer.name))
@@ -28,7 +28,7 @@ ALONE = tuple(word for peer in SUITE.peers for word in ("--skip", peer.name))
 
 def bench(*arguments):
     """In this process: importing PyTorch takes longer than all of these runs."""
-    return CliRunner().invoke(make_app("muladd"), ["bench", *map(str, arguments)])
+    return invoke("muladd", "bench", *arguments)
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from opwheel.build import CudaLibrary, cuda
-from opwheel.build.toolchain import ToolchainError
+from opwheel._build.toolchain import ToolchainError
+from opwheel_tools.build import CudaLibrary, cuda
 
 LIBRARY = CudaLibrary("package.library", [], cuda="13.0", architectures=["8.0", "9.0"], ptx=["8.0"])
 

@@ -1,7 +1,7 @@
 """What a debugger needs is in a library where it is asked for, and nowhere else."""
 
 import pytest
-from opwheel.build import CppLibrary, commands
+from opwheel_tools.build import CppLibrary, commands
 from setuptools import Distribution
 
 

@@ -8,12 +8,12 @@ from itertools import product
 from pathlib import Path
 
 import muladd
-import opwheel
+import opwheel_tools
 import pytest
 import torch.utils.cpp_extension
 from opwheel.dispatch import kernel_errors
 
-SDK = Path(opwheel.get_include(), "opwheel")
+SDK = Path(opwheel_tools.get_include(), "opwheel")
 # Code for devices needs their compilers; these belong to one instruction set.
 OF_ONE_INSTRUCTION_SET = ("convert.h", "vectorized_loops.h", "vectorized_rows.h", "vector_math.h")
 HEADERS = sorted(
@@ -124,7 +124,7 @@ def test_a_functor_that_does_not_fit_its_schema_does_not_compile(compile_source,
 
 def test_the_codes_of_kernels_errors_are_python_s():
     """What the header says, read as what it is: a call to each way to fail, and the code in front of what comes out."""
-    text = Path(opwheel.get_include(), "opwheel", "error.h").read_text()
+    text = Path(opwheel_tools.get_include(), "opwheel", "error.h").read_text()
     in_header = dict(re.findall(r'string_view (\w+) = "(\[OPWHEEL:\w+\])"', text))
     assert in_header == {"out_of_memory": kernel_errors.OUT_OF_MEMORY, "launch": kernel_errors.LAUNCH}
     assert all(kernel_errors.has_code(RuntimeError(f"{code} mul: anything")) for code in in_header.values())
@@ -138,7 +138,7 @@ def test_out_of_memory_says_in_python_s_form_how_much_was_wanted(tmp_path):
         '  try {\n    opwheel::fail(opwheel::code::out_of_memory, " words ", opwheel::memory_wanted(96, "npu:1"));\n'
         "  } catch (const std::exception& error) {\n    std::puts(error.what());\n  }\n}\n"
     )
-    command = ["g++", "-std=c++20", f"-I{opwheel.get_include()}", str(source), "-o", str(program)]
+    command = ["g++", "-std=c++20", f"-I{opwheel_tools.get_include()}", str(source), "-o", str(program)]
     subprocess.run(command, check=True)
     message = subprocess.run([program], capture_output=True, text=True, check=True).stdout.strip()
     assert kernel_errors.memory_wanted(RuntimeError(message)) == (96, "npu", ":1")
@@ -175,7 +175,7 @@ def test_threads_get_equal_shares_of_rows(tmp_path):
     """Much work is in pieces of one size, none empty, as many for each thread, whatever the rows are and cost."""
     source, program = tmp_path / "shares.cpp", tmp_path / "shares"
     source.write_text(THREADS + SHARES)
-    includes = [f"-I{path}" for path in (opwheel.get_include(), *torch.utils.cpp_extension.include_paths())]
+    includes = [f"-I{path}" for path in (opwheel_tools.get_include(), *torch.utils.cpp_extension.include_paths())]
     subprocess.run(["g++", "-std=c++20", *includes, str(source), "-o", str(program)], check=True)
     calls = list(product((1, 2, 3, 64), (0, 1, 7, 64, 100, 4096), (1, 200, 35_000, 90_000, 1 << 21)))
     given = "\n".join(" ".join(map(str, call)) for call in calls)
@@ -216,7 +216,7 @@ int main() {
 def test_what_a_row_throws_arrives_whatever_thread_it_was_on(tmp_path, threads, cost):
     source, program = tmp_path / "throws.cpp", tmp_path / "throws"
     source.write_text(THREADS + THROWS)
-    includes = [f"-I{path}" for path in (opwheel.get_include(), *torch.utils.cpp_extension.include_paths())]
+    includes = [f"-I{path}" for path in (opwheel_tools.get_include(), *torch.utils.cpp_extension.include_paths())]
     subprocess.run(["g++", "-std=c++20", *includes, str(source), "-o", str(program)], check=True)
     given = f"{threads} 64 {cost}"
     message, called = subprocess.run([program], input=given, capture_output=True, text=True, check=True).stdout.split()
@@ -247,7 +247,9 @@ def test_which_operands_fill_the_caches(tmp_path):
     """Those of 64 MiB do whatever the processor has: few cores have little use of a larger cache."""
     source, program = tmp_path / "caches.cpp", tmp_path / "caches"
     source.write_text(FILLS_CACHES)
-    subprocess.run(["g++", "-std=c++20", f"-I{opwheel.get_include()}", str(source), "-o", str(program)], check=True)
+    subprocess.run(
+        ["g++", "-std=c++20", f"-I{opwheel_tools.get_include()}", str(source), "-o", str(program)], check=True
+    )
     assert subprocess.run([program], capture_output=True, text=True, check=True).stdout == "0 1"
 
 

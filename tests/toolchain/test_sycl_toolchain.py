@@ -5,10 +5,13 @@ import shutil
 import subprocess
 import sys
 from importlib import metadata
+from pathlib import Path
 
 import pytest
-from opwheel.build import SyclLibrary, ninja_file, sycl
-from opwheel.build.toolchain import SDK_INCLUDE, ToolchainError
+from opwheel._build import ninja_file
+from opwheel._build.toolchain import ToolchainError
+from opwheel_tools import get_include
+from opwheel_tools.build import SyclLibrary, sycl
 
 ICPX = """#!{python}
 import sys
@@ -82,7 +85,7 @@ def without_icpx(monkeypatch, files=None):
 
 
 def flattened(source):
-    return sycl.flatten(source, [SDK_INCLUDE])
+    return sycl.flatten(source, [Path(get_include())])
 
 
 def test_icpx_compiles_the_images_which_are_embedded(project, library, icpx, monkeypatch):

@@ -3,10 +3,10 @@
 import ctypes
 import subprocess
 
-import opwheel
+import opwheel_tools
 import pytest
 import torch
-from opwheel.build import instruction_sets
+from opwheel_tools.build import instruction_sets
 
 SOURCE = """
 #define OPWHEEL_ISA tested
@@ -61,7 +61,7 @@ def functions(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("vector_math")
     (folder / "functions.cpp").write_text(SOURCE)
     flags = instruction_sets("{}", contract=fused)[name]
-    command = ["g++", "-std=c++20", "-O3", "-fPIC", "-shared", f"-I{opwheel.get_include()}", *flags]
+    command = ["g++", "-std=c++20", "-O3", "-fPIC", "-shared", f"-I{opwheel_tools.get_include()}", *flags]
     subprocess.run([*command, str(folder / "functions.cpp"), "-o", str(folder / "functions.so")], check=True)
     library = ctypes.CDLL(str(folder / "functions.so"))
 

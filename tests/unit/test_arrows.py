@@ -1,4 +1,4 @@
-"""Who may import and include whom: cli -> bench, testing, scaffold -> dispatch -> registry; libraries -> framework."""
+"""Who may import and include whom: tools -> framework; in each commands -> ... -> registry; libraries -> framework."""
 
 import ast
 import re
@@ -9,34 +9,48 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FRAMEWORK = ROOT / "framework/src/opwheel"
+TOOLS = ROOT / "tools/src/opwheel_tools"
 
-BASE = {
-    *("_version", "_huge_pages", "_import_hooks", "_native", "_torch_private", "_torch_release"),
-    *("guarded_memory", "printable", "process_memory", "processes", "result_cache"),
-    "standard_output",
-}
+BASE = {"_import_hooks", "_torch", "_version", "memory", "printable", "processes"}
 REGISTRY = {*BASE, "registry"}
 DISPATCH = {*REGISTRY, "dispatch", ""}  # "": the package itself, whose names are those of registry and dispatch
 # Part of opwheel -> the parts that it may import.
 ARROWS = {
     **{part: set() for part in BASE},
-    "_native": {"_torch_release"},
-    "guarded_memory": {"_native"},
-    "process_memory": {"result_cache"},
-    "result_cache": {"_native"},
+    "_torch": {"_torch"},
+    "memory": {"_torch", "memory"},
     "registry": REGISTRY,
     "dispatch": DISPATCH,
     "": DISPATCH,
-    "build": {"build"},  # runs where torch need not be importable
+    "_build": {"_build"},  # runs where torch need not be importable
     "aotinductor": DISPATCH,
+    "commands": {*DISPATCH, "commands"},
+    "scripts": {"commands"},
+    "__main__": {"commands"},
+}
+_OF_FRAMEWORK = {f"opwheel.{part}".rstrip(".") for part in DISPATCH}
+# The same of opwheel_tools, with the parts of opwheel by their full names.
+TOOLS_ARROWS = {
+    "_version": set(),
+    "": {"_version"},
+    "compiled": {"opwheel._build"},
+    "build": {"", "build", "opwheel._build"},  # where torch need not be importable
     # Of libraries that know nothing of opwheel.
-    "audit": {"_torch_private", "audit", "printable", "processes"},
-    "testing": {*DISPATCH, "testing"},
-    "bench": {*DISPATCH, "bench", "build"},  # the limit of the machine is compiled
-    "scaffold": {*DISPATCH, "scaffold"},
-    "cli": {*DISPATCH, "cli", "audit", "testing", "bench", "scaffold", "build"},
-    "scripts": {"cli"},
-    "__main__": {"cli"},
+    "audit": {"audit", "opwheel._torch", "opwheel.printable", "opwheel.processes"},
+    "testing": {*_OF_FRAMEWORK, "compiled", "testing"},
+    "bench": {*_OF_FRAMEWORK, "bench", "compiled"},
+    "scaffold": {*_OF_FRAMEWORK, "", "scaffold"},
+    "commands": {
+        *_OF_FRAMEWORK,
+        "opwheel.commands",
+        "opwheel._build",
+        "",
+        "commands",
+        "audit",
+        "testing",
+        "bench",
+        "scaffold",
+    },
 }
 
 
@@ -55,31 +69,54 @@ def imports(path, package):
             yield from (f"{base}.{alias.name}" for alias in node.names)
 
 
-def part_of(name):
-    """The part of opwheel that a dotted name is in: "registry", or "" for the package itself."""
+def part_of(name, root):
+    """The part of a package that a dotted name is in: "registry", or "" for the package itself."""
     part = [*name.split("."), ""][1]
-    return part if (FRAMEWORK / part).is_dir() or (FRAMEWORK / f"{part}.py").is_file() else ""
+    return part if (root / part).is_dir() or (root / f"{part}.py").is_file() else ""
+
+
+def imports_of_part(root, part):
+    """What the files of a part of a package import, as pairs of the file and a dotted name."""
+    folder, module = root / part, root / f"{part or '__init__'}.py"
+    files = [module] if module.is_file() else sorted(folder.rglob("*.py"))
+    assert files
+    for path in files:
+        package = ".".join(path.relative_to(root.parent).parts[:-1])
+        yield from ((path.relative_to(ROOT), name) for name in imports(path, package))
 
 
 @pytest.mark.parametrize("part", sorted(ARROWS))
 def test_parts_of_the_framework(part):
-    folder, module = FRAMEWORK / part, FRAMEWORK / f"{part or '__init__'}.py"
-    files = [module] if module.is_file() else sorted(folder.rglob("*.py"))
-    assert files
-    for path in files:
-        package = ".".join(path.relative_to(FRAMEWORK.parent).parts[:-1])
-        for name in imports(path, package):
-            if name.split(".")[0] == "opwheel":
-                assert part_of(name) in ARROWS[part], f"{path.relative_to(ROOT)} imports {name}"
+    for path, name in imports_of_part(FRAMEWORK, part):
+        assert name.split(".")[0] != "opwheel_tools", f"{path} imports {name}"
+        if name.split(".")[0] == "opwheel":
+            assert part_of(name, FRAMEWORK) in ARROWS[part], f"{path} imports {name}"
 
 
-def test_every_part_is_listed():
-    found = {path.stem for path in FRAMEWORK.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
-    assert found - {"__init__"} == set(ARROWS) - {""}
+@pytest.mark.parametrize("part", sorted(TOOLS_ARROWS))
+def test_parts_of_the_tools(part):
+    for path, name in imports_of_part(TOOLS, part):
+        if name.split(".")[0] == "opwheel_tools":
+            assert part_of(name, TOOLS) in TOOLS_ARROWS[part], f"{path} imports {name}"
+        if name.split(".")[0] == "opwheel":
+            assert f"opwheel.{part_of(name, FRAMEWORK)}".rstrip(".") in TOOLS_ARROWS[part], f"{path} imports {name}"
+
+
+@pytest.mark.parametrize("part", ["registry", "commands"])
+def test_operations_need_the_standard_library_and_what_production_has(part):
+    allowed = {"opwheel", "torch", "pluggy", "packaging", "tomli", *sys.stdlib_module_names}
+    for path, name in imports_of_part(FRAMEWORK, part):
+        assert name.split(".")[0] in allowed, f"{path} imports {name}"
+
+
+@pytest.mark.parametrize(("root", "arrows"), [(FRAMEWORK, ARROWS), (TOOLS, TOOLS_ARROWS)], ids=["opwheel", "tools"])
+def test_every_part_is_listed(root, arrows):
+    found = {path.stem for path in root.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
+    assert found - {"__init__"} == set(arrows) - {""}
 
 
 def test_the_framework_names_no_library():
-    for path in sorted((ROOT / "framework").rglob("*")):
+    for path in sorted([*(ROOT / "framework").rglob("*"), *(ROOT / "tools").rglob("*")]):
         ours = path.suffix in {".py", ".h", ".cuh", ".cpp", ".jinja", ".toml", ".md"} and "build/lib" not in str(path)
         if ours:
             text = path.read_text().lower()
@@ -110,7 +147,7 @@ def test_headers_of_the_framework():
     allowed = re.compile(
         r'"opwheel/.*"|<(torch|sycl)/.*>|<cuda_runtime\.h>|<(dlfcn|link|immintrin|stdlib|unistd|sys/mman)\.h>|<[a-z_]+>'
     )
-    headers = [path for suffix in ("h", "cuh") for path in (FRAMEWORK / "include").rglob(f"*.{suffix}")]
+    headers = [path for suffix in ("h", "cuh") for path in (TOOLS / "include").rglob(f"*.{suffix}")]
     assert headers
     for path in headers:
         for include in re.findall(r"^#\s*include\s+(\S+)", path.read_text(), re.MULTILINE):

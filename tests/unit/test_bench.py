@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 from muladd.benchmarks import SUITE
-from opwheel.bench import comparison, machine, sampling
-from opwheel.bench.results import Measurement, Results, Row
-from opwheel.bench.selection import select_cases, select_peers
-from opwheel.bench.suite import OVERHEAD, Form, Shown
-from opwheel.process_memory import peak
+from opwheel.memory.usage import peak
+from opwheel_tools.bench import comparison, machine, sampling
+from opwheel_tools.bench.results import Measurement, Results, Row
+from opwheel_tools.bench.selection import select_cases, select_peers
+from opwheel_tools.bench.suite import OVERHEAD, Form, Shown
 from rich.console import Console
 
 GIB = 2**30

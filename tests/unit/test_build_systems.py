@@ -1,10 +1,10 @@
-"""On which systems opwheel.build builds."""
+"""On which systems opwheel_tools.build builds."""
 
 import platform
 from pathlib import Path
 
 import pytest
-from opwheel.build import CppLibrary, commands
+from opwheel_tools.build import CppLibrary, commands
 from setuptools import Distribution
 
 
@@ -24,7 +24,7 @@ def build(library, folder):
 def test_a_library_is_refused_by_name_of_the_system(elsewhere, tmp_path):
     with pytest.raises(SystemExit) as refused:
         build(CppLibrary("waves.libwaves", ["waves.cpp"]), tmp_path)
-    assert str(refused.value).startswith(f"opwheel.build: libraries are built on Linux only, and this is {elsewhere}.")
+    assert str(refused.value).startswith(f"waves.libwaves: libraries are built on Linux only, and this is {elsewhere}.")
 
 
 def test_the_support_page_has_the_message(monkeypatch, tmp_path):
@@ -32,7 +32,8 @@ def test_the_support_page_has_the_message(monkeypatch, tmp_path):
     with pytest.raises(SystemExit) as refused:
         build(CppLibrary("waves.libwaves", ["waves.cpp"]), tmp_path)
     page = Path(__file__).parents[2] / "docs/support.md"
-    assert f"`{str(refused.value).partition('. ')[0]}.`" in page.read_text()
+    message = str(refused.value).partition(": ")[2].partition(". ")[0]
+    assert f"`{message}.`" in page.read_text()
 
 
 def test_an_optional_library_is_left_out(elsewhere, tmp_path, monkeypatch):

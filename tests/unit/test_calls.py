@@ -8,7 +8,7 @@ import muladd
 import pytest
 import torch
 from opwheel.dispatch import native
-from opwheel.testing.memory import FUNCTIONAL
+from opwheel_tools.testing.memory import FUNCTIONAL
 from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.overrides import TorchFunctionMode

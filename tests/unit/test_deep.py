@@ -3,7 +3,7 @@
 import threading
 from types import SimpleNamespace
 
-from opwheel.cli import deep
+from opwheel.commands import deep
 
 
 def test_one_that_waits_does_not_hold_up_the_next(monkeypatch):

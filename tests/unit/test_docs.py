@@ -21,7 +21,7 @@ def test_every_error_code_is_used_and_explained():
 
     package = Path(error_codes.__file__).parents[1]
     sources = "".join(path.read_text() for path in package.rglob("*.py") if path != Path(error_codes.__file__))
-    sources += (package / "include/opwheel/schema_library.h").read_text()
+    sources += (DOCS.parent / "tools/src/opwheel_tools/include/opwheel/schema_library.h").read_text()
     assert set(re.findall(r"OPWHEEL-E\d+", sources)) == set(ERROR_CODES)
 
 
@@ -29,7 +29,7 @@ def test_the_call_flow_names_files_that_exist():
     root = DOCS.parent
     text = (DOCS / "how-a-call-flows.md").read_text()
     framework = root / "framework/src/opwheel"
-    folders = {"dispatch": framework, "registry": framework, "opwheel": framework / "include"}
+    folders = {"dispatch": framework, "registry": framework, "opwheel": root / "tools/src/opwheel_tools/include"}
     paths = re.findall(r"`((?:dispatch|registry|opwheel|framework|core|backends)/[\w./]*)`", text)
     assert len(paths) > 20
     assert [path for path in paths if not (folders.get(path.partition("/")[0], root) / path).exists()] == []

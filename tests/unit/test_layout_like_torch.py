@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from opwheel.testing.samples import DTYPES
+from opwheel_tools.testing.samples import DTYPES
 
 PAIRS = {
     1: (lambda x: muladd.scale(x, 2.0), torch.neg),

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import muladd
-import opwheel
+import opwheel_tools
 import pytest
 
 from tests.cpp_edit import replace
@@ -19,7 +19,7 @@ ALL = [*MUTATIONS, *CUDA_MUTATIONS, *CUDA_ROW_MUTATIONS, *SYCL_ROW_MUTATIONS]
 
 @pytest.mark.parametrize("mutation", ALL, ids=lambda mutation: mutation.name)
 def test_fits_the_sources(mutation):
-    library = muladd if mutation.header.startswith("muladd/") else opwheel
+    library = muladd if mutation.header.startswith("muladd/") else opwheel_tools
     include = Path(library.get_include())
     assert mutation.mutated(include) != (include / mutation.header).read_text()
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from opwheel import _torch_private as private
-from opwheel._native import library_file
+from opwheel._torch import private
+from opwheel._torch.native import library_file
 from opwheel.dispatch import Operator, calls
 from opwheel.dispatch.registration import register
 from torch.overrides import TorchFunctionMode

@@ -7,7 +7,7 @@ from itertools import chain, repeat
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from opwheel.process_memory import kept_by
+from opwheel.memory.usage import kept_by
 
 TOLERATED = 1599
 RUNS = 10

@@ -7,8 +7,8 @@ import muladd
 import numpy as np
 import pytest
 import torch
-from opwheel._native import library_file
-from opwheel.testing.memory import FOREIGN, FREED
+from opwheel._torch.native import library_file
+from opwheel_tools.testing.memory import FOREIGN, FREED
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 

@@ -8,8 +8,7 @@ import time
 import muladd
 import pytest
 import torch
-from opwheel import result_cache
-from opwheel.guarded_memory import guarded_memory
+from opwheel.memory import result_cache
 
 MIB = 2**20
 pytestmark = pytest.mark.skipif(bool(result_cache.why_not()), reason=result_cache.why_not())
@@ -194,16 +193,6 @@ def test_the_profiler_sees_the_memory():
     assert [event.cpu_memory_usage for event in events if event.name == "[memory]"] == [-8 * MIB]  # of no operator
 
 
-def test_not_where_somebody_watches_pytorchs_memory():
-    x = of(8)
-    with guarded_memory() as guards:
-        y = result(x)
-        assert guards.beside(y) == ""
-        del y
-    assert guards.anywhere == ""
-    assert result_cache.kept_bytes() == 0
-
-
 def test_threads():
     """Nobody gets memory that somebody else still has."""
     sizes = [of(size) for size in (8, 8, 10)]
@@ -228,7 +217,7 @@ def test_threads():
 
 
 def test_where_there_is_no_native_library(monkeypatch):
-    monkeypatch.setattr("opwheel.result_cache.open_library", lambda: "no library for this torch")
+    monkeypatch.setattr("opwheel.memory.result_cache.open_library", lambda _: "no library for this torch")
     result_cache._library.cache_clear()
     try:
         assert (result_cache.kept_bytes(), result_cache.limit(), result_cache.allocate_function()) == (0, 0, None)

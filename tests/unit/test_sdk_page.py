@@ -27,7 +27,7 @@ FUNCTION = re.compile(r"^(?:(?:inline|constexpr|\[\[\w+\]\]|[\w:<>]+[&*]?) )+\*?
 def test_every_public_function_of_the_headers_is_on_the_page():
     page = (DOCS / "cpp-sdk.md").read_text()
     names = set()
-    for header in (ROOT / "framework/src/opwheel/include/opwheel").rglob("*.h"):
+    for header in (ROOT / "tools/src/opwheel_tools/include/opwheel").rglob("*.h"):
         public = re.sub(
             r"^namespace detail \{.*?^\}  // namespace detail", "", header.read_text(), flags=re.MULTILINE | re.DOTALL
         )

@@ -2,7 +2,7 @@
 
 import muladd  # noqa: F401
 import torch
-from opwheel import _torch_private as private
+from opwheel._torch import private
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensorMode
 from torch.autograd import forward_ad

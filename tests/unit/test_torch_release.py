@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from opwheel._torch_release import native_library
+from opwheel._torch.release import native_library
 from opwheel.dispatch import native
 
 

@@ -6,7 +6,7 @@ import re
 import subprocess
 from pathlib import Path
 
-import opwheel
+import opwheel_tools
 import pytest
 
 from tests.mutants.mutations import CUDA_ROW_MUTATIONS
@@ -61,7 +61,7 @@ def test_what_the_kit_does_not_ask(run, simulated, checks):
 def test_the_simulation_shows_mistakes(run, toolkit, sources, mutation):
     header = sources / "cuda" / mutation.header  # found before the SDK's own
     header.parent.mkdir(parents=True)
-    header.write_text(mutation.mutated(Path(opwheel.get_include())))
+    header.write_text(mutation.mutated(Path(opwheel_tools.get_include())))
     result = run(build_kernels("cuda", sources, **toolkit.to_build), *kit("cuda"), "-k", "values and float32")
     assert result.returncode == 1, result.stdout[-3000:] + result.stderr[-2000:]
     assert "softmax: values: 1 of 1 failed (float32)" in result.stdout

@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from opwheel.cli import suggest
+from opwheel.commands import suggest
 from packaging.requirements import Requirement
 
 from release import audit, variants

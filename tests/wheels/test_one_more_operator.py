@@ -33,7 +33,7 @@ def copy(operators, tmp_path_factory):
 def check(python, site, operators, backend, *options, **variables):
     """Run the kit for the new operators, each with more than a few tests."""
     names = ",".join(operator.name for operator in operators)
-    kit = ["--pyargs", "opwheel.testing", "--library", "muladd", "--backend", backend, "--operators", names]
+    kit = ["--pyargs", "opwheel_tools.testing", "--library", "muladd", "--backend", backend, "--operators", names]
     path = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
     output = run(
         *(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", *kit, *options),

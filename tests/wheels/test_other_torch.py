@@ -58,7 +58,7 @@ def test_conformance(other_python, tmp_path):
     version = [str(other_python), "-c", "import torch; print(torch.__version__)"]
     found = subprocess.run(version, capture_output=True, text=True, check=True).stdout
     assert not found.startswith(metadata.version("torch"))
-    command = [str(other_python), "-m", "pytest", "-q", "-W", "ignore", "--pyargs", "opwheel.testing"]
+    command = [str(other_python), "-m", "pytest", "-q", "-W", "ignore", "--pyargs", "opwheel_tools.testing"]
     # One operator with float32, with all that follows from its declaration; in make nightly all, and torch.compile.
     some = ["-m", "not compiles", "--operators", "muladd", "-k", "not float64 and not float16"]
     chosen = [] if IS_WHOLE_KIT else some

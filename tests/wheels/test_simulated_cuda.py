@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import opwheel
+import opwheel_tools
 import pytest
 
 from tests.general import mixed_library
@@ -124,7 +124,7 @@ def test_the_simulation_shows_mistakes(build, suite, sources, tmp_path, mutation
     changed = shutil.copytree(sources, tmp_path / "changed")
     header = changed / "csrc" / mutation.header  # found before the SDK's own
     header.parent.mkdir(parents=True)
-    header.write_text(mutation.mutated(Path(opwheel.get_include())))
+    header.write_text(mutation.mutated(Path(opwheel_tools.get_include())))
     include_first(changed / "setup.py", "csrc")
     result = suite(build(changed), "gpu")["gpu"]
     assert set(CUDA_MUTATIONS[mutation]) <= {name.rpartition("::")[2] for name in result["failed"]}
@@ -151,7 +151,7 @@ def test_what_new_backend_writes(build, toolkit, other_python, tmp_path):
     site, wheels = tmp_path / "site", sorted(build(tmp_path / "muladd-acme").glob("*.whl"))
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--target", str(site)]
     subprocess.run([*install, *map(str, wheels)], check=True)
-    kit = ["--pyargs", "opwheel.testing", "--library", "muladd", "--backend", "acme", "-k", KERNEL_TESTS]
+    kit = ["--pyargs", "opwheel_tools.testing", "--library", "muladd", "--backend", "acme", "-k", KERNEL_TESTS]
     only_this = {"PYTHONPATH": str(site), "MULADD_REQUIRE": "acme", "MULADD_BACKENDS": "acme"}
     result = subprocess.run(
         [str(other_python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", *kit],
@@ -170,7 +170,15 @@ def test_a_library_of_element_wise_and_row_operators(toolkit, other_python, tmp_
     install(site, library / "core")
     written = ("new-backend", "acme", "--library", mixed_library.NAME, "--language", "cuda", "--output", project)
     run(sys.executable, "-m", "opwheel", *written, PYTHONPATH=str(site))
-    kit = ("--pyargs", "opwheel.testing", "--library", mixed_library.NAME, "--backend", "acme", *mixed_library.KIT)
+    kit = (
+        "--pyargs",
+        "opwheel_tools.testing",
+        "--library",
+        mixed_library.NAME,
+        "--backend",
+        "acme",
+        *mixed_library.KIT,
+    )
     pytest_ = (other_python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore")
     here = {"PYTHONPATH": str(site), "WAVES_REQUIRE": "acme", **toolkit.to_run}
 

@@ -6,7 +6,7 @@ import re
 import sys
 from pathlib import Path
 
-import opwheel
+import opwheel_tools
 import pytest
 
 from tests.mutants.mutations import SYCL_ROW_MUTATIONS
@@ -61,7 +61,7 @@ def test_the_simulation_shows_mistakes(run, tmp_path, mutation):
     sources = copy_sources("xpu", tmp_path)
     header = sources / "cpp" / mutation.header  # found before the SDK's own
     header.parent.mkdir(parents=True)
-    header.write_text(mutation.mutated(Path(opwheel.get_include())))
+    header.write_text(mutation.mutated(Path(opwheel_tools.get_include())))
     setup = sources / "xpu/setup.py"
     setup.write_text(re.sub(r"^DTYPES = .*", 'DTYPES = ("float32",)', setup.read_text(), flags=re.MULTILINE))
     result = run(build_kernels("xpu", sources), *kit("xpu"), "-k", "values and float32")

@@ -57,8 +57,8 @@ def test_the_core_has_policy_and_list(wheels):
 
 def test_the_framework_has_sdk_and_templates(wheels):
     framework = names_in(wheels, "opwheel-")
-    assert {"opwheel/include/opwheel/operators.h", "opwheel_pytest.py"} <= set(framework)
-    templates = ROOT / "framework/src/opwheel/scaffold/templates"
+    assert {"opwheel/include/opwheel/operators.h", "opwheel_tools_pytest.py"} <= set(framework)
+    templates = ROOT / "tools/src/opwheel_tools/scaffold/templates"
     files = {path.relative_to(templates).as_posix() for path in templates.rglob("*") if path.is_file()}
     assert files == {name.partition("templates/")[2] for name in framework if "/templates/" in name}
 

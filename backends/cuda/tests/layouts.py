@@ -1,7 +1,7 @@
 """Every kernel on tensors of every layout that hypothesis finds, against float64.
 
 test_simulated.py runs this file where the kernels are simulated on the CPU, suite.py on a GPU; pytest alone does not
-collect it: pytest -p opwheel.testing.conftest backends/cuda/tests/layouts.py --library muladd --backend cuda
+collect it: pytest -p opwheel_tools.testing.conftest backends/cuda/tests/layouts.py --library muladd --backend cuda
 """
 
 import math
@@ -12,7 +12,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from opwheel.testing import reference
+from opwheel_tools.testing import reference
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 SIZES = st.sampled_from((1, 2, 3, 5, 8, 16, 31, 32, 64))  # rows that are whole vectors, and rows that are not

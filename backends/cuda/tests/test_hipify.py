@@ -4,12 +4,12 @@ import re
 import shutil
 from pathlib import Path
 
-import opwheel
+import opwheel_tools
 import pytest
 from torch.utils.hipify import hipify_python
 
 SOURCES = Path(__file__).parents[1] / "csrc"
-SDK = Path(opwheel.get_include(), "opwheel/cuda")
+SDK = Path(opwheel_tools.get_include(), "opwheel/cuda")
 # PyTorch's C interface keeps its names on ROCm, and its device type and dispatch key are CUDA's there.
 KEPT = (
     r"aoti_torch_device_type_cuda|aoti_torch_get_current_cuda_stream|\w+::cuda|library, CUDA|cuda::|namespace cuda"

@@ -5,7 +5,7 @@ import math
 import subprocess
 from pathlib import Path
 
-import opwheel
+import opwheel_tools
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -19,7 +19,8 @@ def index(tmp_path_factory):
     library = tmp_path_factory.mktemp("index") / "libindex.so"
     command = ["g++", "-std=c++20", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared"]
     subprocess.run(
-        [*command, f"-I{opwheel.get_include()}", str(HERE / "simulated/index.cpp"), "-o", str(library)], check=True
+        [*command, f"-I{opwheel_tools.get_include()}", str(HERE / "simulated/index.cpp"), "-o", str(library)],
+        check=True,
     )
     loaded = ctypes.CDLL(str(library))
     loaded.quotient.argtypes = [ctypes.c_uint32, ctypes.c_uint32]

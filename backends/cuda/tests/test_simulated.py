@@ -20,8 +20,8 @@ from tests.third_party.environment import IS_WHOLE_KIT
 pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parent
-KIT = [f"opwheel.testing.test_{name}" for name in ("values", "layout", "out", "errors")]
-LAYOUTS = ["-p", "opwheel.testing.conftest", str(HERE / "layouts.py")]
+KIT = [f"opwheel_tools.testing.test_{name}" for name in ("values", "layout", "out", "errors")]
+LAYOUTS = ["-p", "opwheel_tools.testing.conftest", str(HERE / "layouts.py")]
 PLUGIN = """
 from pathlib import Path
 from opwheel.registry import Backend, hookimpl

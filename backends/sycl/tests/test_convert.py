@@ -4,11 +4,11 @@ import ctypes
 import subprocess
 from pathlib import Path
 
-import opwheel
+import opwheel_tools
 import pytest
 import torch
 
-HEADER = Path(opwheel.get_include(), "opwheel/xpu/device/convert.h")
+HEADER = Path(opwheel_tools.get_include(), "opwheel/xpu/device/convert.h")
 SOURCE = """
 #include "{header}"
 #include <cstddef>

@@ -5,13 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import opwheel
+import opwheel_tools
 import pytest
-from opwheel.build import sycl
+from opwheel_tools.build import sycl
 
 from tests.portions import first_of
 
-SDK = Path(opwheel.get_include())
+SDK = Path(opwheel_tools.get_include())
 HEADERS = sorted(path.relative_to(SDK) for path in (SDK / "opwheel/xpu").rglob("*.h"))
 
 

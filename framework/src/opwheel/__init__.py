@@ -1,4 +1,4 @@
-"""The framework under operator libraries: registry of backends, dispatch rules, C++ SDK, build, conformance kit.
+"""The framework under operator libraries: registry of backends, dispatch rules, memory, diagnostics.
 
 Importing it does nothing: no discovery, no library is opened, no operator is registered, and torch is not imported.
 
@@ -11,7 +11,6 @@ An operator library opens itself with :func:`open_library`. A backend's plugin n
 One with kernels for another runtime needs :class:`Runtime` and ``hookimpl``.
 """
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ._import_hooks import names_from
@@ -46,11 +45,6 @@ __getattr__ = names_from(
 )
 
 
-def get_include() -> str:
-    """The folder of the C++ SDK's headers, for ``-I``."""
-    return str(Path(__file__).parent / "include")
-
-
 __all__ = [
     "Backend",
     "Elementwise",
@@ -63,7 +57,6 @@ __all__ = [
     "Sample",
     "__version__",
     "functions_of",
-    "get_include",
     "hookimpl",
     "open_library",
     "operators_of",

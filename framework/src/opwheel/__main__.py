@@ -1,5 +1,5 @@
 """``python -m opwheel``."""
 
-from .cli import main
+from .commands import main
 
 main()

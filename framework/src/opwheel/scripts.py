@@ -12,7 +12,7 @@ it is installed, renamed or copied to, and without importing it: a command first
 from collections.abc import Callable
 from functools import partial
 
-from .cli import main
+from .commands import main
 
 
 def __getattr__(name: str) -> Callable[[], None]:

@@ -6,21 +6,21 @@ import pytest
 import torch
 import transformer_ops
 from matplotlib.image import imread
-from opwheel.bench import from_samples, machine
-from opwheel.bench.results import Results
-from opwheel.bench.sampling import Precision
-from opwheel.bench.suite import Form
-from opwheel.cli import make_app
-from opwheel.process_memory import peak
+from opwheel.memory.usage import peak
+from opwheel_tools.bench import from_samples, machine
+from opwheel_tools.bench.results import Results
+from opwheel_tools.bench.sampling import Precision
+from opwheel_tools.bench.suite import Form
 from transformer_ops.operators import samples
-from typer.testing import CliRunner
+
+from tests.command_line import invoke
 
 
 def test_quick(tmp_path):
     file = tmp_path / "run.json"
     picture = tmp_path / "run.png"
     options = ["--quick", "--skip", "reference, compiled", "--json", str(file), "--plot", str(picture)]
-    result = CliRunner().invoke(make_app("transformer_ops"), ["bench", *options])
+    result = invoke("transformer_ops", "bench", *options)
     assert result.exit_code == 0, result.stdout + result.stderr
     run = json.loads(file.read_text())
     assert run["findings"] == []

@@ -11,7 +11,7 @@ import torch
 import transformer_ops
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from opwheel.process_memory import peak
+from opwheel.memory.usage import peak
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformer_ops.operators import OPERATORS

@@ -3,5 +3,5 @@
 
 OPWHEEL_KERNEL_SCHEMA_LIBRARY(waves_deployed, WAVES_KERNELS)
 
-// As opwheel.build writes it for a library that declares none.
+// As opwheel_tools.build writes it for a library that declares none.
 extern "C" __attribute__((visibility("default"))) const char* waves_deployed_derivatives() { return ""; }

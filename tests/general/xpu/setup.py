@@ -1,4 +1,4 @@
-from opwheel.build import SyclLibrary, commands
+from opwheel_tools.build import SyclLibrary, commands
 from setuptools import setup
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")

@@ -6,7 +6,7 @@ A chain is a list of their names, the innermost first.
 from __future__ import annotations
 
 import torch
-from opwheel.testing.reference import as_tuple
+from opwheel_tools.testing.reference import as_tuple
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.utils.checkpoint import checkpoint
 

@@ -1,6 +1,6 @@
 """What ``muladd bench`` measures: ``a * b + c`` beside everything else that computes it."""
 
-from opwheel.bench.suite import Suite
+from opwheel_tools.bench.suite import Suite
 
 import muladd
 

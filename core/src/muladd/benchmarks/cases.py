@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from opwheel.bench.suite import OVERHEAD, Case, Form, Plan
+from opwheel_tools.bench.suite import OVERHEAD, Case, Form, Plan
 
 OUT, NEW, IN_PLACE, SCALE_SHIFT, STRIDED, BACKWARD = "out", "new", "in-place", "scale-shift", "strided", "backward"
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from opwheel.bench.suite import Form
+from opwheel_tools.bench.suite import Form
 from torch import Tensor
 
 import muladd

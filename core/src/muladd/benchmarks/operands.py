@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from opwheel.bench.suite import Case, Form, Operands
+from opwheel_tools.bench.suite import Case, Form, Operands
 from torch import Tensor
 
 _NUMBER = 2.0

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from opwheel.bench import triad
-from opwheel.bench.suite import OVERHEAD, Case, Form, Names, Operands, Peer
+from opwheel_tools.bench import triad
+from opwheel_tools.bench.suite import OVERHEAD, Case, Form, Names, Operands, Peer
 from torch import Tensor
 
 import muladd

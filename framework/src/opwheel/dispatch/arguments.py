@@ -53,7 +53,7 @@ def number(value: object, argument: str, expected: str = "a number or a torch.Te
 def in_a_sentence(error: RuntimeError) -> Exception:
     """A TypeError in the place of what PyTorch raises for an argument of another type; any other error is returned.
 
-    Called by ``framework/csrc/calls.cpp``.
+    Called by ``framework/src/opwheel/csrc/calls/calls.cpp``.
     """
     found = re.match(_OTHER_TYPE, str(error))
     if found is None or found[2] == found[4]:  # an int, too large for the schema's

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from .. import _torch_private as private
+from .._torch import private
 from . import autocast
 from .decompositions import decompose
 from .derivatives import Derivatives, Plan

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from .. import _torch_private as private
+from .._torch import private
 from .overload import Overload
 
 

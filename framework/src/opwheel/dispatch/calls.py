@@ -1,6 +1,6 @@
 """Functions in C++ that call an operator: as PyTorch's own behind ``torch.ops`` do, in less time for small tensors.
 
-``framework/csrc/calls.cpp`` has their source. Like native Autograd it is built for each minor release of PyTorch. Where
+``csrc/calls`` has their source. Like native Autograd it is built for each minor release of PyTorch. Where
 there is none for the installed one, and with ``OPWHEEL_AUTOGRAD=python``, PyTorch's own function makes the call.
 """
 
@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from .. import _torch_private as private
-from .._native import library_file
+from .._torch import private
+from .._torch.native import library_file
 
 # By PyTorch's function the one in C++, and that by itself.
 _functions: dict[Callable[..., Any], Callable[..., Any]] = {}

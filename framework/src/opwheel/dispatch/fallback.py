@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .. import _torch_private as private
+from .._torch import private
 from .overload import Overload
 
 if TYPE_CHECKING:

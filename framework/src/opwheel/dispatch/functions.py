@@ -32,7 +32,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from .. import _torch_private as private
+from .._torch import private
 from .arguments import is_tensor, number
 from .operations import add_operations, name_in_source
 from .overload import Overload

@@ -10,7 +10,7 @@ import re
 
 import torch
 
-from .. import _torch_private as private
+from .._torch import private
 
 OUT_OF_MEMORY = "[OPWHEEL:OOM]"
 LAUNCH = "[OPWHEEL:LAUNCH]"  # the kernel failed, perhaps after it had written a part of the result

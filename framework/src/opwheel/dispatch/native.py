@@ -1,6 +1,6 @@
 """Autograd in C++: gives operators' derivatives to the native Autograd library that was built for this PyTorch.
 
-``framework/csrc/autograd`` has its source. libtorch's C++ interface changes with every minor release, so there is one
+``csrc/autograd`` has its source. libtorch's C++ interface changes with every minor release, so there is one
 library for each, and one is taken for exactly the release it was built for. Where none is, and for operators whose
 derivatives are Python functions, the kernel at the Autograd key is :mod:`.autograd`: slower, and the same in everything
 else.
@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 
-from .. import _torch_private as private
-from .._native import open_library
+from .._torch import private
+from .._torch.native import open_library
 from .overload import Overload
 
 _MESSAGE_BYTES = 2000
@@ -142,7 +142,7 @@ def _library() -> ctypes.CDLL | str:
 
 
 def _open() -> ctypes.CDLL | str:
-    library = open_library()
+    library = open_library("autograd")
     if isinstance(library, str):
         return library
     library.opwheel_autograd_register.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..registry import set_aside
 from ..registry.library import OperatorLibrary
 from .declaration import Operator
 from .functions import Functions, make_functions
@@ -81,7 +80,6 @@ def open_library(package: str, operators: Iterable[Operator], *, distribution: s
         ValueError: a schema without a declaration, or the other way round, or a declaration that does not fit.
         LockError: what is installed differs from the lock file.
     """
-    set_aside.for_module_command(package)
     operators = tuple(operators)
     library = Library(package, operators, distribution, version)
 

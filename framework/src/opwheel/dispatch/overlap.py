@@ -10,7 +10,7 @@ from typing import NamedTuple
 from torch import Tensor
 from torch.nn import Parameter
 
-from .. import _torch_private as private
+from .._torch import private
 from .overload import Overload
 from .stride_sums import StrideSums
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from .. import _torch_private as private
+from .._torch import private
 
 if TYPE_CHECKING:
     from .declaration import Operator

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .. import _torch_private as private
+from .._torch import private
 from ..registry import references
 from .elementwise import check_output, compute_dtype, grown, has_shape, infer, output_strides
 from .kernel_errors import LAUNCH, has_code

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from .. import _torch_private as private
 from .._import_hooks import after_import
+from .._torch import private
 from . import autocast, calls, fake, fallback, vmap
 from .declaration import Operator
 from .native import NativeAutograd

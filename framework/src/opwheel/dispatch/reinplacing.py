@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from .. import _torch_private as private
 from .._import_hooks import after_import
+from .._torch import private
 from .overlap import may_overlap_itself
 from .overload import Overload
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .. import _torch_private as private
+from .._torch import private
 from .kernel_errors import LAUNCH
 from .overlap import apart
 from .overload import Overload, as_tuple, tensors_in

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from .. import _torch_private as private
+from .._torch import private
 from . import autocast
 from .decompositions import decompose
 from .overload import Overload

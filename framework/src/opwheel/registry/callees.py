@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from .._native import open_library
-from .._torch_private import below_autograd_and_autocast, parse_schema, schema_of
+from .._torch.native import open_library
+from .._torch.private import below_autograd_and_autocast, parse_schema, schema_of
 
 
 def misfit(written: str) -> str:
@@ -62,7 +62,7 @@ def connect(library: ctypes.CDLL) -> None:
 @cache
 def _functions() -> tuple[Any, Any, Any]:
     """The functions of the native library, or, where there is none for this PyTorch, the same in Python."""
-    native = open_library()
+    native = open_library("autograd")
     if isinstance(native, str):
         return functions_in_python()
     return native.opwheel_dispatcher_schema, native.opwheel_dispatcher_call, _last_error()

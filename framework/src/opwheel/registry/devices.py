@@ -17,7 +17,7 @@ def probe_device(device_type: str) -> Probe:
     """
     import torch  # a plugin's module can be imported without
 
-    from .._torch_private import why_no_device
+    from .._torch.private import why_no_device
 
     absent = why_no_device(device_type)
     if absent:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from .._torch_private import (
+from .._torch.private import (
     dispatch_keys,
     has_fallback,
     kernel_registrations,
@@ -15,7 +15,7 @@ from .._torch_private import (
     operators_defined_in_python,
     operators_of,
 )
-from .._torch_private import has_kernel as torch_has_kernel
+from .._torch.private import has_kernel as torch_has_kernel
 
 # PyTorch's dump of what is registered for each operator, a line for each kernel.
 Registrations = dict[str, str]

@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from .._torch_private import (
-    destroy_library,
-    libraries_of_others,
-    register_kernel,
-    registered_through,
-    uses_fallback,
-)
+from .._torch.private import destroy_library, libraries_of_others, register_kernel, registered_through, uses_fallback
 from .dispatcher import EVERY, Pair, Registrations, difference, foreign, operator_names, registrations
 from .errors import NoKernelError
 from .statuses import PACKAGE

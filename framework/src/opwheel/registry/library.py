@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._torch_private import dispatch_key_of, why_no_device
+from .._torch.private import dispatch_key_of, why_no_device
 from .backend import Backend
 from .discovery import FoundPlugin, PluginError, find_plugins, read_plugin
 from .dispatcher import EVERY, Pair, is_dispatch_key, listed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from .._torch_private import why_no_device
+from .._torch.private import why_no_device
 from .backend import Backend, Probe
 from .devices import how_to_register
 from .discovery import FoundPlugin, PluginError

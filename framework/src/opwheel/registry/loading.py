@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from .._torch_private import close_shared_library, destroy_library, keep_as_ours, parse_schema
-from ..result_cache import allocate_function
+from .._torch.private import close_shared_library, destroy_library, keep_as_ours, parse_schema
+from ..memory.result_cache import allocate_function
 from .abi import read_notes
 from .backend import Backend, Probe
 from .callees import connect, misfit, type_of

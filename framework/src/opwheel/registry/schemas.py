@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from .._torch_private import is_defined, is_namespace_defined, parse_schema
+from .._torch.private import is_defined, is_namespace_defined, parse_schema
 from .abi import read_notes
 from .elf import check_complete
 

@@ -1,6 +1,6 @@
 """One library with loops for several instruction sets, of which the machine's best is chosen at run time."""
 
-from opwheel.build import CppLibrary, commands, instruction_sets
+from opwheel_tools.build import CppLibrary, commands, instruction_sets
 from setuptools import setup
 
 loops = instruction_sets("csrc/kernels_{}.cpp", contract=True)

@@ -27,6 +27,6 @@ def test_it_loads_or_says_what_the_machine_lacks(status):
 def test_conformance(status):
     if status["state"] == "unsupported" and os.environ.get(REQUIRE) != "cpu":
         pytest.skip(status["reason"])
-    kit = ["--pyargs", "opwheel.testing", "--library", "transformer_ops", "--backend", "cpu"]
+    kit = ["--pyargs", "opwheel_tools.testing", "--library", "transformer_ops", "--backend", "cpu"]
     command = [sys.executable, "-m", "pytest", *kit, "-q", "-W", "ignore::DeprecationWarning"]
     assert subprocess.run(command, env={**ENVIRONMENT, REQUIRE: "cpu"}, check=False).returncode == 0

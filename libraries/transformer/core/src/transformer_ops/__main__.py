@@ -1,5 +1,5 @@
 """``python -m transformer_ops``."""
 
-from opwheel.cli import main
+from opwheel.commands import hand_over
 
-main(__package__)
+hand_over(__package__)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .... import _torch_private as private
+from ...._torch import private
 from ...elementwise import check_output, has_shape
 from ...overlap import check_elements_apart
 from ...overload import Overload

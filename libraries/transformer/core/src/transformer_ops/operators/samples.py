@@ -54,7 +54,7 @@ def beyond_caches(dtype: torch.dtype) -> tuple[int, int]:
     Of less, a part is in the cache from one call to the next, and which one depends on what is measured beside it.
     """
     # Benchmarks alone call this; what is imported with the operators is not to need it.
-    from opwheel.bench.machine import last_level_caches
+    from opwheel_tools.bench.machine import last_level_caches
 
     caches = last_level_caches()
     rows, length = 32768, 2048

@@ -1,0 +1,171 @@
+"""Finds CUDA's compiler, on this machine or among the installed packages, and says how to call it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from opwheel._build.device_code import DeviceCode, join, write_if_changed
+from opwheel._build.toolchain import (
+    ToolchainError,
+    find_cxx,
+    find_torch,
+    include_folders,
+    prefix_maps,
+    stable_abi_macros,
+)
+
+from .extensions import CudaLibrary
+
+# What the host compiler gets from CXX_FLAGS, in nvcc's words. Lambdas and relaxed constexpr stay off: the device code
+# is plain C++.
+NVCC_FLAGS = ["-std=c++20", "-O3", "-Xcompiler=-fPIC,-fvisibility=hidden,-Wall", "--threads=2"]
+
+# A PyTorch without CUDA has no libtorch_cuda.so to link with, and the wheel must not depend on which one was there. So
+# it is linked with an empty library of that name; the loader then uses the real one, and says so when there is none.
+STUB_SOURCE = "void aoti_torch_get_current_cuda_stream() {}\n"
+STUB_NAME = "libtorch_cuda.so"
+
+
+@dataclass(frozen=True)
+class Toolkit:
+    """One installation of nvcc with the runtime it links."""
+
+    nvcc: Path
+    release: str
+    lib: Path
+
+
+def device_code(library: CudaLibrary, build_dir: Path) -> DeviceCode:
+    """Write the source that ninja needs into ``build_dir`` and say what it has to do.
+
+    Raises:
+        ToolchainError: no CUDA compiler of the wanted release, or TORCH_CUDA_ARCH_LIST is malformed.
+    """
+    toolkit = find_toolkit(library.cuda)
+    binary, ptx = architectures(library)
+    write_if_changed(build_dir / "stub.c", STUB_SOURCE)
+    cxx = find_cxx()
+    compiler = next(word for word in reversed(cxx) if not word.startswith("-"))  # not a launcher such as ccache
+    torch = find_torch()
+    flags = [
+        *NVCC_FLAGS,
+        f"-Xcompiler={','.join(prefix_maps(Path.cwd(), torch, library))}",
+        *code_flags(binary, ptx),
+        f"-ccbin={compiler}",
+        *stable_abi_macros(library.torch_target),
+        *(f"-I{folder}" for folder in include_folders(library)),
+        f"-isystem={torch.include}",
+    ]
+    lines = [
+        "rule nvcc",
+        f"  command = {join([str(toolkit.nvcc)])} -MMD -MF $out.d {join(flags)} $arguments -c $in -o $out",
+        "  depfile = $out.d",
+        "  deps = gcc",
+        "  description = compile $in",
+        "rule stub",
+        f"  command = {join(cxx)} -x c -shared -fPIC -Wl,-soname,$out $in -o $out",
+        "  description = make $out",
+        f"build {STUB_NAME}: stub stub.c",
+    ]
+    return DeviceCode(
+        lines,
+        [STUB_NAME],
+        link_flags=[f"-L{toolkit.lib}", "-lcudart_static", "-ldl", "-lrt", "-lpthread"],
+        description=json.dumps({"cuda": toolkit.release, "architectures": binary, "ptx": ptx}) + "\n",
+    )
+
+
+def find_toolkit(wanted: str) -> Toolkit:
+    """The first nvcc of the wanted major release: ``$CUDA_HOME``, then PATH, then the packages of PyPI.
+
+    Raises:
+        ToolchainError: naming what was looked at and what to install.
+    """
+    seen = []
+    for nvcc, origin in _candidates():
+        release, root = _ask(nvcc)
+        if release is None:
+            seen.append(f"{nvcc} ({origin}) does not run")
+            continue
+        lib = next((lib for lib in _library_folders(root) if (lib / "libcudart_static.a").is_file()), None)
+        if release.partition(".")[0] != wanted.partition(".")[0]:
+            seen.append(f"{nvcc} ({origin}) is release {release}")
+        elif lib is None:
+            seen.append(f"{nvcc} ({origin}) comes without libcudart_static.a")
+        else:
+            return Toolkit(nvcc, release, lib)
+    raise ToolchainError(
+        f"CUDA {wanted} is needed to build this, and there is none: {'; '.join(seen) or 'no nvcc found'}. Install the "
+        f"compiler from PyPI (no GPU and no driver needed): pip install {' '.join(packages(wanted))}; or set CUDA_HOME."
+    )
+
+
+def packages(release: str) -> list[str]:
+    """The packages of PyPI that together are nvcc."""
+    parts = ("nvidia-cuda-nvcc", "nvidia-cuda-runtime", "nvidia-cuda-cccl", "nvidia-cuda-crt", "nvidia-nvvm")
+    return [f"'{part}=={release}.*'" for part in parts]
+
+
+def _candidates() -> Iterator[tuple[Path, str]]:
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        if os.environ.get(variable):
+            yield Path(os.environ[variable], "bin/nvcc"), variable
+    on_path = shutil.which("nvcc")
+    if on_path:
+        yield Path(on_path), "PATH"
+    spec = importlib.util.find_spec("nvidia")
+    for folder in spec.submodule_search_locations or () if spec else ():
+        for nvcc in sorted(Path(folder).glob("cu*/bin/nvcc")):
+            yield nvcc, "PyPI"
+
+
+def _ask(nvcc: Path) -> tuple[str | None, Path]:
+    """Release and root of the toolkit; nvcc on PATH may be a script that calls another."""
+    command = [str(nvcc), "--dryrun", "-x", "cu", "-c", os.devnull]
+    try:
+        version = subprocess.run([str(nvcc), "--version"], capture_output=True, text=True, check=True).stdout
+        steps = subprocess.run(command, capture_output=True, text=True, check=False).stderr
+    except (OSError, subprocess.CalledProcessError):
+        return None, nvcc
+    release = re.search(r"release (\d+\.\d+)", version)
+    root = re.search(r"^#\$ TOP=(.*)$", steps, re.MULTILINE)
+    return release and release[1], Path(root[1] if root else nvcc.parent.parent)
+
+
+def _library_folders(root: Path) -> list[Path]:
+    return [root / "lib64", root / "lib", *sorted(root.glob("targets/*-linux/lib"))]
+
+
+def architectures(library: CudaLibrary) -> tuple[list[str], list[str]]:
+    """The compute capabilities to compile for: those with machine code, those with PTX.
+
+    ``TORCH_CUDA_ARCH_LIST`` ("8.0;9.0+PTX") wins over the library's own.
+
+    Raises:
+        ToolchainError: the variable is malformed.
+    """
+    given = os.environ.get("TORCH_CUDA_ARCH_LIST", "").replace(";", " ").split()
+    if not given:
+        return list(library.architectures), list(library.ptx)
+    for item in given:
+        if not re.fullmatch(r"\d+\.\d[a-z]?(\+PTX)?", item):
+            raise ToolchainError(
+                f"TORCH_CUDA_ARCH_LIST has {item!r}; write compute capabilities such as '8.0;9.0+PTX', or unset it to "
+                f"build for {', '.join(library.architectures)}."
+            )
+    binary = [item.removesuffix("+PTX") for item in given]
+    return binary, [item.removesuffix("+PTX") for item in given if item.endswith("+PTX")]
+
+
+def code_flags(binary: list[str], ptx: list[str]) -> list[str]:
+    """The options of nvcc for these compute capabilities."""
+    digits = [(item.replace(".", ""), kind) for kind, items in (("sm", binary), ("compute", ptx)) for item in items]
+    return [f"-gencode=arch=compute_{number},code={kind}_{number}" for number, kind in digits]

@@ -1,0 +1,228 @@
+"""``bench``: how fast the operators are here, beside what else computes the same."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from opwheel.registry import State
+
+if TYPE_CHECKING:
+    from opwheel import Library
+
+    from ..bench.results import Results
+    from ..bench.sampling import Precision
+    from ..bench.suite import Suite
+
+_PIPE_WIDTH = 160  # columns where the output goes into a file
+
+
+def bench(
+    context: typer.Context,
+    device: Annotated[str, typer.Option(help="A device with a loaded backend.")] = "cpu",
+    quick: Annotated[bool, typer.Option("--quick", help="A few small cases: a quick look, not a measurement.")] = False,
+    only: Annotated[list[str] | None, typer.Option(help="Measure only this group; may be repeated.")] = None,
+    skip: Annotated[list[str] | None, typer.Option(help="Leave out this peer; may be repeated.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the results here.")] = None,
+    plot_file: Annotated[Path | None, typer.Option("--plot", help="Draw the results into this file.")] = None,
+    compare_file: Annotated[
+        Path | None, typer.Option("--compare", help="Results of an earlier run; slower cases are findings.")
+    ] = None,
+    tolerance: Annotated[
+        float, typer.Option(help="With --compare: the share by which a case may be slower.", min=0)
+    ] = 0.1,
+    label: Annotated[str | None, typer.Option(help="Stored in the results, for example the measured commit.")] = None,
+) -> None:
+    """Measure the operators beside their alternatives."""
+    # Not at the top, as in the functions below: nothing else needs it, and it takes long to import.
+    import torch
+    from rich.console import Console
+
+    from ..bench import comparison, sampling, tables
+    from ..bench.machine import describe_machine
+    from ..bench.results import Results
+
+    # Everything that can be wrong is found before minutes are spent on measuring.
+    library: Library = context.obj.open()
+    suite = _suite(library)
+    _require_loaded(library, device)
+    run = _SuiteRun(suite, device, quick, only, skip) if suite else _SampleRun(library, device, quick, only, skip)
+    for option, file in (("--json", json_file), ("--plot", plot_file)):
+        _require_writable(option, file)
+    _require_matplotlib(plot_file)
+    old = _load(compare_file)
+    if old is not None and not {case.name for case in run.cases} & {row.name for row in old.rows}:
+        raise typer.BadParameter(f"{compare_file} has no case in common with this run; measure the same groups")
+
+    settings: dict[str, object] = {"device": device, "quick": quick, "threads": torch.get_num_threads()}
+    settings[library.namespace] = library.version
+    settings["huge_pages"] = library.policy.huge_pages
+    settings["result_cache"] = library.policy.result_cache
+    if label is not None:
+        settings["label"] = label
+    results = Results(describe_machine(device), settings)
+    precision = sampling.QUICK if quick else sampling.FULL
+    try:
+        with run.measure(precision, results) as measure:
+            _measure(measure, run.cases)
+    except KeyboardInterrupt:
+        results.notes.append(f"interrupted after {len(results.rows)} of {len(run.cases)} cases")
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_PIPE_WIDTH)
+    tables.show(results, run.shown, console)
+    if json_file is not None:
+        results.save(json_file)
+    if plot_file is not None:
+        run.draw(results, plot_file)
+    fine = not results.findings
+    if old is not None:
+        fine &= comparison.show(old, results, run.shown, tolerance, console)
+    raise typer.Exit(0 if fine else 1)
+
+
+def _suite(library: Library) -> Suite | None:
+    """What the library says is to be measured; None where its operators' samples are."""
+    name = f"{library.package}.benchmarks"
+    if importlib.util.find_spec(name) is not None:
+        suite: Suite = importlib.import_module(name).SUITE
+        return suite
+    if all(overload.operator.samples is None for overload in library.overloads.values()):
+        raise typer.BadParameter(
+            f"{library.package} has nothing to measure: no operator declares samples, and there is no module {name} "
+            "with a Suite called SUITE"
+        )
+    return None
+
+
+class _SuiteRun:
+    """The cases of a library's own suite."""
+
+    def __init__(self, suite: Suite, device: str, quick: bool, only: list[str] | None, skip: list[str] | None) -> None:
+        from ..bench.machine import available_memory
+        from ..bench.selection import peer_names, select_cases
+
+        _require_known("--skip", "peer", skip or [], peer_names(suite))
+        _require_known("--only", "group", only or [], suite.groups)
+        memory = available_memory(device)
+        self.suite, self.device, self.skip, self.shown = suite, device, skip or [], suite.shown
+        self.cases: list[Any] = select_cases(suite, device=device, quick=quick, groups=only or [], memory=memory)
+
+    @contextlib.contextmanager
+    def measure(self, precision: Precision, results: Results) -> Iterator[Callable[[Any], None]]:
+        """What measures a case."""
+        from ..bench.runner import Runner
+        from ..bench.selection import select_peers
+
+        peers = select_peers(self.suite, self.device, self.skip)
+        with contextlib.closing(Runner(self.suite, self.device, peers, precision, results)) as runner:
+            yield runner.run
+
+    def draw(self, results: Results, path: Path) -> None:
+        """Bandwidth and time against size."""
+        from ..bench import plot
+
+        plot.save(results, self.suite, path)
+
+
+class _SampleRun:
+    """The samples of a library's operators."""
+
+    def __init__(
+        self, library: Library, device: str, quick: bool, only: list[str] | None, skip: list[str] | None
+    ) -> None:
+        from ..bench import from_samples
+        from ..bench.suite import Shown
+
+        overloads = list(library.overloads.values())
+        named = dict.fromkeys(name for overload in overloads for name in overload.operator.peers)
+        peers = [from_samples.REFERENCE, from_samples.COMPILED, *named, from_samples.FUNCTIONAL, from_samples.TRIAD]
+        _require_known("--skip", "peer", skip or [], peers)
+        _require_known("--only", "operator", only or [], [overload.operator.name for overload in overloads])
+        self.package, self.device, self.quick, self.skip = library.package, device, quick, skip or []
+        self.shown = Shown(from_samples.OURS, limits=frozenset({from_samples.TRIAD}))
+        self.cases: list[Any] = list(from_samples.cases(overloads, device, only or [], quick=quick))
+
+    @contextlib.contextmanager
+    def measure(self, precision: Precision, results: Results) -> Iterator[Callable[[Any], None]]:
+        """What measures a case."""
+        from ..bench import from_samples
+        from ..bench.case_process import CaseProcesses
+
+        # A device's allocator gives every case the same memory, and its context takes long to start.
+        run = from_samples.run if self.quick or self.device != "cpu" else CaseProcesses(self.package).run
+        yield lambda case: run(case, self.device, precision, results, self.skip)
+
+    def draw(self, results: Results, path: Path) -> None:
+        """How many times faster than its peers each operator is."""
+        from ..bench import samples_plot
+
+        samples_plot.save(results, path)
+
+
+def _measure(measure: Callable[[Any], None], cases: list[Any]) -> None:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}", markup=False))
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+        task = progress.add_task("", total=len(cases))
+        for case in cases:
+            progress.update(task, description=case.name)
+            measure(case)
+            progress.advance(task)
+
+
+def _require_loaded(library: Library, device: str) -> None:
+    loaded = {status.device_type for status in library.backends().values() if status.state is State.LOADED}
+    if device not in loaded:
+        raise typer.BadParameter(
+            f"no backend for {device!r} is loaded; loaded are: {', '.join(sorted(loaded)) or 'none'}. "
+            f"For the reason, run: {library.namespace} doctor",
+            param_hint="--device",
+        )
+
+
+def _require_known(option: str, kind: str, given: Sequence[str], known: Sequence[str]) -> None:
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise typer.BadParameter(
+            f"no {kind} {unknown[0]!r}; {kind}s are: {', '.join(dict.fromkeys(known))}", param_hint=option
+        )
+
+
+def _require_writable(option: str, file: Path | None) -> None:
+    if file is not None and not (file.parent.is_dir() and os.access(file if file.exists() else file.parent, os.W_OK)):
+        raise typer.BadParameter(f"{file} cannot be written", param_hint=option)
+
+
+def _require_matplotlib(plot_file: Path | None) -> None:
+    if plot_file is None:
+        return
+    try:
+        from matplotlib.backend_bases import FigureCanvasBase
+    except ImportError as error:
+        text = "the picture needs one more package: pip install 'opwheel-tools[bench]'"
+        raise typer.BadParameter(text, param_hint="--plot") from error
+    formats = FigureCanvasBase.get_supported_filetypes()
+    if plot_file.suffix.removeprefix(".") not in formats:
+        raise typer.BadParameter(f"{plot_file} must end in one of: {', '.join(formats)}", param_hint="--plot")
+
+
+def _load(compare_file: Path | None) -> Results | None:
+    if compare_file is None:
+        return None
+    from ..bench.results import ResultsFileError, load
+
+    try:
+        return load(compare_file)
+    except ResultsFileError as error:
+        raise typer.BadParameter(str(error), param_hint="--compare") from error

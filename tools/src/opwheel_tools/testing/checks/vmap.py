@@ -1,0 +1,95 @@
+"""Checks of vmap: over every argument, alone and together, against a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from opwheel.dispatch import Elementwise
+from opwheel.dispatch.overload import Overload, as_tuple
+from torch import Tensor
+
+from .agreement import agree, run_kernel, run_reference
+from .cases import Samples
+
+
+def vmap(overload: Overload, samples: Samples) -> None:
+    """``vmap`` over each tensor alone, over all, along the first and the last dimension: the same as a loop."""
+    if overload.is_random or overload.operator.fake is not None or not overload.tensor_positions:
+        return
+    given = samples.values()
+    positions = [i for i in overload.tensor_positions if isinstance(given[i], Tensor)]
+    choices = [(i,) for i in positions] + ([tuple(positions)] if len(positions) > 1 else [])
+    for chosen in choices:
+        if overload.mutates and not set(overload.written) <= set(chosen):
+            continue
+        for at_end in (False, True):
+            _vmap_as_loop(overload, given, chosen, at_end)
+    _vmap_over_own_dimensions(overload, given, positions)
+
+
+def _batch(value: Tensor, index: int) -> Tensor:
+    """Another value for the second example, of the same kind."""
+    return value.flip(0) * (1 if not value.is_floating_point() else 0.75) if index and value.dim() else value.clone()
+
+
+def _vmap_as_loop(overload: Overload, given: tuple[Any, ...], chosen: tuple[int, ...], at_end: bool) -> None:
+    examples = []
+    for index in range(2):
+        example = list(given)
+        for i in chosen:
+            example[i] = _batch(given[i], index).to(given[i].dtype)
+        examples.append(tuple(example))
+    batched = list(given)
+    places = {i: given[i].dim() if at_end else 0 for i in chosen}
+    dims = [places.get(i) for i in range(len(given))]
+    for i in chosen:
+        batched[i] = torch.stack([example[i] for example in examples], dim=places[i])
+    names = ", ".join(overload.names[i] for i in chosen)
+    got = _vmapped(overload, tuple(batched), dims)
+    want = [run_kernel(overload, example) for example in examples]
+    agree(
+        overload,
+        f"vmap over {names}{' at the end' * at_end}",
+        got,
+        tuple(torch.stack(p) for p in zip(*want, strict=True)),
+    )
+    for i in overload.written:
+        one = torch.stack([example[i] for example in examples], dim=places[i])
+        agree(overload, f"vmap over {names}: what is written", [batched[i]], [one])
+
+
+def _vmapped(overload: Overload, batched: tuple[Any, ...], dims: Sequence[int | None]) -> tuple[Any, ...]:
+    positions = [i for i, dim in enumerate(dims) if dim is not None]
+
+    def of(*tensors: Tensor) -> Any:
+        values = list(batched)
+        for i, one in zip(positions, tensors, strict=True):
+            values[i] = one
+        results = overload.call(overload.op, tuple(values))
+        return () if results is None else results
+
+    results = torch.vmap(of, in_dims=tuple(dims[i] for i in positions))(*(batched[i] for i in positions))
+    return as_tuple(results)
+
+
+def _vmap_over_own_dimensions(overload: Overload, given: tuple[Any, ...], positions: list[int]) -> None:
+    """A dimension that the tensors have, taken as the batch, where the reference can be called without it."""
+    for i in positions:
+        value = given[i]
+        for dim in range(value.dim()):
+            if value.shape[dim] == 0 or overload.mutates:
+                continue
+            others = [(*given[:i], value.select(dim, k), *given[i + 1 :]) for k in range(value.shape[dim])]
+            try:
+                want = [run_reference(overload, other) for other in others]
+            except Exception:  # noqa: S112  # the operator needs that dimension
+                continue
+            if value.dim() == 1 and not isinstance(overload.rule, Elementwise):
+                continue  # PyTorch batches some operators on tensors without dimensions in other ways
+            dims: list[int | None] = [None] * len(given)
+            dims[i] = dim
+            got = _vmapped(overload, given, dims)
+            stacked = tuple(torch.stack(parts) for parts in zip(*want, strict=True))
+            agree(overload, f"vmap over dimension {dim} of {overload.names[i]}", got, stacked)
