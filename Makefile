@@ -26,8 +26,6 @@
 #   make test-release   the wheels in fresh environments of several Pythons, and built twice (15 minutes)
 #   make test-torch     the wheels of `make wheels TORCHES=all` on PyTorch 2.10 to 2.15, with native Autograd and with that
 #                in Python; downloads 12 GB (a quarter of an hour)
-#   make test-newest    the kit and the tests of private names on the newest PyTorch that the index has, prereleases too,
-#                in an environment of its own; NEWEST=torch==2.16.0 says which (docs/releasing.md)
 
 PYTHON ?= python3
 JOBS ?= 2
@@ -52,8 +50,6 @@ SDK_SOURCES := $(shell find tools/src/opwheel_tools/include tools/src/opwheel_to
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/python $(PIP_INSTALL)
-# Dots, where something is quiet for more than two seconds.
-SHOW := @$(PYTHON) release/progress.py
 # PyTorch deprecates jit.trace and jit.script, which the kit tests as long as they are there.
 KIT_OF := -m pytest --pyargs opwheel_tools.testing -q -W ignore::DeprecationWarning --library
 KIT := $(KIT_OF) muladd --backend
@@ -61,7 +57,7 @@ INTERPRETED := TRITON_INTERPRET=1 TRANSFORMER_OPS_BACKENDS=triton TRANSFORMER_OP
 SYCL_TEST := PYTHONPATH=tests MULADD_REQUIRE=sycl $(SYCL)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo announce-demo unit nightly test environments environment environment-sycl test-kit test-registry test-rest test-builds test-sycl test-deploy test-docs test-transformer test-liger test-third-party test-release test-torch test-newest test-this-torch fuzz quick quick-general quick-rest quick-kit quick-faults format docs bench bench-transformer instructions lint wheels clean tools
+.PHONY: help demo announce-demo unit nightly test environments environment environment-sycl test-kit test-registry test-rest test-builds test-sycl test-deploy test-docs test-transformer test-liger test-third-party test-release test-torch fuzz quick quick-general quick-rest quick-kit quick-faults docs bench bench-transformer instructions lint wheels clean tools
 .SECONDEXPANSION:
 
 help:
@@ -69,8 +65,8 @@ help:
 
 demo: announce-demo $(VENV)/.demo
 	$(BIN)/muladd doctor
-	$(SHOW) $(BIN)/python examples/digits.py
-	$(SHOW) $(BIN)/python examples/speed.py
+	$(BIN)/python examples/digits.py
+	$(BIN)/python examples/speed.py
 	@echo
 	@echo "shown: the installed backends, a classifier trained with muladd and with plain torch, and the speed of large results"
 	@echo "means: the same results as plain torch; large results take a fraction of its time, small calls about as long"
@@ -79,16 +75,10 @@ demo: announce-demo $(VENV)/.demo
 announce-demo:
 	@test -e $(VENV)/.demo || echo "make demo takes about two minutes and 1.2 GB, nearly all of it PyTorch, in $(VENV)"
 
-# What `make lint` would refuse, corrected where a program can do it.
-format: $(VENV)/.tools
-	$(BIN)/ruff check --fix
-	$(BIN)/ruff format
-	$(BIN)/clang-format -i $(CXX_SOURCES)
-
 # The longest ones first. They are independent of each other, and run on when one fails; each prints what it has to say
 # when it ends. PyTorch's threads wait asleep: two parts share the cores.
 PARTS := test-builds test-rest test-registry test-sycl test-transformer test-deploy test-docs test-kit
-demo test quick unit: export OMP_WAIT_POLICY = passive
+test quick unit: export OMP_WAIT_POLICY = passive
 # Each kit starts with an empty cache of inductor's: whether the compiler knows the processor's instructions is not tried
 # again, which takes 8 seconds.
 test quick unit nightly: export TORCHINDUCTOR_VEC_ISA_OK = 1
@@ -164,7 +154,7 @@ test-liger: $(VENV)/.installed
 test-third-party: $(VENV)/.installed
 	TEST_WHOLE_KIT=1 TEST_NIGHTLY=1 $(BIN)/python -m pytest tests/third_party
 
-unit: $(VENV)/.unit
+unit: $(VENV)/.installed
 	$(BIN)/python -m pytest tests/unit -q
 
 nightly: $(VENV)/.installed $(VENV)/.release $(VENV)/other-torch $(SYCL)/.installed
@@ -202,14 +192,13 @@ bench-transformer: $(VENV)/.installed
 instructions: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.instructions --update
 
-CXX_SOURCES = $(shell git ls-files -- '*.h' '*.cpp' '*.cu' '*.cuh')
 lint: $(VENV)/.installed
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/python -m opwheel_tools.build.stubs muladd core/src/muladd/__init__.pyi
 	$(BIN)/python -m opwheel_tools.build.stubs transformer_ops $(TRANSFORMER)/core/src/transformer_ops/__init__.pyi
 	$(BIN)/mypy
-	@$(BIN)/clang-format --dry-run --Werror $(CXX_SOURCES)
+	@$(BIN)/clang-format --dry-run --Werror $(shell find framework tools core backends libraries benchmarks examples tests -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' | grep -vE '^(framework|tools|(.*/)?core|(.*/)?backends/[a-z]+)/build/')
 
 wheels: $(VENV)/.installed $(VENV)/.release
 	$(BIN)/python -m release.build --out dist --python $(SYCL)/bin/python $(addprefix --torch ,$(TORCHES))
@@ -227,18 +216,8 @@ test-torch: $(VENV)/.installed $(VENV)/.release
 	@test -d dist || $(MAKE) --no-print-directory wheels TORCHES=all
 	$(BIN)/python -m pytest tests/release/test_torches.py
 
-# An environment of its own, built as .venv is.
-NEWEST ?= --pre torch
-test-newest:
-	@$(MAKE) --no-print-directory VENV=.venv-newest TORCH="$(NEWEST)" test-this-torch
-test-this-torch: $(VENV)/.demo
-	$(INSTALL) --group unit
-	$(BIN)/python -m pytest -q tests/unit/test_torch_names.py tests/unit/test_torch_private.py
-	$(BIN)/python $(KIT) cpu
-	OPWHEEL_AUTOGRAD=python $(BIN)/python $(KIT) cpu
-
 clean:
-	rm -rf $(VENV) .venv-newest $(SYCL) dist docs/_build framework/build tools/build core/build metapackage/build backends/*/build libraries/*/core/build libraries/*/backends/*/build
+	rm -rf $(VENV) $(SYCL) dist docs/_build framework/build tools/build core/build metapackage/build backends/*/build libraries/*/core/build libraries/*/backends/*/build
 
 # ---- set-up ----------------------------------------------------------------------------------------------------------
 
@@ -251,18 +230,14 @@ tools:
 # What an environment needs before anything of this repository is built in it.
 define ENVIRONMENT
 @echo "$(@D): Python environment with $(TORCH) (half a minute, and the download)"
-$(SHOW) $(PYTHON) -m venv $(@D)
-$(SHOW) $(@D)/bin/python $(PIP_INSTALL) pip==26.3
-$(SHOW) $(@D)/bin/python $(PIP_INSTALL) $(TORCH)
+@$(PYTHON) -m venv $(@D)
+@$(@D)/bin/python $(PIP_INSTALL) pip==26.3
+@$(@D)/bin/python $(PIP_INSTALL) $(TORCH)
 endef
 
 $(VENV)/.dependencies: pyproject.toml framework/pyproject.toml | tools
 	$(ENVIRONMENT)
-	$(SHOW) $(INSTALL) --group build --group demo
-	@touch $@
-
-$(VENV)/.unit: pyproject.toml $(VENV)/.demo
-	$(INSTALL) --group unit
+	@$(INSTALL) --group build --group demo
 	@touch $@
 
 $(VENV)/.tools: pyproject.toml $(VENV)/.dependencies
@@ -296,19 +271,19 @@ endef
 # --no-build-isolation: an isolated build would download another torch, with its CUDA packages.
 $(VENV)/.framework: %/.framework: $(FRAMEWORK_SOURCES) %/.dependencies
 	@echo "opwheel: the framework (native Autograd for the installed torch: half a minute)"
-	$(SHOW) $*/bin/python $(PIP_INSTALL) --no-build-isolation ./framework
+	@$*/bin/python $(PIP_INSTALL) --no-build-isolation ./framework
 	@ls $*/lib/python*/site-packages/opwheel/native/libopwheel_autograd_*.so >/dev/null || { echo "native Autograd was not built; the compiler's messages: cd framework && python setup.py build_ext"; exit 1; }
 	@touch $@
 
 $(VENV)/.opwheel-tools: %/.opwheel-tools: $(TOOLS_SOURCES) %/.framework
 	@echo "opwheel-tools: C++ SDK, build, conformance kit"
-	$(SHOW) $*/bin/python $(PIP_INSTALL) --no-build-isolation ./tools
+	@$*/bin/python $(PIP_INSTALL) --no-build-isolation ./tools
 	$(call KEEP_HEADER_TIMES,tools/src/opwheel_tools,opwheel_tools)
 	@touch $@
 
 $(VENV)/.core: %/.core: $(CORE_SOURCES) %/.opwheel-tools
 	@echo "muladd-core: the operators' schemas and derivatives (one C++ file)"
-	$(SHOW) $*/bin/python $(PIP_INSTALL) --no-build-isolation ./core
+	@$*/bin/python $(PIP_INSTALL) --no-build-isolation ./core
 	$(call KEEP_HEADER_TIMES,core/src/muladd,muladd)
 	@touch $@
 
@@ -336,23 +311,23 @@ $(SYCL)/.core: $(SYCL)/%: $(VENV)/% $(SYCL)/.opwheel-tools
 
 $(VENV)/.transformer-core: %/.transformer-core: $(call sources_of,$(TRANSFORMER)/core) %/.opwheel-tools
 	@echo "transformer-ops-core: the operators' schemas and derivatives"
-	$(SHOW) $*/bin/python $(PIP_INSTALL) --no-build-isolation ./$(TRANSFORMER)/core
+	@$*/bin/python $(PIP_INSTALL) --no-build-isolation ./$(TRANSFORMER)/core
 	$(call KEEP_HEADER_TIMES,$(TRANSFORMER)/core/src/transformer_ops,transformer_ops)
 	@touch $@
 
 $(VENV)/.transformer-cpu: $(call sources_of,$(TRANSFORMER)/backends/cpu) $(SDK_SOURCES) $(VENV)/.transformer-core
 	@echo "transformer-ops-cpu: kernels for three instruction sets"
-	$(SHOW) $(INSTALL) --no-build-isolation ./$(TRANSFORMER)/backends/cpu
+	@$(INSTALL) --no-build-isolation ./$(TRANSFORMER)/backends/cpu
 	@touch $@
 
 $(VENV)/.transformer-triton: $(call sources_of,$(TRITON)) $(VENV)/.transformer-core
 	@echo "transformer-ops-triton: kernels in Python"
-	$(SHOW) $(INSTALL) --no-build-isolation ./$(TRITON)
+	@$(INSTALL) --no-build-isolation ./$(TRITON)
 	@touch $@
 
 $(VENV)/.backend-%: $$(call sources_of,backends/$$*) $(SDK_SOURCES) $(VENV)/.dependencies | $(VENV)/.core
 	@echo "muladd-$*: kernels"
-	$(SHOW) $(INSTALL) --no-build-isolation ./backends/$*
+	@$(INSTALL) --no-build-isolation ./backends/$*
 	@touch $@
 
 $(VENV)/.backend-cuda: | $(VENV)/.tools

@@ -84,11 +84,11 @@ COMMANDS = {
     "lock": (["lock"], 0, "waves.lock: locked opwheel 0.1.0, waves-core 3.1.4, waves-cpu 3.1.4; winners: CPU: cpu"),
     "config": (["config", "--libs"], 0, "libwaves_schema.so"),
     "check unknown": (["check", "nothing"], 2, "known are: cpu"),
-    "bench": (["bench"], 2, "waves.opinfos"),
+    "bench": (["bench"], 2, "waves.benchmarks"),
     "new-backend": (["new-backend", "acme", "--language", "python"], 0, "waves doctor"),
-    "no such command": (["new-library", "dunes"], 2, "there is no command 'new-library'; `waves --help` lists them"),
+    "no such command": (["new-library", "dunes"], 2, "No such command"),
     "--version": (["--version"], 0, "waves-core 3.1.4, opwheel "),
-    "nothing": ([], 2, "usage: waves"),
+    "nothing": ([], 2, "Usage: waves"),
 }
 
 
@@ -142,21 +142,6 @@ def test_a_promised_backend_that_is_not_loaded_fails_the_kit(run):
 
 
 @pytest.mark.slow
-def test_a_module_opinfos_with_an_error_is_named(run, tmp_path):
-    """By the commands that need it; the library itself does not import it."""
-    install(tmp_path, "waves")
-    (tmp_path / "waves/opinfos.py").write_text("1 / 0\n")
-    words = "waves.opinfos cannot be imported: ZeroDivisionError: division by zero; correct the module"
-    path = {"PYTHONPATH": str(tmp_path)}
-    for command in (["bench", "--quick"], ["check", "cpu"]):
-        done = run(sys.executable, "-m", "waves", *command, **path)
-        assert done.returncode == 2
-        assert words in " ".join(done.stderr.split())
-        assert "Traceback" not in done.stderr
-    assert run(sys.executable, "-m", "waves", "explain", "blend", "cpu", **path).returncode == 0
-
-
-@pytest.mark.slow
 def test_what_must_not_be_opened(waves):
     """doctor --deep and lock decide it before the library is imported."""
     refused = waves("doctor", WAVES_LOCK="/nowhere")
@@ -175,23 +160,13 @@ def test_help_fits_into_80_columns(waves, run):
     for done in (waves("-h"), run(sys.executable, "-m", "opwheel", "--help")):
         assert done.returncode == 0
         assert all(len(line) <= 80 for line in done.stdout.splitlines())
-        assert "..." not in done.stdout.partition("commands:")[2].partition("COMMAND")[0]
-        assert "--show-completion" in done.stdout
+        assert "..." not in done.stdout.partition("Commands:")[2]
+        assert "--install-completion" in done.stdout
 
 
-COMPLETED = """
-eval "$1"
-eval "compgen $(complete -p waves | sed 's/complete//; s/waves$//') -- do"
-"""
-
-
-def test_completion(waves, run):
-    line = waves("--show-completion", "bash").stdout
-    assert run("bash", "-c", COMPLETED, "bash", line).stdout.split() == ["doctor"]
-    for shell in ("zsh", "fish"):
-        assert {"waves", "doctor", "explain"} <= set(waves("--show-completion", shell).stdout.replace('"', " ").split())
-    wrong = waves("--show-completion", "csh")
-    assert (wrong.returncode, "invalid choice: 'csh'" in wrong.stderr) == (2, True)
+def test_completion(waves):
+    done = waves(_WAVES_COMPLETE="complete_bash", COMP_WORDS="waves do", COMP_CWORD="1")
+    assert done.stdout.split() == ["doctor"]
 
 
 @pytest.mark.parametrize(
@@ -200,7 +175,7 @@ def test_completion(waves, run):
         (("doctor",), "opwheel --library MODULE"),
         (("--library", "nowhere", "doctor"), "no module 'nowhere'"),
         (("--library", "json", "doctor"), "'json' is not an operator library"),
-        (("--library", "waves"), "usage: opwheel"),
+        (("--library", "waves"), "Usage: opwheel"),
         (("new-library", "Waves"), "not a valid name for a library"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
@@ -290,4 +265,4 @@ def test_no_part_of_waves_needs_muladd(run):
         "assert run('waves', 'waves', ['doctor']) == 0;"
         "print([name for name in sys.modules if name.startswith('muladd')])"
     )
-    assert run(sys.executable, "-c", code).stdout.splitlines()[-1] == "[]"
+    assert run(sys.executable, "-c", code).stdout == "[]\n"

@@ -93,13 +93,8 @@ def test_no_python(programs, libraries):
 
 
 @pytest.fixture(scope="module")
-def memory():
-    return run(sys.executable, "-m", "muladd", "config", "--memory", check=True).stdout.strip()
-
-
-@pytest.fixture(scope="module")
-def derivatives(programs, libraries, memory, waves):
-    result = run(programs / "derivatives", *libraries, memory, "--", waves, libraries[-1])
+def derivatives(programs, libraries, waves):
+    result = run(programs / "derivatives", *libraries, "--", waves, libraries[-1])
     assert result.returncode == 0, result.stderr
     return dict(line.split(": ", 1) for line in result.stdout.splitlines() if ": " in line)
 
@@ -109,11 +104,11 @@ def test_derivatives_are_right(derivatives, what):
     assert float(derivatives[what]) < 1e-14
 
 
-def test_memory_of_large_results_is_kept(programs, libraries, memory, train, derivatives):
+def test_memory_of_large_results_is_kept(programs, libraries, train, derivatives):
     assert int(derivatives["kept memory"]) == 8 * 2**20
-    turned_off = train(*libraries, memory, program=programs / "derivatives", MULADD_RESULT_CACHE="never")
+    turned_off = train(*libraries, program=programs / "derivatives", MULADD_RESULT_CACHE="never")
     assert "\nkept memory: 0\n" in turned_off.stdout
-    mistaken = train(*libraries, memory, program=programs / "derivatives", MULADD_RESULT_CACHE="always")
+    mistaken = train(*libraries, program=programs / "derivatives", MULADD_RESULT_CACHE="always")
     assert mistaken.returncode == 2
     assert "MULADD_RESULT_CACHE=always is neither keep nor never: set it to one of them" in mistaken.stderr
 
@@ -170,19 +165,6 @@ def test_a_schema_library_without_derivatives(train, libraries, tmp_path):
     result = train(tmp_path / "libmuladd_schema.so", *libraries[1:])
     assert result.returncode == 2
     assert "its schema library has no derivatives" in last_line(result)
-
-
-OLDER = """
-extern "C" void* muladd_schemas() { return nullptr; }
-extern "C" const char* muladd_derivatives() { return "opwheel-derivatives 0\\nend"; }
-"""
-
-
-def test_a_schema_library_of_another_opwheel(train, libraries, tmp_path):
-    compile_library(tmp_path / "libmuladd_schema.so", OLDER)
-    result = train(tmp_path / "libmuladd_schema.so", *libraries[1:])
-    assert result.returncode == 2
-    assert "muladd: no gradients: the derivatives begin with 'opwheel-derivatives 0', and this" in last_line(result)
 
 
 def test_a_library_for_another_pytorch(train, libraries, tmp_path):

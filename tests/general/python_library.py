@@ -4,8 +4,7 @@ import itertools
 from types import SimpleNamespace
 
 import torch
-from opwheel.dispatch import Elementwise, Operator, Rows, implement_functions, overloads_of
-from opwheel_tools import OpInfo, Sample
+from opwheel.dispatch import Elementwise, Operator, Rows, Sample, implement_functions, overloads_of
 
 from .declared import declare
 
@@ -41,27 +40,26 @@ def absent(x):
     raise ImportError("no such package")
 
 
-BASELINES = {
+PEERS = {
     "by hand": lambda x: x.exp() / x.exp().sum(-1, keepdim=True),
     "wrong": lambda x: torch.softmax(x, 0),
     "two": lambda x: (x, x),
     "absent": absent,
 }
 OPERATORS = (
-    Operator("softmax", reference=softmax, rule=Rows(x=1)),
+    Operator("softmax", reference=softmax, rule=Rows(x=1), samples=rows, peers=PEERS),
     Operator("blend", reference=blend, rule=Elementwise()),
     Operator("fill", reference=fill, derivatives=None),
 )
-OP_INFOS = {"softmax": OpInfo(samples=rows, baselines=BASELINES)}
 
 
-def library(infos=OP_INFOS, **functions):
+def library(operators=OPERATORS, **functions):
     """A library with a backend for the CPU that has these functions."""
     namespace = next(_names)
     definitions = torch.library.Library(namespace, "DEF")
     for schema in SCHEMAS:
         definitions.define(schema)
-    declare(namespace, SCHEMAS, OPERATORS, infos)
+    declare(namespace, SCHEMAS, operators)
     target = torch.library.Library(namespace, "IMPL", "CPU")
     implement_functions(target, overloads_of(target).values(), "cpu", functions)
     _kept.extend((definitions, target))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Opaque,
         Operator,
         Rows,
+        Sample,
         functions_of,
         open_library,
         operators_of,
@@ -35,7 +36,7 @@ __getattr__ = names_from(
         **dict.fromkeys(("Backend", "Probe", "Runtime", "hookimpl", "probe_device"), ".registry"),
         **dict.fromkeys(
             (
-                *("Elementwise", "Library", "Opaque", "Operator", "Rows"),
+                *("Elementwise", "Library", "Opaque", "Operator", "Rows", "Sample"),
                 *("functions_of", "open_library", "operators_of"),
             ),
             ".dispatch",
@@ -53,6 +54,7 @@ __all__ = [
     "Probe",
     "Rows",
     "Runtime",
+    "Sample",
     "__version__",
     "functions_of",
     "hookimpl",

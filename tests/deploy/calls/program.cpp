@@ -1,7 +1,8 @@
 // program FILE...: loads the libraries of waves_deployed, and prints what two operators give for [[2.0]], or the error.
 #include <cstdio>
 
-#include "opwheel/kernels.h"
+#include "opwheel/allocate.h"
+#include "opwheel/arguments.h"
 #include "opwheel/load.h"
 
 using namespace opwheel;

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <numeric>
 
-#include "opwheel/cuda/backend.h"
+#include "opwheel/cuda/launch.h"
 
 namespace muladd::cuda {
 

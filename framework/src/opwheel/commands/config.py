@@ -20,7 +20,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="opwheel's native Autograd library, which a program that trains also ships",
     )
-    add("--memory", action="store_true", help="opwheel's native library that keeps the memory of large results")
 
 
 def run(given: argparse.Namespace, target: Target) -> int:
@@ -28,7 +27,7 @@ def run(given: argparse.Namespace, target: Target) -> int:
     from ..registry import State  # a command line that fails early does not wait for it
 
     if not any(vars(given).values()):
-        raise UsageError("give at least one of --includes, --cflags, --libs, --autograd and --memory")
+        raise UsageError("give at least one of --includes, --libs, --autograd and --cflags")
     library = target.open()
     for option in ("includes", "cflags"):
         if getattr(given, option):
@@ -41,9 +40,7 @@ def run(given: argparse.Namespace, target: Target) -> int:
         if not given.autograd:
             _print_library_for_calls(backends)
     if given.autograd:
-        print(_native_library("autograd", "have no gradients then"))
-    if given.memory:
-        print(_native_library("memory", "take new memory for each large result then"))
+        print(_autograd_library())
     return 0
 
 
@@ -57,10 +54,10 @@ def _print_library_for_calls(backends: list[Path]) -> None:
         print(found)
 
 
-def _native_library(name: str, without: str) -> Path:
+def _autograd_library() -> Path:
     from .._torch.native import library_file
 
-    found = library_file(name)
+    found = library_file("autograd")
     if isinstance(found, str):
-        raise UsageError(f"{found}; programs without Python {without}")
+        raise UsageError(f"{found}; programs without Python have no gradients then")
     return found

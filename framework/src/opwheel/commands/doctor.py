@@ -91,8 +91,7 @@ def _report(
     """The report; doctor.schema.json beside this file describes it, docs/commands.md explains it."""
     import torch
 
-    from .._torch import names  # imports torch, too
-    from ..memory import result_cache
+    from ..memory import result_cache  # imports torch, too
 
     failed = [s for s in (*statuses.values(), *runtimes.values()) if s.is_failure]
     loaded = [s for s in statuses.values() if s.state is State.LOADED]
@@ -106,7 +105,6 @@ def _report(
         "abi": library.abi,
         "torch": torch.__version__,
         "autograd": _autograd(library),
-        "missing_names": [{"name": one.path, "message": names.in_words(one)} for one in names.missing()],
         "python": platform.python_version(),
         "platform": platform.platform(),
         "digest": library.digest(),
@@ -132,7 +130,7 @@ def _report(
 
 def _autograd(library: Library) -> dict[str, Any]:
     """Where derivatives run: ``kind`` is native or python, with the reason, and so is each operator that differs."""
-    from ..dispatch.native_autograd import why_not
+    from ..dispatch.native import why_not
     from ..dispatch.registration import native_autograd_of
 
     reason = why_not()
@@ -159,8 +157,6 @@ def _print(report: dict[str, Any], statuses: list[BackendStatus]) -> None:
     say(f"autograd: {autograd['kind']}{reason}")
     for operator, reason in autograd["in_python"].items():
         say(f"  python for {operator}: {reason}")
-    for one in report["missing_names"]:
-        say(one["message"])
     if statuses:
         rows = [("backend", "state", "key", "distribution", "operators", "load"), *map(_row, statuses)]
         print_table(rows, [None, *(_COLORS[status.state] for status in statuses)], column=1)

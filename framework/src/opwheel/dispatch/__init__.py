@@ -5,7 +5,7 @@ module                        dispatch key
 ============================  ==================================================================================
 :mod:`.autocast`              AutocastCPU, AutocastCUDA, AutocastXPU
 :mod:`.vmap`                  FuncTorchBatched (vmap)
-:mod:`.native_autograd`                Autograd, ADInplaceOrView, in C++ where there is a library for this PyTorch
+:mod:`.native`                Autograd, ADInplaceOrView, in C++ where there is a library for this PyTorch
 :mod:`.autograd`              Autograd, where it is in Python
 :mod:`.adinplaceorview`       ADInplaceOrView (counts modifications), where it is in Python
 :mod:`.rules.elementwise`     Functionalize (in-place and out variants under torch.compile)
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .python_kernels import implement, implement_functions, implement_references, in_compute_dtype
     from .python_operators import register_python
     from .rules import Rows
+    from .samples import ErrorSample, Sample, Tolerance
 
 # What not every program has: operators that are not element-wise, kernels and operators in Python, exports, tests.
 __getattr__ = names_from(
@@ -45,16 +46,20 @@ __getattr__ = names_from(
         "decomposition_table": ".decompositions",
         "register_python": ".python_operators",
         "Rows": ".rules",
+        **dict.fromkeys(("ErrorSample", "Sample", "Tolerance"), ".samples"),
     },
 )
 
 __all__ = [
     "Elementwise",
+    "ErrorSample",
     "Library",
     "Opaque",
     "Operator",
     "Rows",
     "Rule",
+    "Sample",
+    "Tolerance",
     "decomposition_table",
     "functions_of",
     "implement",

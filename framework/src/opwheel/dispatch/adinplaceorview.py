@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .._torch import private
-from .arguments import check_tensors
+from .elementwise import check_tensors
 from .overload import Overload, tensors_in
 
 
@@ -27,7 +27,7 @@ def adinplaceorview_kernel(overload: Overload) -> Callable[..., Any]:
                     "clone"
                 )
         with private.below_version_bump():
-            result = overload.op.redispatch(private.after_version_bump(keyset), *args, **kwargs)
+            result = overload.op.redispatch(keyset & private.after_version_bump_keys, *args, **kwargs)
         for target in targets:
             torch.autograd.graph.increment_version(target)
         return result

@@ -20,7 +20,6 @@ from inspect import unwrap
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
-from .._torch import private
 from .._version import __version__
 from . import reinplacing
 from .decompositions import decomposition_table
@@ -31,24 +30,23 @@ from .rules import Rule
 
 def register(library: LibraryLike, overloads: Iterable[Overload]) -> None:
     """Add to inductor's decompositions what the declarations and the policy let it fuse."""
+    from torch._inductor.decomposition import decompositions, fast_random_decomps
     from torch.compiler import config
 
-    if (decompositions := private.decompositions()) is not None:
-        decompositions.update(decomposition_table([one for one in overloads if is_fused(library, one)]))
-        private.decompositions_changed()
+    fused = [overload for overload in overloads if is_fused(library, overload)]
+    decompositions.update(decomposition_table(fused))
+    fast_random_decomps.cache_clear()
     config.cache_key_tag += f" {library.namespace}:{digest(library, overloads)}"
 
 
 @contextmanager
 def kept(overloads: Iterable[Overload]) -> Iterator[None]:
     """While it lasts, inductor keeps the operators as calls."""
+    from torch._inductor.decomposition import decompositions, fast_random_decomps
     from torch.compiler import config
 
-    if (decompositions := private.decompositions()) is None:
-        yield
-        return
     removed = {overload.op: decompositions.pop(overload.op, None) for overload in overloads}
-    private.decompositions_changed()
+    fast_random_decomps.cache_clear()
     tag = config.cache_key_tag
     config.cache_key_tag += f" kept:{','.join(sorted(map(str, removed)))}"
     try:
@@ -56,7 +54,7 @@ def kept(overloads: Iterable[Overload]) -> Iterator[None]:
     finally:
         config.cache_key_tag = tag
         decompositions.update({op: decomposition for op, decomposition in removed.items() if decomposition})
-        private.decompositions_changed()
+        fast_random_decomps.cache_clear()
 
 
 def is_fused(library: LibraryLike, overload: Overload) -> bool:
@@ -93,7 +91,6 @@ def _text(value: Any, seen: set[int]) -> str:
 
     Of an object that prints its address the text differs from process to process: nothing that was kept fits then.
     """
-    value = unwrap(value) if callable(value) else value  # as functools.cache makes them
     match value:
         case FunctionType() | type() | ModuleType() | BuiltinFunctionType():
             name = f"{value.__module__}.{value.__qualname__}" if not isinstance(value, ModuleType) else value.__name__

@@ -1,4 +1,4 @@
-"""Reads the codes in front of a kernel's error messages. ``opwheel/detail/error.h`` in the C++ SDK has the same codes.
+"""Reads the codes in front of a kernel's error messages. ``opwheel/error.h`` in the C++ SDK has the same codes.
 
 Nothing but the codes is looked at, never the words. A call that failed with a code is not made again: it may have
 written.
@@ -16,8 +16,7 @@ OUT_OF_MEMORY = "[OPWHEEL:OOM]"
 LAUNCH = "[OPWHEEL:LAUNCH]"  # the kernel failed, perhaps after it had written a part of the result
 
 _ANY = "[OPWHEEL:"
-# memory_wanted() in opwheel/detail/error.h; csrc/autograd/wanted_memory.h reads the same, and says why both do.
-_WANTED = re.compile(r"\(bytes=(\d{1,18}) device=(\w+)((?::\d+)?)\)\s*\Z", re.ASCII)
+_WANTED = r"\(bytes=(\d+) device=(\w+)((?::\d+)?)\)$"  # memory_wanted() in opwheel/error.h
 
 
 def has_code(error: BaseException) -> bool:
@@ -27,7 +26,7 @@ def has_code(error: BaseException) -> bool:
 
 def memory_wanted(error: BaseException) -> tuple[int, str, str] | None:
     """Bytes, device type and index (such as ``":1"``) of memory that a kernel did not get; None for other errors."""
-    wanted = _WANTED.search(str(error)) if str(error).startswith(OUT_OF_MEMORY) else None
+    wanted = re.search(_WANTED, str(error)) if str(error).startswith(OUT_OF_MEMORY) else None
     return (int(wanted[1]), wanted[2], wanted[3]) if wanted else None
 
 

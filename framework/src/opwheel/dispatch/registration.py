@@ -12,8 +12,7 @@ from .._import_hooks import after_import
 from .._torch import private
 from . import autocast, calls, fake, fallback, vmap
 from .declaration import Operator
-from .derivatives import Derivatives
-from .native_autograd import NativeAutograd
+from .native import NativeAutograd
 from .overload import Overload
 from .rules.rule import refuse
 from .validation import check_declarations
@@ -67,7 +66,6 @@ def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, O
         _check_result_names(overload)
         if overload.operator.training:
             _check_training(overload, overloads)
-    derivatives = {name: Derivatives(overload) for name, overload in overloads.items() if overload.tensor_positions}
 
     _overloads[library.namespace] = overloads
     _described[library.namespace] = library
@@ -77,12 +75,13 @@ def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, O
         earlier_native.remove()
         private.destroy_library(earlier)
     target = torch.library.Library(library.namespace, "IMPL")
-    native = NativeAutograd(derivatives.values())
+    private.keep_as_ours(target)
+    native = NativeAutograd(overloads)
     _libraries[attempt] = target, native
     for overload in overloads.values():
         _register_overload(overload, target, library)
-    for name in native.refused:
-        _register_autograd(derivatives[name], target)
+        if overload.tensor_positions and overload.name not in native.operators:
+            _register_autograd(overload, target)
     _register_later(overloads, library)
     return overloads
 
@@ -185,12 +184,11 @@ def _register_overload(overload: Overload, target: torch.library.Library, librar
             target.impl(name, autocast.autocast_kernel(overload, device_type), key)
 
 
-def _register_autograd(derivatives: Derivatives, target: torch.library.Library) -> None:
+def _register_autograd(overload: Overload, target: torch.library.Library) -> None:
     """The kernels in Python, where there are no native ones."""
     from .adinplaceorview import adinplaceorview_kernel  # not imported where nothing needs them
     from .autograd import autograd_kernel
 
-    overload = derivatives.overload
-    target.impl(overload.name, autograd_kernel(derivatives), "Autograd", with_keyset=True)
+    target.impl(overload.name, autograd_kernel(overload), "Autograd", with_keyset=True)
     if overload.mutates:
         target.impl(overload.name, adinplaceorview_kernel(overload), "ADInplaceOrView", with_keyset=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copyreg
 from typing import Any
 
-from ..text import printable
+from ..printable import printable
 
 
 class CodedError(Exception):

@@ -16,15 +16,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from ..memory.settings import HUGE_PAGES, RESULT_CACHE
-from ..text import describe_exception, describe_value
 from .errors import PolicyError
 from .regular_files import in_full, read_regular
-from .status import Finding
+from .status import Finding, describe_exception, describe_value
 
 FALLBACKS = ("error", "reference")
+HUGE_PAGES = ("advise", "never")
+RESULT_CACHE = ("keep", "never")
 COMPILE = ("fuse", "kernel")
-CPU_CAPABILITIES = ("baseline", "avx2", "avx512")  # include/opwheel/detail/cpu/capability.h reads the variable itself
+CPU_CAPABILITIES = ("baseline", "avx2", "avx512")  # include/opwheel/cpu/capability.h reads the variable itself
 _CHOICES = {"fallback": FALLBACKS, "huge-pages": HUGE_PAGES, "result-cache": RESULT_CACHE, "compile": COMPILE}
 PROBE_TIMEOUT_S = 10.0
 MAX_PROBE_TIMEOUT_S = 86_400.0

@@ -10,7 +10,7 @@ import logging
 import sys
 import time
 
-from ..text import printable
+from ..printable import printable
 
 LOGGER = logging.getLogger("opwheel.registry")
 

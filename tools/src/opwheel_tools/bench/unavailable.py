@@ -1,4 +1,4 @@
-"""Why an implementation cannot take part."""
+"""Why a peer cannot take part."""
 
 
 class UnavailableError(Exception):

@@ -13,9 +13,7 @@ import subprocess
 import sys
 
 from opwheel.dispatch.overload import Overload, as_tuple
-from opwheel.text import how_it_ended
-
-from ..opinfo.lookup import op_info_of
+from opwheel.processes import how_it_ended
 
 _REFUSED = "refused: "
 
@@ -31,7 +29,7 @@ def check(library: str, device: str, overload: Overload) -> None:
     Raises:
         AssertionError: naming a call that computed something, or ended the process without an exception.
     """
-    declared = op_info_of(overload).errors
+    declared = overload.operator.errors
     for number, one in enumerate(declared(device) if declared is not None else ()):
         if not one.by_values:
             continue
@@ -45,9 +43,8 @@ def check(library: str, device: str, overload: Overload) -> None:
 def main(library: str, device: str, name: str, number: str) -> None:
     """Make the call, and wait for all that it has started."""
     overload: Overload = importlib.import_module(library).library.overloads[name]
-    declared = op_info_of(overload).errors
-    assert declared is not None
-    one = next(itertools.islice(declared(device), int(number), None))
+    assert overload.operator.errors is not None
+    one = next(itertools.islice(overload.operator.errors(device), int(number), None))
     values = overload.bind(one.sample.args, one.sample.kwargs)
     try:
         results = as_tuple(overload.call(overload.op, values))

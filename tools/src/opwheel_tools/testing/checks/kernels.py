@@ -13,14 +13,12 @@ from functools import partial
 from typing import Any
 
 import torch
-from opwheel._torch import private
 from opwheel.dispatch import Rows
 from opwheel.dispatch.overload import Overload, tensors_in
 from opwheel.memory.usage import kept_by, quick_garbage_collection
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from ...opinfo.lookup import op_info_of
 from ..guarded_memory import Guards, guarded_memory
 from .agreement import agree, agree_on_written, check_raises, has_derivatives, run_kernel, run_reference, widened
 from .cases import Samples
@@ -187,13 +185,9 @@ def aliases(overload: Overload, samples: Samples) -> None:
     """Results are new tensors: neither arguments nor one another."""
     given = samples.values()
     results = run_kernel(overload, given)
-    arguments = _memories(overload.all_tensors(given))
-    new = sum(result.numel() > 0 for result in results)
-    assert len(arguments | _memories(results)) == len(arguments) + new, "a result shares memory"
-
-
-def _memories(tensors: Iterable[Tensor]) -> set[int]:
-    return {private.storage_address(tensor.untyped_storage()) for tensor in tensors if tensor.numel()}
+    memory = [t.untyped_storage()._cdata for t in (*overload.all_tensors(given), *results) if t.numel()]
+    distinct = len({t.untyped_storage()._cdata for t in overload.all_tensors(given) if t.numel()})
+    assert len(set(memory)) == distinct + sum(r.numel() > 0 for r in results), "a result shares memory"
 
 
 def freed(overload: Overload, samples: Samples) -> None:
@@ -238,9 +232,8 @@ def errors(overload: Overload, samples: Samples) -> None:
 
     What is refused for its values alone would be the last that an accelerator does in this process: see refusals.py.
     """
-    declared = op_info_of(overload).errors
-    if declared is not None and samples.index == 0:
-        for one in declared(samples.device):
+    if overload.operator.errors is not None and samples.index == 0:
+        for one in overload.operator.errors(samples.device):
             if one.by_values and samples.device.type != "cpu":
                 continue
             check_raises(one.error, one.match, partial(overload.op, *one.sample.args, **one.sample.kwargs))

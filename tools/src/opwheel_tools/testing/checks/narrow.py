@@ -19,8 +19,6 @@ from opwheel.dispatch.overload import Overload
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from ...opinfo import Tolerance
-from ...opinfo.lookup import op_info_of
 from .agreement import differentiable, has_derivatives, run_kernel, run_reference, widened
 from .cases import Samples
 
@@ -60,8 +58,7 @@ def values_in_16_bits(overload: Overload, samples: Samples) -> None:
     """
     if overload.is_random or overload.mutates or samples.dtype not in DTYPES:
         return
-    tolerance = op_info_of(overload).tolerance.get(samples.dtype)
-    only_samples = _is_for_formulas(overload) or tolerance is not None
+    only_samples = _is_for_formulas(overload) or samples.dtype in overload.operator.tolerance
     for what in list(CHANGES)[: 1 if only_samples else None]:
         given, again, exact = (_changed(samples, CHANGES[what]) for _ in range(3))
         try:
@@ -74,6 +71,7 @@ def values_in_16_bits(overload: Overload, samples: Samples) -> None:
         for (name, one), (_, other), (_, right) in zip(got, found, want, strict=True):
             if one is not None and other is not None and right is not None:
                 atol = coarse if name.startswith("gradient") else COMPUTED
+                tolerance = overload.operator.tolerance.get(samples.dtype)
                 _compare(f"{name}, rows of the arguments {what}", one, other, right, atol, tolerance)
 
 

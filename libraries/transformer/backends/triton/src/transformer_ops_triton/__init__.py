@@ -2,8 +2,7 @@
 
 from opwheel import Backend, hookimpl
 
-from ._backend import describe
-from ._interpreted import IS_INTERPRETED
+from ._backend import IS_INTERPRETED, describe
 
 
 @hookimpl

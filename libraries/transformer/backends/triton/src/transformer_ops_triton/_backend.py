@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,8 @@ from opwheel import Backend, Probe
 
 if TYPE_CHECKING:
     import torch
+
+IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 
 def describe(name: str, device_type: str, dispatch_key: str) -> Backend:

@@ -9,11 +9,8 @@
 #include <exception>
 #include <memory>
 
-#include "opwheel/detail/error.h"
-
-// IWYU pragma: begin_exports
-#include "opwheel/detail/combine.h"
-// IWYU pragma: end_exports
+#include "opwheel/combine.h"
+#include "opwheel/error.h"
 
 namespace opwheel::cpu {
 
@@ -89,9 +86,14 @@ Acc reduce(int64_t count, Acc start, const Value& value, const Combine& combine)
   }
   return partial[0];
 }
-
-#define OPWHEEL_DETAIL_REDUCTION inline
-#include "opwheel/detail/reductions.inc.h"
+template <class Acc, class Value>
+Acc sum(int64_t count, const Value& value) {
+  return reduce<Acc>(count, Acc(0), value, Add());
+}
+template <class Acc, class Value>
+Acc maximum(int64_t count, Acc start, const Value& value) {
+  return reduce<Acc>(count, start, value, Larger());
+}
 
 // Memory for one row's intermediate values: on the stack where it is little. Not initialised.
 template <class T>

@@ -1,0 +1,26 @@
+"""What ``muladd bench`` measures: ``a * b + c`` beside everything else that computes it."""
+
+from opwheel_tools.bench.suite import Suite
+
+import muladd
+
+from . import cases, peers
+from .operands import make_operands
+
+SUITE = Suite(
+    ours=peers.MULADD,
+    peers=peers.OTHERS,
+    operands=make_operands,
+    computes=lambda a, b, c: a * b + c,
+    gradients={"a": lambda grad, a, b, c: grad * b, "b": lambda grad, a, b, c: grad * a},  # noqa: ARG005  # by position
+    working_set=cases.working_set,
+    full=cases.FULL,
+    quick=cases.QUICK,
+    on_accelerators=cases.ON_ACCELERATORS,
+    largest=cases.LARGEST,
+    cpu_limit=peers.TRIAD,
+    accelerator_limit=peers.COPY,
+    control="addcmul",
+    names={"muladd": muladd},
+    module=__name__,
+)

@@ -1,0 +1,151 @@
+"""Autograd in C++: gives operators' derivatives to the native Autograd library that was built for this PyTorch.
+
+``csrc/autograd`` has its source. libtorch's C++ interface changes with every minor release, so there is one
+library for each, and one is taken for exactly the release it was built for. Where none is, and for operators whose
+derivatives are Python functions, the kernel at the Autograd key is :mod:`.autograd`: slower, and the same in everything
+else.
+
+``OPWHEEL_AUTOGRAD=python`` leaves the native library alone, ``OPWHEEL_AUTOGRAD=native`` is an error without one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import torch
+
+from .._torch import private
+from .._torch.native import open_library
+from .overload import Overload
+
+_MESSAGE_BYTES = 2000
+
+
+class NativeAutograd:
+    """The registrations of one operator library in the native Autograd library; :meth:`remove` takes them back.
+
+    Attributes:
+        operators: names of the overloads that have native kernels.
+        refused: for each other overload the reason.
+    """
+
+    def __init__(self, overloads: Mapping[str, Overload]) -> None:
+        self.operators: set[str] = set()
+        self.refused: dict[str, str] = {}
+        self._handles: list[int] = []
+        self._references: torch.library.Library | None = None
+        library = _library()
+        if isinstance(library, str):
+            self.refused = dict.fromkeys(overloads, library)
+            return
+        for overload in overloads.values():
+            problem = self._register(library, overload)
+            if problem:
+                self.refused[overload.name] = problem
+            else:
+                self.operators.add(overload.name)
+
+    def remove(self) -> None:
+        """Undo the registrations."""
+        library = _library()
+        for handle in self._handles:
+            library.opwheel_autograd_remove(handle)  # type: ignore[union-attr]
+        self._handles.clear()
+        if self._references is not None:
+            private.destroy_library(self._references)
+
+    def _register(self, library: ctypes.CDLL, overload: Overload) -> str:
+        """The reason why it cannot be registered; empty if it is."""
+        if overload.operator.training:
+            return f"where a gradient is recorded, {overload.operator.training} is called in its place"
+        text = description(overload)
+        if text is None:
+            return "its derivatives are Python functions"
+        self._define_reference(overload)
+        message = ctypes.create_string_buffer(_MESSAGE_BYTES)
+        handle = library.opwheel_autograd_register(text.encode(), message, _MESSAGE_BYTES)
+        if not handle:
+            return message.value.decode()
+        self._handles.append(handle)
+        return ""
+
+    def _define_reference(self, overload: Overload) -> None:
+        """An operator in ATen operators, which the native kernel calls where PyTorch has to see inside."""
+        if self._references is None:
+            self._references = torch.library.Library(_references(overload), "FRAGMENT")
+            private.keep_as_ours(self._references)
+        self._references.define(overload.schema_text)
+
+        def reference(*args: Any, **kwargs: Any) -> Any:
+            from .autograd import decomposed  # most programs never get here, and importing a library is to be quick
+
+            return decomposed(overload, overload.bind(args, kwargs))
+
+        self._references.impl(overload.name, reference, "CompositeImplicitAutograd")
+
+
+def description(overload: Overload, *, is_python: bool = True) -> str | None:
+    """An operator's derivatives in the notation of ``csrc/autograd/operator.h``.
+
+    Args:
+        overload: the operator.
+        is_python: whether Python is there to help. Without it there is no reference, and formulas that are Python
+            functions are left out: a gradient that needs one of them is an error.
+
+    Returns:
+        The lines; None if some formulas are Python functions, and Python is there to compute them.
+    """
+    operator = overload.operator
+    formulas = operator.derivatives or {}
+    texts = {inputs: formula for inputs, formula in formulas.items() if isinstance(formula, str)}
+    lines = [f"operator {overload.qualified_name}"]
+    if is_python:
+        if len(texts) < len(formulas):
+            return None
+        lines.append(f"reference {_references(overload)}::{overload.name}")
+    if operator.derivatives is None:
+        lines.append("no_derivative")
+    lines += [f"derivative {inputs} = {formula}" for inputs, formula in texts.items()]
+    if operator.not_differentiable:
+        lines.append(f"not_differentiable {', '.join(operator.not_differentiable)}")
+    if overload.is_random:
+        lines.append("random")
+    return "\n".join(lines)
+
+
+def why_not() -> str:
+    """Why the kernels at the Autograd key are in Python; empty if they are native."""
+    library = _library()
+    return library if isinstance(library, str) else ""
+
+
+def _references(overload: Overload) -> str:
+    return f"{overload.namespace}_reference"
+
+
+@cache
+def _library() -> ctypes.CDLL | str:
+    """The native Autograd library, or why there is none."""
+    wanted = os.environ.get("OPWHEEL_AUTOGRAD", "")
+    if wanted not in ("", "native", "python"):
+        raise ValueError(f"OPWHEEL_AUTOGRAD is {wanted!r}; it is 'native', 'python' or not set")
+    if wanted == "python":
+        return "OPWHEEL_AUTOGRAD=python"
+    found = _open()
+    if isinstance(found, str) and wanted == "native":
+        raise ImportError(f"OPWHEEL_AUTOGRAD=native, but {found}")
+    return found
+
+
+def _open() -> ctypes.CDLL | str:
+    library = open_library("autograd")
+    if isinstance(library, str):
+        return library
+    library.opwheel_autograd_register.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]
+    library.opwheel_autograd_register.restype = ctypes.c_void_p
+    library.opwheel_autograd_remove.argtypes = [ctypes.c_void_p]
+    return library
