@@ -11,18 +11,18 @@ import muladd
 import pytest
 import torch
 from opwheel._torch.native import library_file
-from opwheel.dispatch import native
+from opwheel.dispatch import native_autograd
 
 from tests.portions import first_of
 
-IS_NATIVE = not native.why_not()
+IS_NATIVE = not native_autograd.why_not()
 
 
 def registrations(operator):
     return torch._C._dispatch_dump(operator)
 
 
-@pytest.mark.skipif(not IS_NATIVE, reason=native.why_not())
+@pytest.mark.skipif(not IS_NATIVE, reason=native_autograd.why_not())
 @pytest.mark.parametrize("name", sorted(muladd.library.overloads))
 def test_every_operator_of_the_library_is_native(name):
     lines = [line for line in registrations(f"muladd::{name}").splitlines() if line.startswith("Autograd[alias]")]
@@ -30,7 +30,7 @@ def test_every_operator_of_the_library_is_native(name):
     assert "libopwheel_autograd" in lines[0]
 
 
-@pytest.mark.skipif(not IS_NATIVE, reason=native.why_not())
+@pytest.mark.skipif(not IS_NATIVE, reason=native_autograd.why_not())
 def test_functorch_s_state_is_not_created():
     """PyTorch would copy it in every backward pass of the thread."""
     symbols = ctypes.CDLL("libtorch_cpu.so")
@@ -67,7 +67,7 @@ def run(code, **environment):
 
 @pytest.mark.parametrize("way", ["python", "native"])
 def test_the_environment_forces_one(way):
-    code = "import muladd; from opwheel.dispatch import native; print(native.why_not())"
+    code = "import muladd; from opwheel.dispatch import native_autograd; print(native_autograd.why_not())"
     done = run(code, OPWHEEL_AUTOGRAD=way)
     if way == "native" and not IS_NATIVE and "OPWHEEL_AUTOGRAD" not in os.environ:
         assert "OPWHEEL_AUTOGRAD=native, but" in done.stderr
@@ -85,7 +85,7 @@ def passes_the_other_way(*tests):
     """Whether tests pass on the other kernels than those that all others run on, where there are others."""
     way = "python" if IS_NATIVE else "native"
     if way == "native" and isinstance(library_file("autograd"), str):
-        pytest.skip(native.why_not())
+        pytest.skip(native_autograd.why_not())
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", *tests],
         capture_output=True,

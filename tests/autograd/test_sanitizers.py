@@ -12,12 +12,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from opwheel.dispatch import native
+from opwheel.dispatch import native_autograd
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.nightly,
-    pytest.mark.skipif(bool(native.why_not()), reason=native.why_not()),
+    pytest.mark.skipif(bool(native_autograd.why_not()), reason=native_autograd.why_not()),
 ]
 
 ROOT = Path(__file__).parents[2]

@@ -13,7 +13,7 @@ import torch
 from muladd import library
 from opwheel._torch.native import library_file
 from opwheel.commands import suggest
-from opwheel.dispatch import native
+from opwheel.dispatch import native_autograd
 
 from tests.command_line import invoke
 from tests.forked_python import server
@@ -171,7 +171,7 @@ def test_config():
 
 
 def test_the_native_autograd_library(monkeypatch):
-    if not native.why_not():
+    if not native_autograd.why_not():
         (path,) = muladd("config", "--autograd").stdout.splitlines()
         assert Path(path) == library_file("autograd")
     monkeypatch.setattr(torch, "__version__", "2.14.0a0")

@@ -265,7 +265,7 @@ def test_what_is_declared_to_be_refused():
 
 def test_writing_where_nothing_is_declared(monkeypatch):
     """As if somebody had written the registrations by hand, without counting versions."""
-    monkeypatch.setattr("opwheel.dispatch.native._library", lambda: "the kernels are to be in Python")
+    monkeypatch.setattr("opwheel.dispatch.native_autograd._library", lambda: "the kernels are to be in Python")
     monkeypatch.setattr(torch.autograd.graph, "increment_version", lambda tensor: None)
 
     def samples(device, dtype, requires_grad):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import muladd
 import pytest
 import torch
-from opwheel.dispatch.elementwise import result_dtype
+from opwheel.dispatch.tensor_iterator import result_dtype
 from opwheel_tools.testing.samples import DTYPES
 from torch import Tensor
 from torch._C._autograd import _saved_tensors_hooks_is_enabled

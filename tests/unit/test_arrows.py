@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 FRAMEWORK = ROOT / "framework/src/opwheel"
 TOOLS = ROOT / "tools/src/opwheel_tools"
 
-BASE = {"_import_hooks", "_torch", "_version", "memory", "printable", "processes"}
+BASE = {"_import_hooks", "_torch", "_version", "memory", "text"}
 REGISTRY = {*BASE, "registry"}
 DISPATCH = {*REGISTRY, "dispatch", ""}  # "": the package itself, whose names are those of registry and dispatch
 # Part of opwheel -> the parts that it may import.
@@ -36,7 +36,7 @@ TOOLS_ARROWS = {
     "compiled": {"opwheel._build"},
     "build": {"", "build", "opwheel._build"},  # where torch need not be importable
     # Of libraries that know nothing of opwheel.
-    "audit": {"audit", "opwheel._torch", "opwheel.printable", "opwheel.processes"},
+    "audit": {"audit", "opwheel._torch", "opwheel.text"},
     "testing": {*_OF_FRAMEWORK, "compiled", "testing"},
     "bench": {*_OF_FRAMEWORK, "bench", "compiled"},
     "scaffold": {*_OF_FRAMEWORK, "", "scaffold"},

@@ -7,7 +7,7 @@ from pathlib import Path
 import muladd
 import pytest
 import torch
-from opwheel.dispatch import native
+from opwheel.dispatch import native_autograd
 from opwheel_tools.testing.memory import FUNCTIONAL
 from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -60,7 +60,7 @@ def python_functions(call, *args):
 
 
 # Where there is no native Autograd library, these are in Python.
-KERNELS = {"autograd", "adinplaceorview", "overload"} if native.why_not() else set()
+KERNELS = {"autograd", "adinplaceorview", "overload"} if native_autograd.why_not() else set()
 
 
 def test_ordinary_calls_go_to_the_kernel(name, call, pair):
@@ -70,7 +70,7 @@ def test_ordinary_calls_go_to_the_kernel(name, call, pair):
 
 def test_calls_with_a_gradient_go_to_the_kernel(name, call, pair):
     pair[0].requires_grad_()
-    if not native.why_not():
+    if not native_autograd.why_not():
         assert python_functions(call, *pair) == {name}
     assert call(*pair).requires_grad
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from opwheel._torch.release import native_library
-from opwheel.dispatch import native
+from opwheel.dispatch import native_autograd
 
 
 @pytest.mark.parametrize("version", ["2.13.0", "2.13.1", "2.13.0+cpu", "2.13.0+cu126", "2.13.12+cu130"])
@@ -39,8 +39,8 @@ def test_the_reason_that_doctor_prints(monkeypatch, version, words):
     """`why_not`, which the command asks, gives it as soon as a process has such a torch."""
     monkeypatch.setattr(torch, "__version__", version)
     monkeypatch.delenv("OPWHEEL_AUTOGRAD", raising=False)
-    native._library.cache_clear()
+    native_autograd._library.cache_clear()
     try:
-        assert native.why_not().startswith(words)
+        assert native_autograd.why_not().startswith(words)
     finally:
-        native._library.cache_clear()
+        native_autograd._library.cache_clear()

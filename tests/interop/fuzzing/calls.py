@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import muladd
 import torch
-from opwheel.dispatch.elementwise import decompose, has_shape, result_dtype
 from opwheel.dispatch.overload import Overload
+from opwheel.dispatch.tensor_iterator import decompose, has_shape, result_dtype
 from torch import Tensor
 
 from tests.interop.fuzzing.chains import is_plain

@@ -8,7 +8,7 @@ import sys
 import textwrap
 from collections.abc import Sequence
 
-from ..printable import printable
+from ..text import printable
 
 GREEN, YELLOW, RED = 32, 33, 31  # of a terminal (ECMA-48)
 

@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..processes import how_it_ended
 from ..registry import BackendStatus, State
+from ..text import how_it_ended
 
 if TYPE_CHECKING:
     from .. import Library

@@ -130,7 +130,7 @@ def _report(
 
 def _autograd(library: Library) -> dict[str, Any]:
     """Where derivatives run: ``kind`` is native or python, with the reason, and so is each operator that differs."""
-    from ..dispatch.native import why_not
+    from ..dispatch.native_autograd import why_not
     from ..dispatch.registration import native_autograd_of
 
     reason = why_not()

@@ -8,13 +8,13 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from ..text import printable
 from .target import Target, UsageError
 
 if TYPE_CHECKING:
     from .. import Library
     from ..registry import Choice
 
-from ..printable import printable
 
 _ANY = "OPERATOR"
 

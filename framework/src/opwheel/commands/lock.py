@@ -9,8 +9,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..printable import printable
 from ..registry.errors import LockError
+from ..text import printable
 from .target import Target, UsageError
 
 if TYPE_CHECKING:

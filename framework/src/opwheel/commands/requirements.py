@@ -11,7 +11,7 @@ from packaging.utils import NormalizedName, canonicalize_name
 
 from ..registry import Finding
 from ..registry.loading import installed_version, is_met_by
-from ..registry.status import describe_exception
+from ..text import describe_exception
 
 _Asked = tuple[NormalizedName, str]  # a distribution, and one of its extras
 

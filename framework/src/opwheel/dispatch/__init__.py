@@ -5,7 +5,7 @@ module                        dispatch key
 ============================  ==================================================================================
 :mod:`.autocast`              AutocastCPU, AutocastCUDA, AutocastXPU
 :mod:`.vmap`                  FuncTorchBatched (vmap)
-:mod:`.native`                Autograd, ADInplaceOrView, in C++ where there is a library for this PyTorch
+:mod:`.native_autograd`                Autograd, ADInplaceOrView, in C++ where there is a library for this PyTorch
 :mod:`.autograd`              Autograd, where it is in Python
 :mod:`.adinplaceorview`       ADInplaceOrView (counts modifications), where it is in Python
 :mod:`.rules.elementwise`     Functionalize (in-place and out variants under torch.compile)

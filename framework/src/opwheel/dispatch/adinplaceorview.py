@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .._torch import private
-from .elementwise import check_tensors
+from .arguments import check_tensors
 from .overload import Overload, tensors_in
 
 

@@ -1,14 +1,18 @@
-"""Arguments of the public functions that a schema cannot tell apart."""
+"""Arguments of calls that a schema admits or cannot tell apart, and no kernel computes with."""
 
 from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Mapping
 from numbers import Real
-from typing import TypeGuard
+from types import MappingProxyType
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
+
+from .overload import Overload, tensors_in
 
 # How PyTorch begins, over five lines, where an argument is not of the schema's type.
 _OTHER_TYPE = r"\w+::(\w+)\(\) Expected a value of type '(.+)' for argument '(\w+)' but instead found type '(.+)'\."
@@ -67,3 +71,25 @@ def in_a_sentence(error: RuntimeError) -> Exception:
 
 def _with_article(kind: str) -> str:
     return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"
+
+
+def check_tensors(overload: Overload, args: tuple[Any, ...], kwargs: Mapping[str, Any] = MappingProxyType({})) -> None:
+    """Refuse what is no tensor of one shape: None, which the dispatcher passes on, and nested tensors.
+
+    Raises:
+        TypeError: an argument is None.
+        RuntimeError: an argument is a nested tensor.
+    """
+    values = overload.bind(args, kwargs)
+    for i in overload.tensor_positions:
+        name, value = overload.names[i], values[i]
+        if i >= len(args) and name not in kwargs:
+            continue
+        if value is None and str(overload.schema.arguments[i].real_type) == "Tensor":
+            raise TypeError(f"{overload.name}: argument '{name}' is None, expected a torch.Tensor")
+        if any(tensor.is_nested for tensor in tensors_in((value,))):
+            raise RuntimeError(
+                f"{overload.name}: argument '{name}' is a nested tensor; only tensors of one shape, of layout "
+                "torch.strided, are supported. Pass its .values(), call it for each of .unbind(), or convert it first "
+                "with torch.nested.to_padded_tensor"
+            )

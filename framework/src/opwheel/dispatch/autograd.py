@@ -1,4 +1,4 @@
-"""The kernel at the Autograd key decides which derivative rules apply to a call; :mod:`.native` has it in C++.
+"""The kernel at the Autograd key decides which derivative rules apply to a call; :mod:`.native_autograd` has it in C++.
 
 1. Under a ``torch.func`` transform, or when an input carries a forward-mode tangent, the call decomposes into ATen
    operators, and ATen's own rules apply: reverse, forward, any order, any composition. So does an in-place call that
@@ -21,13 +21,14 @@ from torch.autograd import forward_ad
 
 from .._torch import private
 from . import autocast
+from .arguments import check_tensors
 from .decompositions import decompose
 from .derivatives import Derivatives, Plan
-from .elementwise import check_output, check_tensors, overwrite
 from .kernel_errors import raise_if_out_of_memory
 from .overlap import may_share_memory
 from .overload import Overload, as_tuple, tensors_in
 from .rules import Elementwise
+from .tensor_iterator import check_output, overwrite
 
 
 def autograd_kernel(overload: Overload) -> Callable[..., Any]:

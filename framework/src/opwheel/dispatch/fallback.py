@@ -19,8 +19,8 @@ def fallback_kernel(overload: Overload, library: LibraryLike) -> Callable[..., A
     """The kernel for one overload; ``library`` knows which backends there are."""
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
+        from .arguments import check_tensors
         from .backend_select import device_of  # neither is imported where every call finds a kernel
-        from .elementwise import check_tensors
 
         check_tensors(overload, args, kwargs)
         values = overload.bind(args, kwargs)
@@ -45,7 +45,7 @@ def nested_kernel(overload: Overload) -> Callable[..., None]:
     """The kernel for nested tensors, for which there are no backends: an error that names the argument."""
 
     def kernel(*args: Any, **kwargs: Any) -> None:
-        from .elementwise import check_tensors
+        from .arguments import check_tensors
 
         check_tensors(overload, args, kwargs)
 

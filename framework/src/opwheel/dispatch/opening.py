@@ -10,7 +10,7 @@ from typing import Any
 from ..registry.library import OperatorLibrary
 from .declaration import Operator
 from .functions import Functions, make_functions
-from .native import description
+from .native_autograd import description
 from .overload import Overload
 from .registration import register
 

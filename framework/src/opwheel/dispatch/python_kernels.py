@@ -13,13 +13,13 @@ from torch import Tensor
 
 from .._torch import private
 from ..registry import references
-from .elementwise import check_output, compute_dtype, grown, has_shape, infer, output_strides
 from .kernel_errors import LAUNCH, has_code
 from .overlap import Overlap, check_elements_apart, overlap
 from .overload import Overload, as_tuple
 from .registration import library_of, overloads_of
 from .results import ResultError, checked, copy_results, owner_of
 from .rules import Elementwise
+from .tensor_iterator import check_output, compute_dtype, grown, has_shape, infer, output_strides
 
 MAX_DIMS = 64  # as in opwheel/layout.h
 

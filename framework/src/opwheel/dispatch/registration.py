@@ -12,7 +12,7 @@ from .._import_hooks import after_import
 from .._torch import private
 from . import autocast, calls, fake, fallback, vmap
 from .declaration import Operator
-from .native import NativeAutograd
+from .native_autograd import NativeAutograd
 from .overload import Overload
 from .rules.rule import refuse
 from .validation import check_declarations

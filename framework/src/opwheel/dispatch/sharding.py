@@ -24,6 +24,7 @@ def sharding_rule(overload: Overload) -> Callable[..., list[Sharding]]:
     def rule(*args: Any, **kwargs: Any) -> list[Sharding]:
         values = overload.bind(args, kwargs)
         specs = {i: values[i] for i in overload.tensor_positions if values[i] is not None}
-        return overload.rule.shardings(overload, specs)
+        possible: list[Sharding] = overload.rule.shardings(overload, specs)
+        return possible
 
     return rule

@@ -7,8 +7,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from ..text import describe_value
 from .errors import InvalidBackendError
-from .status import describe_value
 from .values import (
     Field,
     Record,

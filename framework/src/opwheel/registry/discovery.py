@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import pluggy
 
+from ..text import describe_exception, describe_value
 from .backend import Backend
 from .errors import CodedError, InvalidBackendError
 from .hooks import PROJECT, PluginHooks
 from .regular_files import in_full
-from .status import Finding, describe_exception, describe_value
+from .status import Finding
 from .values import NAME, fix_in, is_a, is_name, take_record
 
 if TYPE_CHECKING:

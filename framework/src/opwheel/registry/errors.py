@@ -5,7 +5,7 @@ from __future__ import annotations
 import copyreg
 from typing import Any
 
-from ..printable import printable
+from ..text import printable
 
 
 class CodedError(Exception):

@@ -13,8 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+from ..text import describe_exception
 from .bytecode import runs_other_code
-from .status import describe_exception
 
 # What installers add to a dist-info folder depends on the installer; these come from the wheel.
 _OF_THE_WHEEL = ("METADATA", "WHEEL", "entry_points.txt")

@@ -15,13 +15,13 @@ import torch
 
 from .._torch.private import close_shared_library, destroy_library, keep_as_ours, parse_schema
 from ..memory.result_cache import allocate_function
+from ..text import describe_value
 from .abi import read_notes
 from .backend import Backend, Probe
 from .callees import connect, misfit, type_of
 from .elf import check_complete
 from .errors import CodedError, InvalidBackendError
 from .policy import Policy
-from .status import describe_value
 from .values import fix_in, is_a, take_record
 
 if TYPE_CHECKING:

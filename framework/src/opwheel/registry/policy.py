@@ -16,9 +16,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from ..text import describe_exception, describe_value
 from .errors import PolicyError
 from .regular_files import in_full, read_regular
-from .status import Finding, describe_exception, describe_value
+from .status import Finding
 
 FALLBACKS = ("error", "reference")
 HUGE_PAGES = ("advise", "never")

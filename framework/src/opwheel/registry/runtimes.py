@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import MappingProxyType
 
+from ..text import describe_exception, describe_failure
 from .discovery import FoundPlugin, PluginError, find_plugins, read_plugin
 from .elf import check_complete
 from .loading import LoadError, check_requirement, complete_library
-from .status import BackendStatus, Finding, State, describe_exception, describe_failure
+from .status import BackendStatus, Finding, State
 from .statuses import fix_of, with_hiding
 from .values import Field, Record, sequence_of, take_fields, take_name, take_path, take_text
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from ..printable import printable
+from ..text import describe_failure, printable
 from .backend import Backend
 from .discovery import FoundPlugin
 from .errors import RegistryError
 from .policy import Policy
-from .status import BackendStatus, Finding, State, describe_failure
+from .status import BackendStatus, Finding, State
 from .trace import Tracer
 
 PACKAGE = f"{Path(__file__).parent.parent}{os.sep}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..printable import printable
+from ..text import printable
 from .status import BackendStatus
 
 _HEADINGS = ("backend", "state", "key", "distribution", "operators", "reason")

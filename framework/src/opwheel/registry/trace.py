@@ -10,7 +10,7 @@ import logging
 import sys
 import time
 
-from ..printable import printable
+from ..text import printable
 
 LOGGER = logging.getLogger("opwheel.registry")
 

@@ -11,8 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
+from ..text import describe_value
 from .errors import InvalidBackendError
-from .status import describe_value
 
 MAX_TEXT = 4096
 MAX_ITEMS = 10_000

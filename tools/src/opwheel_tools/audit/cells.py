@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from opwheel.printable import printable
-from opwheel.processes import how_it_ended
+from opwheel.text import how_it_ended, printable
 
 from .limits import wait
 from .outcomes import Cell, Outcome, Result

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from opwheel.processes import how_it_ended
+from opwheel.text import how_it_ended
 
 _LOOK = 0.05  # seconds
 _TICKS = os.sysconf("SC_CLK_TCK")

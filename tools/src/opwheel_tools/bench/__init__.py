@@ -2,7 +2,7 @@
 
 What is measured is the library's to say: its module ``benchmarks`` has a
 :class:`~opwheel_tools.bench.suite.Suite` called ``SUITE``. Read in this order: ``suite`` (what a library gives),
-``selection`` (which cases and peers take part), ``checking`` (nothing wrong is timed), ``sampling`` (how it is timed), ``runner`` (all of it together), ``results``
-(what comes out); then ``tables``, ``plot`` and ``comparison`` show it. ``triad`` is a limit of the machine that a suite
-may use.
+``selection`` (which cases and peers take part), ``checking`` (nothing wrong is timed), ``sampling`` (how it is timed),
+``runner`` (all of it together), ``results`` (what comes out); then ``tables``, ``plot`` and ``comparison`` show it.
+``triad`` is a limit of the machine that a suite may use.
 """

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from opwheel.printable import printable
-from opwheel.processes import how_it_ended
 from opwheel.registry import BackendUnavailableError
+from opwheel.text import how_it_ended, printable
 
 if TYPE_CHECKING:
     from opwheel import Library

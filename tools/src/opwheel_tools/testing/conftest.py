@@ -17,8 +17,8 @@ import torch
 from opwheel import Elementwise, Library
 from opwheel._torch import private
 from opwheel.dispatch.overload import Overload
-from opwheel.printable import printable
 from opwheel.registry import BackendStatus, State
+from opwheel.text import printable
 
 from . import checks, crashes
 from .report import Outcome

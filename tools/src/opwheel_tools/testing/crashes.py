@@ -17,7 +17,7 @@ import torch
 from opwheel.dispatch import Elementwise, Sample
 from opwheel.dispatch.derivatives.text import parse
 from opwheel.dispatch.overload import Overload
-from opwheel.processes import how_it_ended
+from opwheel.text import how_it_ended
 
 from . import checks, pages
 from .checks.agreement import run_kernel

@@ -8,8 +8,8 @@ from fractions import Fraction
 from typing import Any
 
 import torch
-from opwheel.dispatch.elementwise import compute_dtype, prepare, result_dtype
 from opwheel.dispatch.overload import Overload
+from opwheel.dispatch.tensor_iterator import compute_dtype, prepare, result_dtype
 from torch import Tensor
 
 # A few operations in the compute dtype; each of them and each constant rounds once.

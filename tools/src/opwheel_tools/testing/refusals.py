@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 from opwheel.dispatch.overload import Overload, as_tuple
-from opwheel.processes import how_it_ended
+from opwheel.text import how_it_ended
 
 _REFUSED = "refused: "
 

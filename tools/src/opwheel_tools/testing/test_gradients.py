@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from opwheel.dispatch.elementwise import decompose
 from opwheel.dispatch.overload import Overload
+from opwheel.dispatch.tensor_iterator import decompose
 from torch import Tensor
 from torch.autograd import forward_ad, gradcheck, gradgradcheck
 from torch.autograd.graph import allow_mutation_on_saved_tensors, saved_tensors_hooks

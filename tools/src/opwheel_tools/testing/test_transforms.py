@@ -12,8 +12,8 @@ import pytest
 import torch
 from opwheel.dispatch import decomposition_table
 from opwheel.dispatch.autocast import KEYS
-from opwheel.dispatch.elementwise import decompose
 from opwheel.dispatch.overload import Overload
+from opwheel.dispatch.tensor_iterator import decompose
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode

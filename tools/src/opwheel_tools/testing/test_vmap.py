@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from opwheel.dispatch.elementwise import decompose
 from opwheel.dispatch.overload import Overload
+from opwheel.dispatch.tensor_iterator import decompose
 from torch import Tensor
 
 from . import reference

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from numba import vectorize
-from opwheel.dispatch.elementwise import compute_dtype
+from opwheel.dispatch.tensor_iterator import compute_dtype
 from torch import Tensor
 
 

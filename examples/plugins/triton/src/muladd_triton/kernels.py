@@ -8,8 +8,8 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
-from opwheel.dispatch.elementwise import compute_dtype
 from opwheel.dispatch.overlap import is_dense
+from opwheel.dispatch.tensor_iterator import compute_dtype
 from torch import Tensor
 
 BLOCK = 1024

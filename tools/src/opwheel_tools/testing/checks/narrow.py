@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
+from opwheel.dispatch import Tolerance
 from opwheel.dispatch.overload import Overload
 from torch import Tensor
 from torch.utils import _pytree as pytree

@@ -85,24 +85,24 @@ class Elementwise(Rule):
 
     def fake(self, overload: Overload, values: tuple[Any, ...]) -> Any:
         """Broadcast, promoted, in TensorIterator's strides."""
-        from . import fake
+        from . import empty_results
 
         args, kwargs = overload.unbind(values)
         if overload.mutates:
-            return fake.written_output(overload, args, kwargs)
-        return fake.functional_results(overload, args)
+            return empty_results.written_output(overload, args, kwargs)
+        return empty_results.functional_results(overload, args)
 
     def vmap(self, overload: Overload, size: int, in_dims: tuple[Any, ...], values: tuple[Any, ...]) -> Any:  # noqa: ARG002
         """One call for the whole batch."""
         if overload.is_out:
             raise RuntimeError(f"vmap: {overload.name} cannot be batched; use the functional variant")
-        from . import vmap
+        from . import batching
 
-        return (vmap.in_place if overload.is_in_place else vmap.functional)(overload, in_dims, values)
+        return (batching.in_place if overload.is_in_place else batching.functional)(overload, in_dims, values)
 
     def shardings(self, overload: Overload, specs: Mapping[int, Any]) -> list[Sharding]:
         """Every dimension of the result, and partial sums where it is linear."""
-        from .sharding import shardings
+        from .placements import shardings
 
         return shardings(overload, specs, self.linear)
 

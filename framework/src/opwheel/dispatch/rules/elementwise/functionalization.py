@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from ...._torch import private
-from ...elementwise import check_output, has_shape
 from ...overlap import check_elements_apart
 from ...overload import Overload
+from ...tensor_iterator import check_output, has_shape
 
 
 def compute_functionally(

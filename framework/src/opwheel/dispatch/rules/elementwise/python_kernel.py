@@ -7,9 +7,9 @@ from typing import Any
 
 from torch import Tensor
 
-from ...elementwise import compute_dtype, infer, output_strides, prepare
 from ...overload import Overload, as_tuple
 from ...results import copy_results
+from ...tensor_iterator import compute_dtype, infer, output_strides, prepare
 
 
 def python_kernel(overload: Overload, function: Callable[..., Any]) -> Callable[..., Any]:

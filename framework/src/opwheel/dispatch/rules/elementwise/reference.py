@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...elementwise import check_inputs, check_output, has_shape, resize_output
-from ...elementwise import decompose as decompose_checked
 from ...overload import Overload
+from ...tensor_iterator import check_inputs, check_output, has_shape, resize_output
+from ...tensor_iterator import decompose as decompose_checked
 
 
 def decompose(overload: Overload, values: tuple[Any, ...]) -> Any:

@@ -6,9 +6,9 @@ from typing import Any
 
 from torch import Tensor
 
-from ...elementwise import check_output, has_shape, infer, output_strides, resize_output
 from ...overlap import check_elements_apart
 from ...overload import Overload
+from ...tensor_iterator import check_output, has_shape, infer, output_strides, resize_output
 
 
 def functional_results(overload: Overload, args: tuple[Any, ...]) -> Any:

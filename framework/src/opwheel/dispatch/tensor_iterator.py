@@ -3,41 +3,19 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
-from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from .arguments import check_tensors
 from .overlap import check_elements_apart
-from .overload import Overload, tensors_in
+from .overload import Overload
 
 SUPPORTED_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _SUPPORTED_TEXT = ", ".join(map(str, SUPPORTED_DTYPES))
-
-
-def check_tensors(overload: Overload, args: tuple[Any, ...], kwargs: Mapping[str, Any] = MappingProxyType({})) -> None:
-    """Refuse what is no tensor of one shape: None, which the dispatcher passes on, and nested tensors.
-
-    Raises:
-        TypeError: an argument is None.
-        RuntimeError: an argument is a nested tensor.
-    """
-    values = overload.bind(args, kwargs)
-    for i in overload.tensor_positions:
-        name, value = overload.names[i], values[i]
-        if i >= len(args) and name not in kwargs:
-            continue
-        if value is None and str(overload.schema.arguments[i].real_type) == "Tensor":
-            raise TypeError(f"{overload.name}: argument '{name}' is None, expected a torch.Tensor")
-        if any(tensor.is_nested for tensor in tensors_in((value,))):
-            raise RuntimeError(
-                f"{overload.name}: argument '{name}' is a nested tensor; only tensors of one shape, of layout "
-                "torch.strided, are supported. Pass its .values(), call it for each of .unbind(), or convert it first "
-                "with torch.nested.to_padded_tensor"
-            )
 
 
 def check_inputs(overload: Overload, args: tuple[Any, ...]) -> None:

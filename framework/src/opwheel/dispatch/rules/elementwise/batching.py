@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...elementwise import check_output, compute_dtype, overwrite
 from ...overload import Overload
+from ...tensor_iterator import check_output, compute_dtype, overwrite
 
 
 def functional(overload: Overload, in_dims: tuple[int | None, ...], args: tuple[Any, ...]) -> Any:
