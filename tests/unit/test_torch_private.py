@@ -1,11 +1,15 @@
 """Each private name of PyTorch that muladd uses, and what breaks when it moves."""
 
+import ctypes
+import time
+
 import muladd  # noqa: F401
 import torch
 from opwheel._torch import private
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensorMode
 from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 
@@ -254,3 +258,180 @@ def test_below_autograd_and_autocast():
         with private.below_autograd_and_autocast():
             assert (x @ x).dtype is torch.float32
             assert not (x @ x).requires_grad
+
+
+def test_schema():
+    """Without it nothing knows the arguments of overloads that others have registered."""
+    assert [argument.name for argument in private.schema(torch.ops.aten.neg.out).arguments] == ["self", "out"]
+
+
+def test_storage_address():
+    """Without it the kit cannot tell whether a result shares memory with an argument."""
+    x = torch.ones(4)
+    assert private.storage_address(x.untyped_storage()) == private.storage_address(x[1:].untyped_storage())
+    assert private.storage_address(x.untyped_storage()) != private.storage_address(x.clone().untyped_storage())
+
+
+def test_functional_wrappers():
+    """Without them the kit cannot call kernels with functional tensors."""
+    x = torch.ones(2)
+    wrapper = private.functional_wrapper(x)
+    assert private.behind_functional_wrapper(wrapper) is not wrapper
+    assert torch.equal(private.behind_functional_wrapper(wrapper), x)
+    assert private.behind_functional_wrapper(x) is x
+
+
+def test_layers():
+    """Without it memory that a wrapper of torch.func hides is not compared."""
+    seen = []
+    torch.func.grad(lambda y: (seen.extend(private.layers(y)), y.sum())[1])(x := torch.ones(2))
+    assert len(seen) == 2
+    assert private.is_wrapped(seen[0])
+    assert private.is_alias(seen[1], x)
+    assert [*private.layers(x)] == [x]
+
+
+def test_any_autocast_is_enabled():
+    """Without it calls are not cast under torch.autocast."""
+    assert not private.any_autocast_is_enabled()
+    with torch.autocast("cpu", torch.bfloat16):
+        assert private.any_autocast_is_enabled()
+
+
+def test_set_operation():
+    """Without it calls of torch.ops are slower than those of the public functions."""
+    library = torch.library.Library("opwheel_private_operation", "DEF")
+    library.define("f(Tensor x) -> Tensor")
+    op = torch.ops.opwheel_private_operation.f.default
+    private.set_operation(op, lambda x: x + 1)
+    assert op(torch.ones(1)).item() == 2.0
+
+
+def test_graphs_that_write():
+    """Without these inductor makes copies that are not needed, or leaves out those that are."""
+
+    def function(x, y):
+        written = torch.empty_like(x)
+        torch.ops.aten.add.out(x, y, out=written)
+        return written
+
+    with FakeTensorMode() as mode:
+        x, y = (mode.from_tensor(torch.ones(2)) for _ in range(2))
+        graph = make_fx(function)(x, y).graph
+    new, writing = (next(node for node in graph.nodes if name in str(node.target)) for name in ("empty", "add"))
+    assert private.storages_written_by(writing) == {private.storage_of_node(new)} != {None}
+    assert private.storages_written_by(new) == set()
+    assert private.storage_of_node(next(node for node in graph.nodes if node.op == "output")) is None
+
+
+def test_tensors_of_functional_graphs():
+    """Without these a copy that inductor keeps is not put where an operator's memory is its own."""
+    seen = []
+    library = torch.library.Library("opwheel_private_functional", "DEF")
+    library.define("f_(Tensor(a!) x) -> ()")
+    library.impl("f_", lambda x: (x.add_(1), None)[1], "CompositeExplicitAutograd")
+    op = torch.ops.opwheel_private_functional.f_.default
+
+    def look(x):
+        seen.append((isinstance(x, private.functional_tensor()), private.made_in_graph(x) is not None))
+        return (x,), {}
+
+    private.before_functionalization(op, look)
+
+    def function(x):
+        op(x)
+        op(made := x * 2)
+        return made
+
+    torch.compile(function, backend="aot_eager")(torch.ones(2))
+    assert (True, False) in seen
+    assert (True, True) in seen
+
+
+def test_decompositions():
+    """Without them torch.compile does not fuse element-wise operators."""
+    from torch._inductor.decomposition import select_decomp_table
+
+    library = torch.library.Library("opwheel_private_decomposed", "DEF")
+    library.define("f(Tensor x) -> Tensor")
+    op = torch.ops.opwheel_private_decomposed.f.default
+    table = private.decompositions()
+    table[op] = lambda x: x + 1
+    private.decompositions_changed()
+    assert op in select_decomp_table()
+    del table[op]
+    private.decompositions_changed()
+    assert op not in select_decomp_table()
+
+
+def test_trace_instead():
+    """Without it torch.compile breaks the graph at every call of a public function."""
+    private.trace_instead(time.monotonic_ns, lambda: 7)
+    compiled = torch.compile(lambda x: x + time.monotonic_ns(), backend="eager", fullgraph=True)
+    assert compiled(torch.zeros(1)).item() == 7.0
+
+
+def test_fake_mode_with_unknown_sizes():
+    """Without it kernels in Python whose results' sizes depend on values are not checked."""
+    with private.fake_mode_with_unknown_sizes() as mode:
+        found = mode.from_tensor(torch.ones(3)).nonzero()
+    assert isinstance(found.shape[0], torch.SymInt)
+
+
+def test_has_triton():
+    """Without it the kit compiles for devices that inductor cannot compile for."""
+    assert private.has_triton() is False or torch.cuda.is_available()
+
+
+def test_what_is_defined():
+    """Without these libraries would define operators and namespaces of others again."""
+    assert private.is_defined("aten::neg.out")
+    assert not private.is_defined("aten::neg.nothing")
+    assert private.is_namespace_defined("muladd")
+    assert not private.is_namespace_defined("opwheel_private_nobody")
+    library = torch.library.Library("opwheel_private_python", "DEF")
+    library.define("f(Tensor x) -> Tensor")
+    assert private.operators_defined_in_python("opwheel_private_python") == ["opwheel_private_python::f"]
+    assert private.operators_defined_in_python("aten") == []
+
+
+def test_devices_and_keys():
+    """Without these kernels would be looked for at other keys than those where they are registered."""
+    assert private.dispatch_key_of("cpu") == "CPU"
+    assert private.dispatch_key_of("cuda") == "CUDA"
+    assert private.dispatch_key_of("no device") is None
+    assert private.dispatch_key_of("a_device_of_a_package") == "PrivateUse1"
+    assert private.why_no_device("cpu") == ""
+    assert "knows no device 'nothing' in this process: Expected one of cpu, cuda" in private.why_no_device("nothing")
+    keys = private.dispatch_keys()
+    assert keys["CPU"] == torch._C.DispatchKey.CPU
+    assert {"CUDA", "XPU", "AutogradCPU", "AutocastCPU", "FuncTorchBatched"} <= set(keys)
+    assert private.has_fallback(keys["Python"])
+    assert not private.has_fallback(keys["CPU"])
+
+
+def test_register_kernel():
+    """Without it a plugin's kernel could not be covered by one that raises."""
+    library = torch.library.Library("opwheel_private_covered", "DEF")
+    library.define("f(Tensor x) -> Tensor")
+    kept = private.register_kernel("opwheel_private_covered::f", "CPU", lambda x: x + 1)
+    assert torch.ops.opwheel_private_covered.f(torch.zeros(1)).item() == 1.0
+    del kept
+    assert not private.has_kernel("opwheel_private_covered::f", "CPU")
+
+
+def test_register_lowering():
+    """Without it inductor copies what an operator writes to, needed or not."""
+    library = torch.library.Library("opwheel_private_lowered", "DEF")
+    library.define("f(Tensor x, int n) -> Tensor")
+    op = torch.ops.opwheel_private_lowered.f.default
+    private.register_lowering(op, lambda node: False)
+    from torch._inductor.lowering import lowerings
+
+    assert op in lowerings
+
+
+def test_close_shared_library():
+    """Without it a backend that was refused stays open."""
+    opened = ctypes.CDLL(torch._C.__file__)
+    private.close_shared_library(opened)

@@ -1,6 +1,6 @@
-"""Every name of PyTorch that is not public and that opwheel uses, in one place.
+"""What opwheel does with private names of PyTorch (:mod:`.names` lists them): nothing else in it uses any.
 
-tests/unit/test_torch_private.py says for each of them what breaks when it moves.
+tests/unit/test_torch_private.py tests each function, and tests/processes/test_missing_names.py hides each name.
 """
 
 from __future__ import annotations
@@ -17,71 +17,134 @@ from typing import Any
 from weakref import WeakSet
 
 import torch
-from torch.autograd import forward_ad
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+from torch.utils import _pytree as pytree  # its own documentation has it for users
 
-# Names under torch._C are stable in practice but not promised: they are reached through this module only.
-below_autograd = torch._C._AutoDispatchBelowAutograd
-below_version_bump = torch._C._AutoDispatchBelowADInplaceOrView
-after_autograd_keys = torch._C._after_autograd_keyset
-after_version_bump_keys = torch._C._after_ADInplaceOrView_keyset
-functorch_is_active = torch._C._are_functorch_transforms_active
-any_requires_grad = torch._C._any_requires_grad
-has_storage = torch._C._has_storage  # tensors of torch.func have none
-address = torch._C._data_address  # type: ignore[attr-defined]  # 0 for fake tensors, for which data_ptr() raises
-is_alias = torch._C._is_alias_of  # type: ignore[attr-defined]  # whether two tensors have one storage
-is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor  # by a transform of torch.func, or functionalization
+from .names import Missing, find, holder
+
+below_autograd = find("torch._C._AutoDispatchBelowAutograd")
+below_version_bump = find("torch._C._AutoDispatchBelowADInplaceOrView")
+after_autograd_keys = find("torch._C._after_autograd_keyset")
+after_version_bump_keys = find("torch._C._after_ADInplaceOrView_keyset")
+functorch_is_active = find("torch._C._are_functorch_transforms_active")
+any_requires_grad = find("torch._C._any_requires_grad")
+has_storage = find("torch._C._has_storage")  # tensors of torch.func have none
+address = find("torch._C._data_address")  # 0 for fake tensors, for which data_ptr() raises
+is_alias = find("torch._C._is_alias_of")  # whether two tensors have one storage
+is_wrapped = find("torch._C._functorch.is_functorch_wrapped_tensor")  # by torch.func, or functionalization
+parse_schema = find("torch._C.parse_schema")  # of a schema's text: with ``arguments`` and ``returns``
+every_operator = find("torch._C._dispatch_get_all_op_names")  # with a schema or a kernel, and the namespace
+has_fallback = find("torch._C._dispatch_has_backend_fallback")  # a key, of the enumeration
+
+_dispatch_has_kernel_for_dispatch_key = find("torch._C._dispatch_has_kernel_for_dispatch_key")
+_singleton = find("torch._library.simple_registry.singleton")
+_dispatch_find_schema_or_throw = find("torch._C._dispatch_find_schema_or_throw")
+_dispatch_find_dangling_impls = find("torch._C._dispatch_find_dangling_impls")
+_get_creation_meta = find("torch._C._autograd._get_creation_meta")
+_len_torch_dispatch_stack = find("torch._C._len_torch_dispatch_stack")
+_functionalize_commit_update = find("torch._functionalize_commit_update")
+_dispatch_key_for_device = find("torch._C._dispatch_key_for_device")
+_ExcludeDispatchKeyGuard = find("torch._C._ExcludeDispatchKeyGuard")
+_get_unwrapped = find("torch._C._functorch.get_unwrapped")
+_is_any_autocast_enabled = find("torch._C._is_any_autocast_enabled")
+_get_operation_overload = find("torch._C._get_operation_overload")
+_is_functional_tensor_base = find("torch._is_functional_tensor_base")
+_CreationMeta = find("torch._C._autograd.CreationMeta")
+_dispatch_keyset_full = find("torch._C._dispatch_keyset_full")
+_TorchDispatchModeKey = find("torch._C._TorchDispatchModeKey")
+_dispatch_dump_table = find("torch._C._dispatch_dump_table")
+_from_functional_tensor = find("torch._from_functional_tensor")
+_dispatch_key_parse = find("torch._C._dispatch_key_parse")
+_functionalize_replace = find("torch._functionalize_replace")
+_is_functional_tensor = find("torch._is_functional_tensor")
+_get_dispatch_mode = find("torch._C._get_dispatch_mode")
+_dispatch_library = find("torch._C._dispatch_library")
+_to_functional_tensor = find("torch._to_functional_tensor")
+_functionalize_sync = find("torch._functionalize_sync")
+_dispatch_dump = find("torch._C._dispatch_dump")
+_DispatchKeySet = find("torch._C.DispatchKeySet")
+_DispatchKey = find("torch._C.DispatchKey")
+_defs = find("torch.library._defs")
+_get_current_dispatch_mode_stack = find("torch.utils._python_dispatch._get_current_dispatch_mode_stack")
+_get_privateuse1_backend_name = find("torch._C._get_privateuse1_backend_name")
+_forward_ad = holder("torch.autograd.forward_ad._current_level")
+_is_view = find("torch.Tensor._is_view")
+_destroy = find("torch.library.Library._destroy")
+
+
+_found = cache(find)
+_FAST_RANDOM = "torch._inductor.decomposition.fast_random_decomps"
+
+
+def _is_missing(path: str) -> bool:
+    return isinstance(_found(path), Missing)
+
+
+def _attribute(of: Any, name: str, path: str) -> Any:
+    """An object's attribute, or what raises in its place where objects of its kind have none in this PyTorch."""
+    found = _found(path)
+    return found if isinstance(found, Missing) else getattr(of, name)
+
+
+def schema(op: Any) -> Any:
+    """The schema of an overload, with ``arguments`` and ``returns``."""
+    return _attribute(op, "_schema", "torch.ops.aten.neg.default._schema")
+
+
+def storage_address(storage: torch.UntypedStorage) -> int:
+    """Where the object of C++ is that a storage is in Python: equal for those that share memory."""
+    address: int = _attribute(storage, "_cdata", "torch.UntypedStorage._cdata")
+    return address
 
 
 def layers(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
     """The tensor, and beneath it those that transforms of ``torch.func``, and functionalization, have wrapped."""
     yield tensor
     while is_wrapped(tensor):
-        tensor = torch._C._functorch.get_unwrapped(tensor)
+        tensor = _get_unwrapped(tensor)
         yield tensor
 
 
 def any_autocast_is_enabled() -> bool:
     """Whether ``torch.autocast`` is on for some device type."""
-    return bool(torch._C._is_any_autocast_enabled())
+    return bool(_is_any_autocast_enabled())
 
 
 def forward_ad_is_active() -> bool:
     """Whether some ``forward_ad.dual_level()`` is entered, so that tensors may carry tangents."""
-    return bool(forward_ad._current_level >= 0)
+    return bool(_forward_ad._current_level >= 0)
 
 
 def keyset(key: str) -> Any:
     """A set of one dispatch key."""
-    return torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
+    return _DispatchKeySet(getattr(_DispatchKey, key))
 
 
 def operation(op: Any) -> Callable[..., Any]:
     """An overload's call without the frame of Python around it."""
-    function: Callable[..., Any] = op._op
+    function: Callable[..., Any] = op if _is_missing("torch.ops.aten.neg.default._op") else op._op
     return function
 
 
 def set_operation(op: Any, function: Callable[..., Any]) -> None:
     """Give an overload another function to call, which changes its hash."""
-    op._op = function
+    if not _is_missing("torch.ops.aten.neg.default._op"):
+        op._op = function
 
 
-def tensor_address(tensor: torch.Tensor) -> int:
-    """Where the object of C++ is that a tensor is in Python."""
-    address: int = tensor._cdata
-    return address
+def tensor_address(tensor: torch.Tensor) -> int | None:
+    """Where the object of C++ is that a tensor is in Python; None where PyTorch does not say."""
+    return None if _is_missing("torch.Tensor._cdata") else tensor._cdata
 
 
 def redispatch(op: Any) -> Callable[..., Any]:
     """``op.redispatch`` without the frame of Python around it: called with a set of dispatch keys and the arguments."""
-    function: Callable[..., Any] = op._handle.redispatch_boxed
+    function: Callable[..., Any] = _attribute(op, "_handle", "torch.ops.aten.neg.default._handle").redispatch_boxed
     return function
 
 
 def without_dispatch_key(key: str) -> Any:
     """A context in which the dispatcher skips ``key``."""
-    return torch._C._ExcludeDispatchKeyGuard(keyset(key))
+    return _ExcludeDispatchKeyGuard(keyset(key))
 
 
 @contextmanager
@@ -90,13 +153,8 @@ def below_autograd_and_autocast() -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(below_version_bump())
         for keys in _autocast_keysets():
-            stack.enter_context(torch._C._ExcludeDispatchKeyGuard(keys))
+            stack.enter_context(_ExcludeDispatchKeyGuard(keys))
         yield
-
-
-def parse_schema(text: str) -> Any:
-    """The schema as PyTorch sees it, with ``arguments`` and ``returns``."""
-    return torch._C.parse_schema(text)
 
 
 # What schemas may write as defaults for values that the dispatcher has numbers for.
@@ -126,12 +184,12 @@ def default_of(argument: Any) -> Any:
 
 def base_of(view: torch.Tensor) -> torch.Tensor | None:
     """The tensor that a differentiable view is a view of; None if it is no view."""
-    return view._base if view._is_view() else None
+    return _attribute(view, "_base", "torch.Tensor._base") if _is_view(view) else None
 
 
 def view_may_be_modified(view: torch.Tensor) -> bool:
     """False for views that autograd cannot rebase: one of several from one call, or made under no_grad."""
-    return bool(torch._C._autograd._get_creation_meta(view) == torch._C._autograd.CreationMeta.DEFAULT)
+    return bool(_get_creation_meta(view) == _CreationMeta.DEFAULT)
 
 
 def has_memory(tensor: torch.Tensor) -> bool:
@@ -141,12 +199,15 @@ def has_memory(tensor: torch.Tensor) -> bool:
 
 def privateuse1_name() -> str:
     """The name of the device that a package has added to PyTorch; ``privateuseone`` where it gave none."""
-    return torch._C._get_privateuse1_backend_name()
+    return "privateuseone" if isinstance(_get_privateuse1_backend_name, Missing) else _get_privateuse1_backend_name()
 
 
 def register_fake(library: torch.library.Library, operator: str, kernel: Callable[..., Any]) -> None:
     """``torch.library.register_fake`` without its look-up of the calling source line, which delays the import."""
-    entry = torch._library.simple_registry.singleton.find(operator)
+    if _is_missing("Library._registration_handles") or isinstance(_singleton, Missing):
+        torch.library.register_fake(operator, kernel, lib=library)
+        return
+    entry = _singleton.find(operator)
     library._registration_handles.append(entry.fake_impl.register(kernel, "opwheel.dispatch.fake", library))
 
 
@@ -157,19 +218,30 @@ def checkpoint_policies_see(called: Any, training: Any) -> Iterator[None]:
     Their modes ask the policy by the operator that they see, and keep what that one returns.
     """
     checkpoint: Any = sys.modules.get("torch.utils.checkpoint")
-    modes = _get_current_dispatch_mode_stack() if checkpoint and torch._C._len_torch_dispatch_stack() else []
     changed = []
-    for mode in modes:
-        if isinstance(mode, (checkpoint._CachingTorchDispatchMode, checkpoint._CachedTorchDispatchMode)):
-            policy = getattr(mode, "policy_fn", None)  # newer releases ask once, in the forward pass
-            if policy is not None:
-                changed.append((mode, policy))
-                mode.policy_fn = _keeping_either(policy, called, training, checkpoint.CheckpointPolicy)
+    for mode in _checkpointing_modes() if checkpoint else []:
+        policy = getattr(mode, "policy_fn", None)  # newer releases ask once, in the forward pass
+        if policy is not None:
+            changed.append((mode, policy))
+            mode.policy_fn = _keeping_either(policy, called, training, checkpoint.CheckpointPolicy)
     try:
         yield
     finally:
         for mode, policy in changed:
             mode.policy_fn = policy
+
+
+def _checkpointing_modes() -> list[Any]:
+    """The modes of selective checkpointing that are entered; none where they are not found."""
+    if isinstance(_len_torch_dispatch_stack, Missing) or not _len_torch_dispatch_stack():
+        return []
+    kinds = (
+        _found("torch.utils.checkpoint._CachingTorchDispatchMode"),
+        _found("torch.utils.checkpoint._CachedTorchDispatchMode"),
+    )
+    if any(isinstance(one, Missing) for one in (*kinds, _get_current_dispatch_mode_stack)):
+        return []
+    return [mode for mode in _get_current_dispatch_mode_stack() if isinstance(mode, kinds)]
 
 
 def _keeping_either(policy: Callable[..., Any], called: Any, training: Any, policies: Any) -> Callable[..., Any]:
@@ -185,12 +257,12 @@ def _keeping_either(policy: Callable[..., Any], called: Any, training: Any, poli
 
 def compiler_is_functionalizing() -> bool:
     """Whether torch.compile or torch.export is removing mutation from what it traces."""
-    return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FUNCTIONAL) is not None
+    return _get_dispatch_mode(_TorchDispatchModeKey.FUNCTIONAL) is not None
 
 
 def is_functional_view(tensor: torch.Tensor) -> bool:
     """Under functionalization: whether the tensor is a part of another one, whose memory is not its own to resize."""
-    return not torch._is_functional_tensor_base(tensor)
+    return not _is_functional_tensor_base(tensor)
 
 
 def replace_functional(target: torch.Tensor, value: torch.Tensor) -> None:
@@ -198,17 +270,36 @@ def replace_functional(target: torch.Tensor, value: torch.Tensor) -> None:
 
     A value that was computed from constants alone is no wrapper.
     """
-    is_wrapper = torch._is_functional_tensor(value)
-    torch._functionalize_replace(target, torch._from_functional_tensor(value) if is_wrapper else value)
-    torch._functionalize_commit_update(target)
-    torch._functionalize_sync(target)
+    is_wrapper = _is_functional_tensor(value)
+    _functionalize_replace(target, _from_functional_tensor(value) if is_wrapper else value)
+    _functionalize_commit_update(target)
+    _functionalize_sync(target)
+
+
+def functional_wrapper(value: torch.Tensor) -> torch.Tensor:
+    """Under functionalization: a tensor that stands for ``value``."""
+    wrapper: torch.Tensor = _to_functional_tensor(value)
+    return wrapper
+
+
+def behind_functional_wrapper(tensor: torch.Tensor) -> torch.Tensor:
+    """What a tensor of :func:`functional_wrapper` stands for; any other tensor itself."""
+    if not _is_functional_tensor(tensor):
+        return tensor
+    _functionalize_sync(tensor)
+    value: torch.Tensor = _from_functional_tensor(tensor)
+    return value
+
+
+def has_triton() -> bool:
+    """Whether inductor can compile for accelerators here."""
+    return bool(find("torch.utils._triton.has_triton")())
 
 
 def functional_tensor() -> type[torch.Tensor]:
     """The tensors that torch.compile and torch.export trace a program with while mutation is removed."""
-    from torch._subclasses.functional_tensor import FunctionalTensor
-
-    return FunctionalTensor
+    kind: type[torch.Tensor] = find("torch._subclasses.functional_tensor.FunctionalTensor")
+    return kind
 
 
 def made_in_graph(tensor: Any) -> Any:
@@ -216,16 +307,15 @@ def made_in_graph(tensor: Any) -> Any:
 
     An input that an operator has written to is one. Where no graph is traced, all are.
     """
-    from torch._higher_order_ops.auto_functionalize import get_base
-    from torch.fx.experimental.proxy_tensor import get_proxy_slot
-
-    mode: Any = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY)
+    get_base = find("torch._higher_order_ops.auto_functionalize.get_base")
+    get_proxy_slot = find("torch.fx.experimental.proxy_tensor.get_proxy_slot")
+    mode: Any = _get_dispatch_mode(_TorchDispatchModeKey.PROXY)
     if mode is None:
         return None
     base = get_base(tensor)
     base = tensor if base is None else base
-    torch._functionalize_sync(base.elem)
-    slot: Any = get_proxy_slot(torch._from_functional_tensor(base.elem), mode.tracer, None)
+    _functionalize_sync(base.elem)
+    slot: Any = get_proxy_slot(_from_functional_tensor(base.elem), mode.tracer, None)
     return base if slot is not None and _written_node(slot.proxy.node).op == "call_function" else None
 
 
@@ -235,7 +325,7 @@ def _written_node(node: Any) -> Any:
     if node.target is operator.getitem and node.args[0].target is higher.auto_functionalized_v2:
         call, position = node.args
         bases = call.kwargs["_all_bases"]
-        return _written_node(bases[position - max(len(call.args[0]._schema.returns), 1)])
+        return _written_node(bases[position - max(len(schema(call.args[0]).returns), 1)])
     return node
 
 
@@ -246,15 +336,15 @@ def before_functionalization(op: Any, change: Callable[..., tuple[tuple[Any, ...
         op: the overload.
         change: is called as the operator is, and returns positional and keyword arguments.
     """
-    from torch._subclasses.functional_tensor import FunctionalTensorMode
+    mode_of_tracing = find("torch._subclasses.functional_tensor.FunctionalTensorMode")
 
-    def call(mode: FunctionalTensorMode, *args: Any, **kwargs: Any) -> Any:
+    def call(mode: Any, *args: Any, **kwargs: Any) -> Any:
         with mode:
             args, kwargs = change(*args, **kwargs)
-            return op._op_dk(torch._C.DispatchKey.Python, *args, **kwargs)
+            return _attribute(op, "_op_dk", "torch.ops.aten.neg.default._op_dk")(_DispatchKey.Python, *args, **kwargs)
 
-    op.python_key_table[FunctionalTensorMode] = call
-    op._dispatch_cache.clear()
+    _attribute(op, "python_key_table", "torch.ops.aten.neg.default.python_key_table")[mode_of_tracing] = call
+    _attribute(op, "_dispatch_cache", "torch.ops.aten.neg.default._dispatch_cache").clear()
 
 
 def register_lowering(op: Any, needs_copy: Callable[[Any], bool]) -> None:
@@ -264,28 +354,59 @@ def register_lowering(op: Any, needs_copy: Callable[[Any], bool]) -> None:
         op: the overload, of a tensor and a number.
         needs_copy: is called with the node of a call in the final graph.
     """
-    from torch._inductor.lowering import clone, register_lowering
-    from torch._inductor.virtualized import V
+    clone = find("torch._inductor.lowering.clone")
+    current = find("torch._inductor.virtualized.V")
 
-    @register_lowering(op, type_promotion_kind=None)
     def lower(x: Any, _: Any) -> Any:
-        return clone(x) if needs_copy(V.current_node) else x
+        return clone(x) if needs_copy(current.current_node) else x
+
+    find("torch._inductor.lowering.register_lowering")(op, type_promotion_kind=None)(lower)
 
 
 def storage_of_node(node: Any) -> int | None:
     """A number for the memory that a node's tensor is in; None if it has no tensor."""
     value = node.meta.get("val")
-    return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else None
+    return storage_address(value.untyped_storage()) if isinstance(value, torch.Tensor) else None
 
 
 def storages_written_by(node: Any) -> set[int | None]:
     """Those of the arguments that an operator in a graph writes to."""
-    if not isinstance(node.target, torch._ops.OpOverload):
+    if not isinstance(node.target, type(torch.ops.aten.neg.default)):
         return set()
-    values = {argument.name: value for argument, value in zip(node.target._schema.arguments, node.args, strict=False)}
-    written = [a.name for a in node.target._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
-    nodes = torch.utils._pytree.tree_leaves([(values | node.kwargs).get(name) for name in written])
+    arguments = schema(node.target).arguments
+    values = {argument.name: value for argument, value in zip(arguments, node.args, strict=False)}
+    written = [a.name for a in arguments if a.alias_info is not None and a.alias_info.is_write]
+    nodes = pytree.tree_leaves([(values | node.kwargs).get(name) for name in written])
     return {storage_of_node(one) for one in nodes if isinstance(one, torch.fx.Node)}
+
+
+def decompositions() -> dict[Any, Callable[..., Any]] | None:
+    """Inductor's, by overload; None where they are not found. :func:`decompositions_changed` follows a change."""
+    found: Any = find("torch._inductor.decomposition.decompositions")
+    return None if isinstance(found, Missing) or _is_missing(_FAST_RANDOM) else found
+
+
+def decompositions_changed() -> None:
+    """Let inductor make again what it has made of :func:`decompositions`."""
+    find(_FAST_RANDOM).cache_clear()
+
+
+def trace_instead(function: Callable[..., Any], op: Callable[..., Any]) -> None:
+    """Let Dynamo trace calls of ``op`` in the place of those of a function in C++."""
+    substitute = find("torch._dynamo.decorators.substitute_in_graph")
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return op(*args, **kwargs)
+
+    if not isinstance(substitute, Missing):
+        substitute(function, skip_signature_check=True)(call)
+
+
+def fake_mode_with_unknown_sizes() -> Any:
+    """A context in which sizes that depend on values are symbols."""
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    return find("torch._subclasses.fake_tensor.FakeTensorMode")(shape_env=ShapeEnv())
 
 
 def batched(rule: Callable[..., Any], op: Callable[..., Any], values: tuple[Any, ...]) -> Any:
@@ -296,26 +417,23 @@ def batched(rule: Callable[..., Any], op: Callable[..., Any], values: tuple[Any,
         op: is called instead where nothing is batched at the innermost level of vmap.
         values: of the arguments.
     """
-    from torch._functorch.autograd_function import custom_function_call_vmap_helper
-    from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
-
-    interpreter: Any = retrieve_current_functorch_interpreter()
-    return custom_function_call_vmap_helper(interpreter, rule, op, *values)
+    interpreter = find("torch._functorch.pyfunctorch.retrieve_current_functorch_interpreter")()
+    return find("torch._functorch.autograd_function.custom_function_call_vmap_helper")(interpreter, rule, op, *values)
 
 
 def has_kernel(operator: str, dispatch_key: str) -> bool:
     """Whether a kernel is registered for exactly this key: alias keys and fallbacks do not count."""
-    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(operator, dispatch_key))
+    return bool(_dispatch_has_kernel_for_dispatch_key(operator, dispatch_key))
 
 
 def kernel_registrations(operator: str) -> str:
     """PyTorch's own dump of what is registered for an operator, a line each."""
-    return str(torch._C._dispatch_dump(operator))
+    return str(_dispatch_dump(operator))
 
 
 def kernels_without_schema() -> dict[str, str]:
     """Operators that have a kernel but no schema, with PyTorch's dump of what is registered."""
-    dumps = torch._C._dispatch_find_dangling_impls()
+    dumps = _dispatch_find_dangling_impls()
     return {dump.partition("\n")[0].removeprefix("name: "): dump for dump in dumps}
 
 
@@ -323,7 +441,7 @@ def schema_of(operator: str) -> Any | None:
     """The schema of an operator (``"ns::name"`` or ``"ns::name.overload"``), None when nobody defined it."""
     name, _, overload = operator.partition(".")
     try:
-        return torch._C._dispatch_find_schema_or_throw(name, overload).schema()
+        return _dispatch_find_schema_or_throw(name, overload).schema()
     except RuntimeError:
         return None
 
@@ -331,21 +449,16 @@ def schema_of(operator: str) -> Any | None:
 def is_defined(operator: str) -> bool:
     """Whether :func:`schema_of` finds one: in a microsecond, where an exception takes fifty."""
     name, _, overload = operator.partition(".")
-    return torch._C._get_operation_overload(name, overload) is not None
+    return _get_operation_overload(name, overload) is not None
 
 
 def is_namespace_defined(namespace: str) -> bool:
     """Whether there is a TORCH_LIBRARY block, or a ``torch.library.Library`` of kind DEF, for the namespace."""
     try:
-        torch._C._dispatch_library("DEF", namespace, "").reset()
+        _dispatch_library("DEF", namespace, "").reset()
     except RuntimeError:
         return True
     return False
-
-
-def every_operator() -> list[str]:
-    """Names that have a schema or a kernel in this process, with the namespace."""
-    return torch._C._dispatch_get_all_op_names()
 
 
 def operators_of(namespace: str) -> list[str]:
@@ -355,28 +468,25 @@ def operators_of(namespace: str) -> list[str]:
 
 def operators_defined_in_python(namespace: str) -> list[str]:
     """Those of :func:`operators_of` that torch.library has defined, and some that are gone. Takes microseconds."""
-    return [name for name in torch.library._defs if name.startswith(f"{namespace}::")]
+    return [name for name in _defs if name.startswith(f"{namespace}::")]
 
 
 def dispatch_keys() -> dict[str, Any]:
     """Every dispatch key under which a call can look for a kernel, by name; aliases are not among them."""
-    known = torch._C.DispatchKey.__members__  # the enumeration lacks some keys, the parser others
-    names = str(torch._C._dispatch_keyset_full()).removeprefix("DispatchKeySet(").removesuffix(")").split(", ")
-    return {name: known[name] if name in known else torch._C._dispatch_key_parse(name) for name in names}
+    known = _DispatchKey.__members__  # the enumeration lacks some keys, the parser others
+    names = str(_dispatch_keyset_full()).removeprefix("DispatchKeySet(").removesuffix(")").split(", ")
+    return {name: known[name] if name in known else _dispatch_key_parse(name) for name in names}
 
 
 @cache
 def _autocast_keysets() -> list[Any]:
     """A set for each of autocast's keys."""
-    return [torch._C.DispatchKeySet(key) for name, key in dispatch_keys().items() if name.startswith("Autocast")]
-
-
-has_fallback: Callable[[Any], bool] = torch._C._dispatch_has_backend_fallback
+    return [_DispatchKeySet(key) for name, key in dispatch_keys().items() if name.startswith("Autocast")]
 
 
 def uses_fallback(operator: str, dispatch_key: str) -> bool:
     """Whether a call that arrives at the key runs the fallback for all operators, not a kernel of this one."""
-    lines = torch._C._dispatch_dump_table(operator).splitlines()
+    lines = _dispatch_dump_table(operator).splitlines()
     return any(line.startswith(f"{dispatch_key}: ") and line.endswith("[backend fallback]") for line in lines)
 
 
@@ -386,10 +496,10 @@ def dispatch_key_of(device_type: str) -> str | None:
         torch.device(device_type)
     except RuntimeError:
         # The spare device gets its name at run time, perhaps only when it is used.
-        is_spare = torch._C._get_privateuse1_backend_name() == "privateuseone" and device_type.isidentifier()
+        is_spare = privateuse1_name() == "privateuseone" and device_type.isidentifier()
         return "PrivateUse1" if is_spare else None
     try:
-        return str(torch._C._dispatch_key_for_device(device_type))
+        return str(_dispatch_key_for_device(device_type))
     except RuntimeError:
         return None
 
@@ -409,7 +519,7 @@ def why_no_device(device_type: str) -> str:
 def register_kernel(operator: str, dispatch_key: str, kernel: Callable[..., Any]) -> Any:
     """Register a kernel on top of whatever is there, for as long as the returned object lives."""
     namespace, _, name = operator.partition("::")
-    library = torch._C._dispatch_library("IMPL", namespace, "", __file__)
+    library = _dispatch_library("IMPL", namespace, "", __file__)
     library.impl(name, dispatch_key, kernel)
     return library
 
@@ -447,7 +557,7 @@ def registered_through(library: torch.library.Library) -> set[tuple[str, str]]:
 
 def destroy_library(library: torch.library.Library) -> None:
     """Remove everything that was registered through ``library``."""
-    library._destroy()
+    _destroy(library)
 
 
 def close_shared_library(handle: ctypes.CDLL) -> None:

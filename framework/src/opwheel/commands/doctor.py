@@ -91,7 +91,8 @@ def _report(
     """The report; doctor.schema.json beside this file describes it, docs/commands.md explains it."""
     import torch
 
-    from ..memory import result_cache  # imports torch, too
+    from .._torch import names  # imports torch, too
+    from ..memory import result_cache
 
     failed = [s for s in (*statuses.values(), *runtimes.values()) if s.is_failure]
     loaded = [s for s in statuses.values() if s.state is State.LOADED]
@@ -105,6 +106,7 @@ def _report(
         "abi": library.abi,
         "torch": torch.__version__,
         "autograd": _autograd(library),
+        "missing_names": [{"name": one.path, "message": names.in_words(one)} for one in names.missing()],
         "python": platform.python_version(),
         "platform": platform.platform(),
         "digest": library.digest(),
@@ -157,6 +159,8 @@ def _print(report: dict[str, Any], statuses: list[BackendStatus]) -> None:
     say(f"autograd: {autograd['kind']}{reason}")
     for operator, reason in autograd["in_python"].items():
         say(f"  python for {operator}: {reason}")
+    for one in report["missing_names"]:
+        say(one["message"])
     if statuses:
         rows = [("backend", "state", "key", "distribution", "operators", "load"), *map(_row, statuses)]
         print_table(rows, [None, *(_COLORS[status.state] for status in statuses)], column=1)

@@ -35,8 +35,10 @@ def function(op: Any) -> Callable[..., Any]:
     library = _library()
     if library is None:
         return current
-    name, overload = op._schema.name, op._schema.overload_name
-    made: Callable[..., Any] | None = library.opwheel_calls_function(name.encode(), overload.encode(), current)
+    schema = private.schema(op)
+    made: Callable[..., Any] | None = library.opwheel_calls_function(
+        schema.name.encode(), schema.overload_name.encode(), current
+    )
     if made is None:
         return current
     made.__module__ = op.__module__
@@ -65,7 +67,8 @@ def _library() -> ctypes.PyDLL | None:
         return None
     library.opwheel_calls_is_as_expected.argtypes = [ctypes.py_object, ctypes.c_void_p]
     tensor = torch.empty(0)
-    if not library.opwheel_calls_is_as_expected(tensor, private.tensor_address(tensor)):
+    address = private.tensor_address(tensor)
+    if address is None or not library.opwheel_calls_is_as_expected(tensor, address):
         return None
     library.opwheel_calls_function.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.py_object]
     library.opwheel_calls_function.restype = ctypes.py_object

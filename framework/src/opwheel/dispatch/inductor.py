@@ -20,6 +20,7 @@ from inspect import unwrap
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
+from .._torch import private
 from .._version import __version__
 from . import reinplacing
 from .decompositions import decomposition_table
@@ -30,23 +31,24 @@ from .rules import Rule
 
 def register(library: LibraryLike, overloads: Iterable[Overload]) -> None:
     """Add to inductor's decompositions what the declarations and the policy let it fuse."""
-    from torch._inductor.decomposition import decompositions, fast_random_decomps
     from torch.compiler import config
 
-    fused = [overload for overload in overloads if is_fused(library, overload)]
-    decompositions.update(decomposition_table(fused))
-    fast_random_decomps.cache_clear()
+    if (decompositions := private.decompositions()) is not None:
+        decompositions.update(decomposition_table([one for one in overloads if is_fused(library, one)]))
+        private.decompositions_changed()
     config.cache_key_tag += f" {library.namespace}:{digest(library, overloads)}"
 
 
 @contextmanager
 def kept(overloads: Iterable[Overload]) -> Iterator[None]:
     """While it lasts, inductor keeps the operators as calls."""
-    from torch._inductor.decomposition import decompositions, fast_random_decomps
     from torch.compiler import config
 
+    if (decompositions := private.decompositions()) is None:
+        yield
+        return
     removed = {overload.op: decompositions.pop(overload.op, None) for overload in overloads}
-    fast_random_decomps.cache_clear()
+    private.decompositions_changed()
     tag = config.cache_key_tag
     config.cache_key_tag += f" kept:{','.join(sorted(map(str, removed)))}"
     try:
@@ -54,7 +56,7 @@ def kept(overloads: Iterable[Overload]) -> Iterator[None]:
     finally:
         config.cache_key_tag = tag
         decompositions.update({op: decomposition for op, decomposition in removed.items() if decomposition})
-        fast_random_decomps.cache_clear()
+        private.decompositions_changed()
 
 
 def is_fused(library: LibraryLike, overload: Overload) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from .._import_hooks import after_import
+from .._torch import private
 from . import calls
 from .overload import Overload
 
@@ -41,12 +42,7 @@ def add_operations(scope: dict[str, Any], overloads: Iterable[Overload]) -> None
 
 def _trace_instead(op: Callable[..., Any]) -> None:
     """Let Dynamo trace ``op`` in the place of the function in C++ that calls it."""
-    from torch._dynamo.decorators import substitute_in_graph
-
     operation = calls.function(op)
     if operation not in _traced:
         _traced.add(operation)
-
-        @substitute_in_graph(operation, skip_signature_check=True)
-        def _call(*args: Any, **kwargs: Any) -> Any:
-            return op(*args, **kwargs)
+        private.trace_instead(operation, op)

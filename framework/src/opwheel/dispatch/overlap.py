@@ -152,7 +152,7 @@ def _memories(tensor: Tensor) -> list[_Memory]:
         storage = part.untyped_storage()
         address = private.address(part)
         begin = address - part.storage_offset() * part.element_size() if address else 0
-        memories.append(_Memory(storage._cdata, begin, begin + storage.nbytes() if address else 0))
+        memories.append(_Memory(private.storage_address(storage), begin, begin + storage.nbytes() if address else 0))
     return memories
 
 

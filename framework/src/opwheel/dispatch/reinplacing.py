@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils import _pytree as pytree
 
 from .._import_hooks import after_import
 from .._torch import private
@@ -29,12 +29,12 @@ def register(overload: Overload) -> None:
 
     def with_copies(*args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         values = overload.bind(args, kwargs)
-        for tensor in tree_leaves([values[i] for i in overload.written]):
+        for tensor in pytree.tree_leaves([values[i] for i in overload.written]):
             if isinstance(tensor, kind) and (base := private.made_in_graph(tensor)) is not None:
                 private.replace_functional(base.elem, copy(base, True).elem)
         return overload.unbind(
             tuple(
-                value if i in overload.written else tree_map_only(kind, lambda one: copy(one, False), value)
+                value if i in overload.written else pytree.tree_map_only(kind, lambda one: copy(one, False), value)
                 for i, value in enumerate(values)
             )
         )

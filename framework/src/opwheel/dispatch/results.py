@@ -155,10 +155,7 @@ def _promise(overload: Overload, values: tuple[Any, ...]) -> tuple[_Values, _Val
 
 def _with_unknown_sizes(overload: Overload, values: tuple[Any, ...]) -> tuple[_Values, _Values] | None:
     """The same for a fake kernel that asks for sizes which depend on values."""
-    from torch._subclasses.fake_tensor import FakeTensorMode
-    from torch.fx.experimental.symbolic_shapes import ShapeEnv
-
-    with FakeTensorMode(shape_env=ShapeEnv()):
+    with private.fake_mode_with_unknown_sizes():
         stand_ins = tuple([_stand_in(value, None) for value in values])
         try:
             return as_tuple(overload.call(overload.op, stand_ins)), stand_ins

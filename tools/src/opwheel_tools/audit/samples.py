@@ -6,6 +6,7 @@ import importlib
 from typing import Any
 
 import torch
+from opwheel._torch import private
 
 from .calls import Call, overload
 
@@ -49,7 +50,7 @@ def generated(operator: str) -> list[Call]:
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     generator = torch.Generator().manual_seed(3)
-    for argument in overload(operator)._schema.arguments:
+    for argument in private.schema(overload(operator)).arguments:
         if argument.has_default_value():
             continue
         kind = str(argument.type)

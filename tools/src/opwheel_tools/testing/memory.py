@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.utils.dlpack
+from opwheel._torch import private
 from torch import Tensor
 
 _SPARE = 3  # elements in front of the tensor
@@ -56,13 +57,11 @@ def _dlpack(values: Tensor) -> Tensor:
 
 
 def _functional(values: Tensor) -> Tensor:
-    wrapper: Tensor = torch._to_functional_tensor(values.clone())
-    return wrapper
+    return private.functional_wrapper(values.clone())
 
 
 def _functional_with_offset(values: Tensor) -> Tensor:
-    wrapper: Tensor = torch._to_functional_tensor(_with_offset(values))
-    return wrapper
+    return private.functional_wrapper(_with_offset(values))
 
 
 def _freed(values: Tensor) -> Tensor:
@@ -108,8 +107,4 @@ def make(kind: str, values: Tensor) -> Tensor:
 
 def plain(tensor: Tensor) -> Tensor:
     """The tensor itself, or what a functional wrapper stands for."""
-    if not torch._is_functional_tensor(tensor):
-        return tensor
-    torch._sync(tensor)  # type: ignore[attr-defined,no-untyped-call]
-    value: Tensor = torch._from_functional_tensor(tensor)
-    return value
+    return private.behind_functional_wrapper(tensor)

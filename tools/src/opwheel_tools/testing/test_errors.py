@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from opwheel._torch import private
 from opwheel.dispatch.overload import Overload
 from opwheel.registry import BackendStatus
 
@@ -126,7 +127,7 @@ def test_mixed_devices(functional: Overload, device: torch.device) -> None:
 
 def test_the_kernel_itself_checks_devices(functional: Overload, backend: BackendStatus, device: torch.device) -> None:
     """However the tensors got there: a kernel that trusts the dispatcher reads memory of another device."""
-    key = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, backend.dispatch_key))
+    key = private.keyset(backend.dispatch_key)
     for name in functional.tensor_arguments:
         args = list(arguments(functional, (3, 4), torch.float32, device))
         args[functional.arguments.index(name)] = torch.ones((3, 4), device="meta")

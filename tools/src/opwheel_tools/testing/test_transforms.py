@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from opwheel._torch import private
 from opwheel.dispatch import decomposition_table
 from opwheel.dispatch.autocast import KEYS
 from opwheel.dispatch.overload import Overload
@@ -17,7 +18,6 @@ from opwheel.dispatch.tensor_iterator import decompose
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._triton import has_triton
 from torch.utils.flop_counter import FlopCounterMode
 
 from . import reference
@@ -108,7 +108,7 @@ def test_autocast(functional: Overload, device: torch.device) -> None:
 
 def inductor_lacks(device: torch.device) -> str:
     """What inductor needs for the device and does not find."""
-    return "" if device.type == "cpu" or has_triton() else f"inductor needs Triton to compile for {device.type}"
+    return "" if device.type == "cpu" or private.has_triton() else f"inductor needs Triton to compile for {device.type}"
 
 
 @pytest.mark.subsystem("compile")

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from opwheel._torch import private
 from opwheel.dispatch import Rows
 from opwheel.dispatch.overload import Overload, tensors_in
 from opwheel.memory.usage import kept_by, quick_garbage_collection
@@ -185,9 +186,13 @@ def aliases(overload: Overload, samples: Samples) -> None:
     """Results are new tensors: neither arguments nor one another."""
     given = samples.values()
     results = run_kernel(overload, given)
-    memory = [t.untyped_storage()._cdata for t in (*overload.all_tensors(given), *results) if t.numel()]
-    distinct = len({t.untyped_storage()._cdata for t in overload.all_tensors(given) if t.numel()})
-    assert len(set(memory)) == distinct + sum(r.numel() > 0 for r in results), "a result shares memory"
+    arguments = _memories(overload.all_tensors(given))
+    new = sum(result.numel() > 0 for result in results)
+    assert len(arguments | _memories(results)) == len(arguments) + new, "a result shares memory"
+
+
+def _memories(tensors: Iterable[Tensor]) -> set[int]:
+    return {private.storage_address(tensor.untyped_storage()) for tensor in tensors if tensor.numel()}
 
 
 def freed(overload: Overload, samples: Samples) -> None:
