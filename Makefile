@@ -26,6 +26,8 @@
 #   make test-release   the wheels in fresh environments of several Pythons, and built twice (15 minutes)
 #   make test-torch     the wheels of `make wheels TORCHES=all` on PyTorch 2.10 to 2.15, with native Autograd and with that
 #                in Python; downloads 12 GB (a quarter of an hour)
+#   make test-newest    the kit and the tests of private names on the newest PyTorch that the index has, prereleases too,
+#                in an environment of its own; NEWEST=torch==2.16.0 says which (docs/releasing.md)
 
 PYTHON ?= python3
 JOBS ?= 2
@@ -57,7 +59,7 @@ INTERPRETED := TRITON_INTERPRET=1 TRANSFORMER_OPS_BACKENDS=triton TRANSFORMER_OP
 SYCL_TEST := PYTHONPATH=tests MULADD_REQUIRE=sycl $(SYCL)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo announce-demo unit nightly test environments environment environment-sycl test-kit test-registry test-rest test-builds test-sycl test-deploy test-docs test-transformer test-liger test-third-party test-release test-torch fuzz quick quick-general quick-rest quick-kit quick-faults docs bench bench-transformer instructions lint wheels clean tools
+.PHONY: help demo announce-demo unit nightly test environments environment environment-sycl test-kit test-registry test-rest test-builds test-sycl test-deploy test-docs test-transformer test-liger test-third-party test-release test-torch test-newest test-this-torch fuzz quick quick-general quick-rest quick-kit quick-faults docs bench bench-transformer instructions lint wheels clean tools
 .SECONDEXPANSION:
 
 help:
@@ -154,7 +156,7 @@ test-liger: $(VENV)/.installed
 test-third-party: $(VENV)/.installed
 	TEST_WHOLE_KIT=1 TEST_NIGHTLY=1 $(BIN)/python -m pytest tests/third_party
 
-unit: $(VENV)/.installed
+unit: $(VENV)/.unit
 	$(BIN)/python -m pytest tests/unit -q
 
 nightly: $(VENV)/.installed $(VENV)/.release $(VENV)/other-torch $(SYCL)/.installed
@@ -216,8 +218,18 @@ test-torch: $(VENV)/.installed $(VENV)/.release
 	@test -d dist || $(MAKE) --no-print-directory wheels TORCHES=all
 	$(BIN)/python -m pytest tests/release/test_torches.py
 
+# An environment of its own, built as .venv is.
+NEWEST ?= --pre torch
+test-newest:
+	@$(MAKE) --no-print-directory VENV=.venv-newest TORCH="$(NEWEST)" test-this-torch
+test-this-torch: $(VENV)/.demo
+	$(INSTALL) --group unit
+	$(BIN)/python -m pytest -q tests/unit/test_torch_names.py tests/unit/test_torch_private.py
+	$(BIN)/python $(KIT) cpu
+	OPWHEEL_AUTOGRAD=python $(BIN)/python $(KIT) cpu
+
 clean:
-	rm -rf $(VENV) $(SYCL) dist docs/_build framework/build tools/build core/build metapackage/build backends/*/build libraries/*/core/build libraries/*/backends/*/build
+	rm -rf $(VENV) .venv-newest $(SYCL) dist docs/_build framework/build tools/build core/build metapackage/build backends/*/build libraries/*/core/build libraries/*/backends/*/build
 
 # ---- set-up ----------------------------------------------------------------------------------------------------------
 
@@ -238,6 +250,10 @@ endef
 $(VENV)/.dependencies: pyproject.toml framework/pyproject.toml | tools
 	$(ENVIRONMENT)
 	@$(INSTALL) --group build --group demo
+	@touch $@
+
+$(VENV)/.unit: pyproject.toml $(VENV)/.demo
+	$(INSTALL) --group unit
 	@touch $@
 
 $(VENV)/.tools: pyproject.toml $(VENV)/.dependencies

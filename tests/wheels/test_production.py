@@ -1,5 +1,6 @@
 """docs/production.md: pins with hashes, a lock, the Dockerfile's steps in a fresh environment, the health check."""
 
+import ast
 import json
 import os
 import re
@@ -12,14 +13,37 @@ import time
 import urllib.error
 import urllib.request
 import venv
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 pytestmark = [pytest.mark.wheels, pytest.mark.slow]
 
 EXAMPLE = Path(__file__).parents[2] / "examples/production"
 OWN = ("opwheel", "muladd_core", "muladd_cpu")
+
+
+def required(*names):
+    """The distributions with these names and all that they require here, extras aside."""
+    found, waiting = {}, [*names]
+    while waiting:
+        name = canonicalize_name(waiting.pop())
+        if name in found:
+            continue
+        found[name] = metadata.distribution(name)
+        wanted = map(Requirement, found[name].requires or [])
+        waiting += [one.name for one in wanted if one.marker is None or one.marker.evaluate({"extra": ""})]
+    return found
+
+
+# The framework declares the last two, and tomli before Python 3.11.
+BESIDE = required("torch", "pluggy", "packaging", *(["tomli"] if sys.version_info < (3, 11) else []))
+BESIDE_OURS = {
+    file.parts[0] for one in BESIDE.values() for file in one.files or () if file.parts[0] not in ("..", "__pycache__")
+}
 
 
 def lines_of(dockerfile):
@@ -29,7 +53,7 @@ def lines_of(dockerfile):
 
 
 class Image:
-    """What the Dockerfile makes, in an environment with the packages of this one, but for this repository's."""
+    """What the Dockerfile makes, in an environment with this one's PyTorch, its requirements, pluggy and packaging."""
 
     def __init__(self, folder, context):
         self.folder, self.context = folder / "app", context
@@ -38,9 +62,8 @@ class Image:
         base = {"base": str(folder / "env"), "platbase": str(folder / "env")}
         packages, outer = Path(sysconfig.get_path("purelib", vars=base)), folder / "outer"
         outer.mkdir()
-        for path in Path(sysconfig.get_path("purelib")).iterdir():
-            if not re.match(r"(muladd|opwheel|pip\b|.*\.pth$)", path.name):
-                (outer / path.name).symlink_to(path)
+        for name in BESIDE_OURS:
+            (outer / name).symlink_to(Path(sysconfig.get_path("purelib"), name))
         (packages / "outer.pth").write_text(f"{outer}\n")
         self.variables = {key: value for key, value in os.environ.items() if not key.startswith(("MULADD_", "PIP_"))}
         self.variables["PATH"] = f"{folder / 'env/bin'}{os.pathsep}{self.variables['PATH']}"
@@ -155,6 +178,58 @@ def test_a_changed_wheel_is_not_installed(tested, context, tmp_path):
     result = tested.run(f"python -m pip install {options} -r requirements.txt")
     assert result.returncode == 1
     assert "DO NOT MATCH THE HASHES" in result.stderr
+
+
+LISTED = """
+from importlib.metadata import distributions
+print(sorted({one.metadata["Name"].replace("_", "-").lower() for one in distributions()}))
+"""
+
+
+def test_what_is_installed(image):
+    """Beyond PyTorch and its requirements, and pip, which installed the rest."""
+    result = image.run(f"python - <<'END'\n{LISTED}\nEND")
+    torchs = set(required("torch"))
+    assert set(ast.literal_eval(result.stdout)) - torchs - {"pip", "setuptools", "tomli"} == {
+        *("muladd-core", "muladd-cpu", "opwheel", "pluggy", "packaging")
+    }
+
+
+@pytest.mark.parametrize(
+    "command", ["explain", "explain muladd cpu", "config --libs", "config --autograd", "lock muladd.lock --check"]
+)
+def test_commands_of_operations(image, command):
+    result = image.run(f"muladd {command}")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout
+
+
+@pytest.mark.parametrize("command", ["check cpu", "bench", "new-backend x", "config --includes"])
+def test_commands_of_the_tools_say_what_to_install(image, command):
+    result = image.run(f"muladd {command}")
+    assert result.returncode == 2
+    assert "pip install opwheel-tools" in result.stderr
+
+
+def test_models_are_trained(image):
+    """With gradients, torch.func and torch.compile's tracing, none of which needs the tools."""
+    result = image.run(f"python - <<'END'\n{TRAINED}\nEND")
+    assert (result.returncode, result.stdout) == (0, "trained\n"), result.stderr
+
+
+TRAINED = """
+import muladd, torch
+weight = torch.zeros(4, requires_grad=True)
+x, y = torch.eye(4), torch.arange(4.0)
+step = torch.compile(lambda w: (muladd.muladd(x @ w, torch.ones(4), 0.0) - y).square().sum(), backend="aot_eager")
+for _ in range(50):
+    (gradient,) = torch.autograd.grad(step(weight), weight)
+    with torch.no_grad():
+        muladd.muladd_(weight, torch.ones(4), 0.0).sub_(gradient, alpha=0.2)
+assert torch.allclose(weight.detach(), y, atol=1e-3)
+assert torch.equal(torch.vmap(torch.func.grad(lambda v: muladd.mul(v, v).sum()))(x), 2 * x)
+print("trained")
+"""
 
 
 def test_the_image_s_report_is_well(image):
