@@ -59,7 +59,7 @@ INTERPRETED := TRITON_INTERPRET=1 TRANSFORMER_OPS_BACKENDS=triton TRANSFORMER_OP
 SYCL_TEST := PYTHONPATH=tests MULADD_REQUIRE=sycl $(SYCL)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo announce-demo unit nightly test environments environment environment-sycl test-kit test-registry test-rest test-builds test-sycl test-deploy test-docs test-transformer test-liger test-third-party test-release test-torch test-newest test-this-torch fuzz quick quick-general quick-rest quick-kit quick-faults docs bench bench-transformer instructions lint wheels clean tools
+.PHONY: help demo announce-demo unit nightly test environments environment environment-sycl test-kit test-registry test-rest test-builds test-sycl test-deploy test-docs test-transformer test-liger test-third-party test-release test-torch test-newest test-this-torch fuzz quick quick-general quick-rest quick-kit quick-faults format docs bench bench-transformer instructions lint wheels clean tools
 .SECONDEXPANSION:
 
 help:
@@ -76,6 +76,12 @@ demo: announce-demo $(VENV)/.demo
 
 announce-demo:
 	@test -e $(VENV)/.demo || echo "make demo takes about two minutes and 1.2 GB, nearly all of it PyTorch, in $(VENV)"
+
+# What `make lint` would refuse, corrected where a program can do it.
+format: $(VENV)/.tools
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+	$(BIN)/clang-format -i $(CXX_SOURCES)
 
 # The longest ones first. They are independent of each other, and run on when one fails; each prints what it has to say
 # when it ends. PyTorch's threads wait asleep: two parts share the cores.
@@ -194,13 +200,14 @@ bench-transformer: $(VENV)/.installed
 instructions: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.instructions --update
 
+CXX_SOURCES = $(shell git ls-files -- '*.h' '*.cpp' '*.cu' '*.cuh')
 lint: $(VENV)/.installed
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/python -m opwheel_tools.build.stubs muladd core/src/muladd/__init__.pyi
 	$(BIN)/python -m opwheel_tools.build.stubs transformer_ops $(TRANSFORMER)/core/src/transformer_ops/__init__.pyi
 	$(BIN)/mypy
-	@$(BIN)/clang-format --dry-run --Werror $(shell find framework tools core backends libraries benchmarks examples tests -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' | grep -vE '^(framework|tools|(.*/)?core|(.*/)?backends/[a-z]+)/build/')
+	@$(BIN)/clang-format --dry-run --Werror $(CXX_SOURCES)
 
 wheels: $(VENV)/.installed $(VENV)/.release
 	$(BIN)/python -m release.build --out dist --python $(SYCL)/bin/python $(addprefix --torch ,$(TORCHES))
