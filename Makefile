@@ -52,6 +52,8 @@ SDK_SOURCES := $(shell find tools/src/opwheel_tools/include tools/src/opwheel_to
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/python $(PIP_INSTALL)
+# Dots, where something is quiet for more than two seconds.
+SHOW := @$(PYTHON) release/progress.py
 # PyTorch deprecates jit.trace and jit.script, which the kit tests as long as they are there.
 KIT_OF := -m pytest --pyargs opwheel_tools.testing -q -W ignore::DeprecationWarning --library
 KIT := $(KIT_OF) muladd --backend
@@ -67,8 +69,8 @@ help:
 
 demo: announce-demo $(VENV)/.demo
 	$(BIN)/muladd doctor
-	$(BIN)/python examples/digits.py
-	$(BIN)/python examples/speed.py
+	$(SHOW) $(BIN)/python examples/digits.py
+	$(SHOW) $(BIN)/python examples/speed.py
 	@echo
 	@echo "shown: the installed backends, a classifier trained with muladd and with plain torch, and the speed of large results"
 	@echo "means: the same results as plain torch; large results take a fraction of its time, small calls about as long"
@@ -86,7 +88,7 @@ format: $(VENV)/.tools
 # The longest ones first. They are independent of each other, and run on when one fails; each prints what it has to say
 # when it ends. PyTorch's threads wait asleep: two parts share the cores.
 PARTS := test-builds test-rest test-registry test-sycl test-transformer test-deploy test-docs test-kit
-test quick unit: export OMP_WAIT_POLICY = passive
+demo test quick unit: export OMP_WAIT_POLICY = passive
 # Each kit starts with an empty cache of inductor's: whether the compiler knows the processor's instructions is not tried
 # again, which takes 8 seconds.
 test quick unit nightly: export TORCHINDUCTOR_VEC_ISA_OK = 1
@@ -249,14 +251,14 @@ tools:
 # What an environment needs before anything of this repository is built in it.
 define ENVIRONMENT
 @echo "$(@D): Python environment with $(TORCH) (half a minute, and the download)"
-@$(PYTHON) -m venv $(@D)
-@$(@D)/bin/python $(PIP_INSTALL) pip==26.3
-@$(@D)/bin/python $(PIP_INSTALL) $(TORCH)
+$(SHOW) $(PYTHON) -m venv $(@D)
+$(SHOW) $(@D)/bin/python $(PIP_INSTALL) pip==26.3
+$(SHOW) $(@D)/bin/python $(PIP_INSTALL) $(TORCH)
 endef
 
 $(VENV)/.dependencies: pyproject.toml framework/pyproject.toml | tools
 	$(ENVIRONMENT)
-	@$(INSTALL) --group build --group demo
+	$(SHOW) $(INSTALL) --group build --group demo
 	@touch $@
 
 $(VENV)/.unit: pyproject.toml $(VENV)/.demo
@@ -294,19 +296,19 @@ endef
 # --no-build-isolation: an isolated build would download another torch, with its CUDA packages.
 $(VENV)/.framework: %/.framework: $(FRAMEWORK_SOURCES) %/.dependencies
 	@echo "opwheel: the framework (native Autograd for the installed torch: half a minute)"
-	@$*/bin/python $(PIP_INSTALL) --no-build-isolation ./framework
+	$(SHOW) $*/bin/python $(PIP_INSTALL) --no-build-isolation ./framework
 	@ls $*/lib/python*/site-packages/opwheel/native/libopwheel_autograd_*.so >/dev/null || { echo "native Autograd was not built; the compiler's messages: cd framework && python setup.py build_ext"; exit 1; }
 	@touch $@
 
 $(VENV)/.opwheel-tools: %/.opwheel-tools: $(TOOLS_SOURCES) %/.framework
 	@echo "opwheel-tools: C++ SDK, build, conformance kit"
-	@$*/bin/python $(PIP_INSTALL) --no-build-isolation ./tools
+	$(SHOW) $*/bin/python $(PIP_INSTALL) --no-build-isolation ./tools
 	$(call KEEP_HEADER_TIMES,tools/src/opwheel_tools,opwheel_tools)
 	@touch $@
 
 $(VENV)/.core: %/.core: $(CORE_SOURCES) %/.opwheel-tools
 	@echo "muladd-core: the operators' schemas and derivatives (one C++ file)"
-	@$*/bin/python $(PIP_INSTALL) --no-build-isolation ./core
+	$(SHOW) $*/bin/python $(PIP_INSTALL) --no-build-isolation ./core
 	$(call KEEP_HEADER_TIMES,core/src/muladd,muladd)
 	@touch $@
 
@@ -334,23 +336,23 @@ $(SYCL)/.core: $(SYCL)/%: $(VENV)/% $(SYCL)/.opwheel-tools
 
 $(VENV)/.transformer-core: %/.transformer-core: $(call sources_of,$(TRANSFORMER)/core) %/.opwheel-tools
 	@echo "transformer-ops-core: the operators' schemas and derivatives"
-	@$*/bin/python $(PIP_INSTALL) --no-build-isolation ./$(TRANSFORMER)/core
+	$(SHOW) $*/bin/python $(PIP_INSTALL) --no-build-isolation ./$(TRANSFORMER)/core
 	$(call KEEP_HEADER_TIMES,$(TRANSFORMER)/core/src/transformer_ops,transformer_ops)
 	@touch $@
 
 $(VENV)/.transformer-cpu: $(call sources_of,$(TRANSFORMER)/backends/cpu) $(SDK_SOURCES) $(VENV)/.transformer-core
 	@echo "transformer-ops-cpu: kernels for three instruction sets"
-	@$(INSTALL) --no-build-isolation ./$(TRANSFORMER)/backends/cpu
+	$(SHOW) $(INSTALL) --no-build-isolation ./$(TRANSFORMER)/backends/cpu
 	@touch $@
 
 $(VENV)/.transformer-triton: $(call sources_of,$(TRITON)) $(VENV)/.transformer-core
 	@echo "transformer-ops-triton: kernels in Python"
-	@$(INSTALL) --no-build-isolation ./$(TRITON)
+	$(SHOW) $(INSTALL) --no-build-isolation ./$(TRITON)
 	@touch $@
 
 $(VENV)/.backend-%: $$(call sources_of,backends/$$*) $(SDK_SOURCES) $(VENV)/.dependencies | $(VENV)/.core
 	@echo "muladd-$*: kernels"
-	@$(INSTALL) --no-build-isolation ./backends/$*
+	$(SHOW) $(INSTALL) --no-build-isolation ./backends/$*
 	@touch $@
 
 $(VENV)/.backend-cuda: | $(VENV)/.tools
