@@ -43,7 +43,7 @@ class Missing:
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise RuntimeError(in_words(self._name))
 
-    __call__ = __getattr__ = __enter__ = __and__ = __rand__ = __ge__ = __iter__ = _refuse
+    __call__ = __getattr__ = __enter__ = __and__ = __rand__ = __ge__ = __iter__ = __instancecheck__ = _refuse
 
     def __exit__(self, *_: object) -> None:
         """What :meth:`__enter__` raises passes."""
@@ -116,10 +116,13 @@ FOR_USERS = (
 """How names begin that have an underscore, and that PyTorch's documentation tells users to use: not listed below."""
 
 _IN_PYTHON = "derivatives in Python, where there is no native library, raise"
-_WRITES = "calls that write in place or into out= raise where memory has to be compared"
+_WRITES_IN_PYTHON = "calls that write raise where there is no native library"
+_MEMORY = "calls in which memory has to be compared raise"
 _LIBRARIES = "no library of operators can be opened"
 _CLAIMS = "nothing checks what plugins register beyond what they claim"
 _COMPILED = "torch.compile and torch.export of calls that write raise"
+_COPIES = "libraries with operators that write, but for element-wise ones, cannot be opened"
+_MORE_COPIES = "torch.compile copies more than it has to"
 _FUSED = "torch.compile does not fuse operators"
 _CHECKPOINTS = "policies of selective checkpointing see the operator for training alone"
 
@@ -128,11 +131,11 @@ NAMES = {
     for name in (
         # Contexts and sets of keys with which a kernel calls what comes after it.
         Name("torch._C._AutoDispatchBelowAutograd", "to call what is below the Autograd key", _IN_PYTHON),
-        Name("torch._C._AutoDispatchBelowADInplaceOrView", "to call what is below ADInplaceOrView", _IN_PYTHON),
+        Name("torch._C._AutoDispatchBelowADInplaceOrView", "to call what is below ADInplaceOrView", _WRITES_IN_PYTHON),
         Name("torch._C._after_autograd_keyset", "to pass a call on to the keys after Autograd", _IN_PYTHON),
-        Name("torch._C._after_ADInplaceOrView_keyset", "to pass a call on after counting a write", _IN_PYTHON),
+        Name("torch._C._after_ADInplaceOrView_keyset", "to pass a call on after counting a write", _WRITES_IN_PYTHON),
         Name("torch._C._ExcludeDispatchKeyGuard", "to skip a key", "torch.autocast raises"),
-        Name("torch._C.DispatchKeySet", "to make sets of dispatch keys", _LIBRARIES),
+        Name("torch._C.DispatchKeySet", "to make sets of dispatch keys", "torch.autocast raises"),
         Name("torch._C.DispatchKey", "to name dispatch keys", _LIBRARIES),
         Name("torch.ops.aten.neg.default._handle", "to pass a call on without a frame of Python", _IN_PYTHON),
         # What a call is made under.
@@ -147,12 +150,12 @@ NAMES = {
         Name("torch._C._get_dispatch_mode", "to know whether a compiler removes mutation", _COMPILED),
         Name("torch._C._TorchDispatchModeKey", "to know whether a compiler removes mutation", _COMPILED),
         # Tensors.
-        Name("torch._C._has_storage", "to tell tensors without memory", _WRITES),
-        Name("torch._C._data_address", "to find a tensor's memory without copying it", _WRITES),
-        Name("torch._C._is_alias_of", "to know whether two tensors have one storage", _WRITES),
-        Name("torch.UntypedStorage._cdata", "to tell storages apart", _WRITES),
-        Name("torch._C._functorch.is_functorch_wrapped_tensor", "to look beneath wrappers of torch.func", _WRITES),
-        Name("torch._C._functorch.get_unwrapped", "to look beneath wrappers of torch.func", _WRITES),
+        Name("torch._C._has_storage", "to tell tensors without memory", _MEMORY),
+        Name("torch._C._data_address", "to find a tensor's memory without copying it", _MEMORY),
+        Name("torch._C._is_alias_of", "to know whether two tensors have one storage", _MEMORY),
+        Name("torch.UntypedStorage._cdata", "to tell storages apart", _MEMORY),
+        Name("torch._C._functorch.is_functorch_wrapped_tensor", "to look beneath wrappers of torch.func", _MEMORY),
+        Name("torch._C._functorch.get_unwrapped", "to look beneath wrappers of torch.func", _MEMORY),
         Name("torch.Tensor._base", "to refuse writes to views that cannot be differentiated", _IN_PYTHON),
         Name("torch.Tensor._is_view", "to refuse writes to views that cannot be differentiated", _IN_PYTHON),
         Name("torch._C._autograd._get_creation_meta", "to refuse writes to one of several views", _IN_PYTHON),
@@ -161,16 +164,19 @@ NAMES = {
         Name("torch._C._get_privateuse1_backend_name", "to know the device of a package", "such devices are unknown"),
         # Schemas, and what the dispatcher has.
         Name("torch._C.parse_schema", "to read schemas", _LIBRARIES),
-        Name("torch.ops.aten.neg.default._schema", "to read schemas", _LIBRARIES),
         Name("torch.ops.aten.neg.default._op", "to call operators without a frame of Python", "calls are slower"),
         Name("torch._C._dispatch_library", "to register kernels", _LIBRARIES),
-        Name("torch._C._dispatch_find_schema_or_throw", "to read registered schemas", _LIBRARIES),
-        Name("torch._C._get_operation_overload", "to know whether an operator is defined", _LIBRARIES),
-        Name("torch._C._dispatch_get_all_op_names", "to list operators", _LIBRARIES),
+        Name(
+            "torch._C._dispatch_find_schema_or_throw",
+            "to read registered schemas",
+            "backends whose libraries read schemas cannot be opened",
+        ),
+        Name("torch._C._get_operation_overload", "to know whether an operator is defined", "it takes longer"),
+        Name("torch._C._dispatch_get_all_op_names", "to list operators", _CLAIMS),
         Name("torch._C._dispatch_has_kernel_for_dispatch_key", "to see what a backend registered", _LIBRARIES),
         Name("torch._C._dispatch_keyset_full", "to list dispatch keys", _LIBRARIES),
-        Name("torch._C._dispatch_key_parse", "to list dispatch keys", _LIBRARIES),
-        Name("torch._C._dispatch_key_for_device", "to know the key of a device", _LIBRARIES),
+        Name("torch._C._dispatch_key_parse", "to list dispatch keys", "some rare ones are not known"),
+        Name("torch._C._dispatch_key_for_device", "to know the key of a device", "it is taken to have its name"),
         Name("torch._C._dispatch_dump", "to see what plugins register", _CLAIMS),
         Name("torch._C._dispatch_dump_table", "to see what plugins register", _CLAIMS),
         Name("torch._C._dispatch_find_dangling_impls", "to see what plugins register", _CLAIMS),
@@ -187,16 +193,21 @@ NAMES = {
         Name("torch._functionalize_replace", "to remove mutation from a graph", _COMPILED),
         Name("torch._functionalize_commit_update", "to remove mutation from a graph", _COMPILED),
         Name("torch._functionalize_sync", "to remove mutation from a graph", _COMPILED),
-        Name("torch._subclasses.functional_tensor.FunctionalTensor", "to keep copies", _COMPILED, lazy=True),
-        Name("torch._subclasses.functional_tensor.FunctionalTensorMode", "to keep copies", _COMPILED, lazy=True),
-        Name("torch._higher_order_ops.auto_functionalize.get_base", "to keep copies", _COMPILED, lazy=True),
-        Name("torch.fx.experimental.proxy_tensor.get_proxy_slot", "to keep copies", _COMPILED, lazy=True),
-        Name("torch.ops.aten.neg.default._op_dk", "to keep copies", _COMPILED),
-        Name("torch.ops.aten.neg.default.python_key_table", "to keep copies", _COMPILED),
-        Name("torch.ops.aten.neg.default._dispatch_cache", "to keep copies", _COMPILED),
-        Name("torch._inductor.lowering.clone", "to remove copies", _COMPILED, lazy=True),
-        Name("torch._inductor.lowering.register_lowering", "to remove copies", _COMPILED, lazy=True),
-        Name("torch._inductor.virtualized.V", "to remove copies", _COMPILED, lazy=True),
+        Name("torch._subclasses.functional_tensor.FunctionalTensor", "to keep copies", _COPIES, lazy=True),
+        Name("torch._subclasses.functional_tensor.FunctionalTensorMode", "to keep copies", _COPIES, lazy=True),
+        Name("torch._higher_order_ops.auto_functionalize.get_base", "to keep copies", _COPIES, lazy=True),
+        Name("torch.fx.experimental.proxy_tensor.get_proxy_slot", "to keep copies", _COPIES, lazy=True),
+        Name("torch.ops.aten.neg.default._op_dk", "to keep copies", _COPIES),
+        Name("torch.ops.aten.neg.default.python_key_table", "to keep copies", _COPIES),
+        Name("torch.ops.aten.neg.default._dispatch_cache", "to keep copies", _COPIES),
+        Name("torch._inductor.lowering.clone", "to remove copies", _MORE_COPIES, lazy=True),
+        Name(
+            "torch._inductor.lowering.register_lowering",
+            "to remove copies",
+            "torch.compile copies more than it has to",
+            lazy=True,
+        ),
+        Name("torch._inductor.virtualized.V", "to remove copies", _MORE_COPIES, lazy=True),
         Name("torch.utils._triton.has_triton", "to know whether inductor compiles", "tests of it fail", lazy=True),
         Name("torch._inductor.decomposition.decompositions", "to fuse element-wise operators", _FUSED, lazy=True),
         Name("torch._inductor.decomposition.fast_random_decomps", "to fuse element-wise operators", _FUSED, lazy=True),

@@ -23,14 +23,14 @@ from .names import Missing, find, holder
 
 below_autograd = find("torch._C._AutoDispatchBelowAutograd")
 below_version_bump = find("torch._C._AutoDispatchBelowADInplaceOrView")
-after_autograd_keys = find("torch._C._after_autograd_keyset")
-after_version_bump_keys = find("torch._C._after_ADInplaceOrView_keyset")
 functorch_is_active = find("torch._C._are_functorch_transforms_active")
 any_requires_grad = find("torch._C._any_requires_grad")
 has_storage = find("torch._C._has_storage")  # tensors of torch.func have none
 address = find("torch._C._data_address")  # 0 for fake tensors, for which data_ptr() raises
 is_alias = find("torch._C._is_alias_of")  # whether two tensors have one storage
 is_wrapped = find("torch._C._functorch.is_functorch_wrapped_tensor")  # by torch.func, or functionalization
+_after_autograd = find("torch._C._after_autograd_keyset")
+_after_version_bump = find("torch._C._after_ADInplaceOrView_keyset")
 parse_schema = find("torch._C.parse_schema")  # of a schema's text: with ``arguments`` and ``returns``
 every_operator = find("torch._C._dispatch_get_all_op_names")  # with a schema or a kernel, and the namespace
 has_fallback = find("torch._C._dispatch_has_backend_fallback")  # a key, of the enumeration
@@ -72,6 +72,15 @@ _destroy = find("torch.library.Library._destroy")
 
 
 _found = cache(find)
+_COPYING = (
+    "torch._subclasses.functional_tensor.FunctionalTensor",
+    "torch._subclasses.functional_tensor.FunctionalTensorMode",
+    "torch._higher_order_ops.auto_functionalize.get_base",
+    "torch.fx.experimental.proxy_tensor.get_proxy_slot",
+    "torch.ops.aten.neg.default._op_dk",
+    "torch.ops.aten.neg.default.python_key_table",
+    "torch.ops.aten.neg.default._dispatch_cache",
+)
 _FAST_RANDOM = "torch._inductor.decomposition.fast_random_decomps"
 
 
@@ -87,13 +96,23 @@ def _attribute(of: Any, name: str, path: str) -> Any:
 
 def schema(op: Any) -> Any:
     """The schema of an overload, with ``arguments`` and ``returns``."""
-    return _attribute(op, "_schema", "torch.ops.aten.neg.default._schema")
+    return schema_of(op.name())
 
 
 def storage_address(storage: torch.UntypedStorage) -> int:
     """Where the object of C++ is that a storage is in Python: equal for those that share memory."""
     address: int = _attribute(storage, "_cdata", "torch.UntypedStorage._cdata")
     return address
+
+
+def after_autograd(keys: Any) -> Any:
+    """Those of a set of keys that come after Autograd."""
+    return _after_autograd & keys
+
+
+def after_version_bump(keys: Any) -> Any:
+    """Those of a set of keys that come after ADInplaceOrView."""
+    return _after_version_bump & keys
 
 
 def layers(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
@@ -336,15 +355,18 @@ def before_functionalization(op: Any, change: Callable[..., tuple[tuple[Any, ...
         op: the overload.
         change: is called as the operator is, and returns positional and keyword arguments.
     """
+    for path in _COPYING:
+        if isinstance(missing := _found(path), Missing):
+            missing()  # without a copy inductor may give a kernel memory that others still read
     mode_of_tracing = find("torch._subclasses.functional_tensor.FunctionalTensorMode")
 
     def call(mode: Any, *args: Any, **kwargs: Any) -> Any:
         with mode:
             args, kwargs = change(*args, **kwargs)
-            return _attribute(op, "_op_dk", "torch.ops.aten.neg.default._op_dk")(_DispatchKey.Python, *args, **kwargs)
+            return op._op_dk(_DispatchKey.Python, *args, **kwargs)
 
-    _attribute(op, "python_key_table", "torch.ops.aten.neg.default.python_key_table")[mode_of_tracing] = call
-    _attribute(op, "_dispatch_cache", "torch.ops.aten.neg.default._dispatch_cache").clear()
+    op.python_key_table[mode_of_tracing] = call
+    op._dispatch_cache.clear()
 
 
 def register_lowering(op: Any, needs_copy: Callable[[Any], bool]) -> None:
@@ -356,11 +378,14 @@ def register_lowering(op: Any, needs_copy: Callable[[Any], bool]) -> None:
     """
     clone = find("torch._inductor.lowering.clone")
     current = find("torch._inductor.virtualized.V")
+    register = find("torch._inductor.lowering.register_lowering")
+    if any(isinstance(one, Missing) for one in (clone, current, register)):
+        return  # the operator stays a call, which copies
 
     def lower(x: Any, _: Any) -> Any:
         return clone(x) if needs_copy(current.current_node) else x
 
-    find("torch._inductor.lowering.register_lowering")(op, type_promotion_kind=None)(lower)
+    register(op, type_promotion_kind=None)(lower)
 
 
 def storage_of_node(node: Any) -> int | None:
@@ -440,22 +465,30 @@ def kernels_without_schema() -> dict[str, str]:
 def schema_of(operator: str) -> Any | None:
     """The schema of an operator (``"ns::name"`` or ``"ns::name.overload"``), None when nobody defined it."""
     name, _, overload = operator.partition(".")
+    find_schema = _dispatch_find_schema_or_throw
+    if isinstance(find_schema, Missing):
+        find_schema()
     try:
-        return _dispatch_find_schema_or_throw(name, overload).schema()
+        return find_schema(name, overload).schema()
     except RuntimeError:
         return None
 
 
 def is_defined(operator: str) -> bool:
     """Whether :func:`schema_of` finds one: in a microsecond, where an exception takes fifty."""
+    if isinstance(_get_operation_overload, Missing):
+        return schema_of(operator) is not None
     name, _, overload = operator.partition(".")
     return _get_operation_overload(name, overload) is not None
 
 
 def is_namespace_defined(namespace: str) -> bool:
     """Whether there is a TORCH_LIBRARY block, or a ``torch.library.Library`` of kind DEF, for the namespace."""
+    library = _dispatch_library
+    if isinstance(library, Missing):
+        library()
     try:
-        _dispatch_library("DEF", namespace, "").reset()
+        library("DEF", namespace, "").reset()
     except RuntimeError:
         return True
     return False
@@ -475,6 +508,8 @@ def dispatch_keys() -> dict[str, Any]:
     """Every dispatch key under which a call can look for a kernel, by name; aliases are not among them."""
     known = _DispatchKey.__members__  # the enumeration lacks some keys, the parser others
     names = str(_dispatch_keyset_full()).removeprefix("DispatchKeySet(").removesuffix(")").split(", ")
+    if isinstance(_dispatch_key_parse, Missing):
+        return {name: known[name] for name in names if name in known}
     return {name: known[name] if name in known else _dispatch_key_parse(name) for name in names}
 
 
@@ -498,6 +533,8 @@ def dispatch_key_of(device_type: str) -> str | None:
         # The spare device gets its name at run time, perhaps only when it is used.
         is_spare = privateuse1_name() == "privateuseone" and device_type.isidentifier()
         return "PrivateUse1" if is_spare else None
+    if isinstance(_dispatch_key_for_device, Missing):
+        return next((key for key in dispatch_keys() if key.lower() == device_type), None)
     try:
         return str(_dispatch_key_for_device(device_type))
     except RuntimeError:

@@ -27,7 +27,7 @@ def adinplaceorview_kernel(overload: Overload) -> Callable[..., Any]:
                     "clone"
                 )
         with private.below_version_bump():
-            result = overload.op.redispatch(keyset & private.after_version_bump_keys, *args, **kwargs)
+            result = overload.op.redispatch(private.after_version_bump(keyset), *args, **kwargs)
         for target in targets:
             torch.autograd.graph.increment_version(target)
         return result

@@ -54,9 +54,9 @@ def autograd_kernel(overload: Overload) -> Callable[..., Any]:
                         break
                 else:
                     if not kwargs:
-                        return redispatch(keyset & private.after_autograd_keys, *args)
+                        return redispatch(private.after_autograd(keyset), *args)
                     if not private.any_requires_grad(*kwargs.values()):
-                        return redispatch(keyset & private.after_autograd_keys, *args, **kwargs)
+                        return redispatch(private.after_autograd(keyset), *args, **kwargs)
             return differentiable(keyset, args, kwargs)
         except RuntimeError as error:
             check_tensors(overload, args, kwargs)
@@ -148,7 +148,7 @@ def _check_is_differentiable(overload: Overload) -> None:
 
 def _below_autograd(overload: Overload, keyset: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     with private.below_autograd():
-        return overload.op.redispatch(keyset & private.after_autograd_keys, *args, **kwargs)
+        return overload.op.redispatch(private.after_autograd(keyset), *args, **kwargs)
 
 
 def _has_tangent(tensors: list[Tensor]) -> bool:
@@ -253,7 +253,7 @@ def _autograd_function(overload: Overload, derivatives: Derivatives) -> type[tor
         def forward(ctx: Any, call: _Call, *tensors: Tensor) -> Any:
             # The overwritten tensor must be the first one: autograd takes the first gradient for it (CopySlices).
             plan, kept, values = call.plan, call.kept, call.values
-            result = redispatch(call.keyset & private.after_autograd_keys, *call.args, **call.kwargs)
+            result = redispatch(private.after_autograd(call.keyset), *call.args, **call.kwargs)
             if is_in_place:
                 result = tensors[0]
                 ctx.mark_dirty(result)

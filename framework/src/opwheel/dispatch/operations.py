@@ -43,6 +43,6 @@ def add_operations(scope: dict[str, Any], overloads: Iterable[Overload]) -> None
 def _trace_instead(op: Callable[..., Any]) -> None:
     """Let Dynamo trace ``op`` in the place of the function in C++ that calls it."""
     operation = calls.function(op)
-    if operation not in _traced:
+    if operation is not op and operation not in _traced:
         _traced.add(operation)
         private.trace_instead(operation, op)
