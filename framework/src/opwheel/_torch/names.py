@@ -166,11 +166,7 @@ NAMES = {
         Name("torch._C.parse_schema", "to read schemas", _LIBRARIES),
         Name("torch.ops.aten.neg.default._op", "to call operators without a frame of Python", "calls are slower"),
         Name("torch._C._dispatch_library", "to register kernels", _LIBRARIES),
-        Name(
-            "torch._C._dispatch_find_schema_or_throw",
-            "to read registered schemas",
-            "backends whose libraries read schemas cannot be opened",
-        ),
+        Name("torch._C._dispatch_find_schema_or_throw", "to read registered schemas", _LIBRARIES),
         Name("torch._C._get_operation_overload", "to know whether an operator is defined", "it takes longer"),
         Name("torch._C._dispatch_get_all_op_names", "to list operators", _CLAIMS),
         Name("torch._C._dispatch_has_kernel_for_dispatch_key", "to see what a backend registered", _LIBRARIES),
