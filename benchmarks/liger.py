@@ -24,6 +24,7 @@ from opwheel_tools.bench.machine import describe_machine
 from opwheel_tools.bench.sampling import Precision, clock_for, sample
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812  # as PyTorch's documentation calls it
+from transformer_ops.opinfos import OP_INFOS
 
 TOKENS, WIDTH, INNER, CLASSES = 8192, 4096, 11_008, 32_000
 PRECISION = Precision(error=0.01, seconds=0.5)
@@ -58,7 +59,7 @@ def cases() -> dict[str, Callable[[], Case]]:
         angles = torch.randn(1, 2048, 64, device="cuda")
         tables = tuple(torch.cat((x, x), -1).bfloat16() for x in (angles.cos(), angles.sin()))
         heads = make(4, 32, 2048, 128), make(4, 8, 2048, 128)
-        as_models_write_it = ours.library.overloads["rope"].operator.peers["as models write it"]
+        as_models_write_it = OP_INFOS["rope"].baselines["as models write it"]
         return Case(heads, ours.rope, as_models_write_it, ("rope", ()), tables)
 
     def target() -> tuple[Tensor]:

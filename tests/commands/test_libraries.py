@@ -84,7 +84,7 @@ COMMANDS = {
     "lock": (["lock"], 0, "waves.lock: locked opwheel 0.1.0, waves-core 3.1.4, waves-cpu 3.1.4; winners: CPU: cpu"),
     "config": (["config", "--libs"], 0, "libwaves_schema.so"),
     "check unknown": (["check", "nothing"], 2, "known are: cpu"),
-    "bench": (["bench"], 2, "waves.benchmarks"),
+    "bench": (["bench"], 2, "waves.opinfos"),
     "new-backend": (["new-backend", "acme", "--language", "python"], 0, "waves doctor"),
     "no such command": (["new-library", "dunes"], 2, "No such command"),
     "--version": (["--version"], 0, "waves-core 3.1.4, opwheel "),
@@ -139,6 +139,21 @@ def test_a_promised_backend_that_is_not_loaded_fails_the_kit(run):
     done = run(sys.executable, *kit, "--library", "waves", "--backend", "cpu", **variables)
     assert done.returncode == 1
     assert "WAVES_REQUIRE promises it, but backend 'cpu' is disabled: " in done.stdout
+
+
+@pytest.mark.slow
+def test_a_module_opinfos_with_an_error_is_named(run, tmp_path):
+    """By the commands that need it; the library itself does not import it."""
+    install(tmp_path, "waves")
+    (tmp_path / "waves/opinfos.py").write_text("1 / 0\n")
+    words = "waves.opinfos cannot be imported: ZeroDivisionError: division by zero; correct the module"
+    path = {"PYTHONPATH": str(tmp_path)}
+    for command in (["bench", "--quick"], ["check", "cpu"]):
+        done = run(sys.executable, "-m", "waves", *command, **path)
+        assert done.returncode == 2
+        assert words in " ".join(done.stderr.split())
+        assert "Traceback" not in done.stderr
+    assert run(sys.executable, "-m", "waves", "explain", "blend", "cpu", **path).returncode == 0
 
 
 @pytest.mark.slow

@@ -34,14 +34,14 @@ def difference(a, b=2):
 # The folders of each distribution with the stem of a module there.
 FOLDERS = {
     "opwheel": {"opwheel": "aotinductor", "opwheel/bench": "runner", "opwheel/include/opwheel": "operators"},
-    "muladd-core": {"muladd": "__main__", "muladd/benchmarks": "cases", "muladd/include/muladd": "operators"},
+    "muladd-core": {"muladd": "__main__", "muladd/opinfos/benchmarks": "cases", "muladd/include/muladd": "operators"},
     "muladd-cpu": {"muladd_cpu": "__init__"},
     "muladd-acme": {"muladd_acme": "__init__", "muladd_acme/sub": "helper"},
     "muladd-box": {"muladd_box": "__init__", "muladd_box.libs": "libbox"},  # for a runtime; with a folder of libraries
 }
 SOURCES = {
     "opwheel": ["opwheel/aotinductor.py", "opwheel_tools/bench/runner.py", "opwheel_tools_pytest.py"],
-    "muladd-core": ["muladd/__main__.py", "muladd/benchmarks/cases.py"],
+    "muladd-core": ["muladd/__main__.py", "muladd/opinfos/benchmarks/cases.py"],
     "muladd-cpu": ["muladd_cpu/__init__.py"],
     "muladd-acme": ["muladd_acme/__init__.py", "muladd_acme/sub/helper.py"],
     "muladd-box": ["muladd_box/__init__.py"],
@@ -226,7 +226,7 @@ def test_removed_folder(locked: Locked) -> None:
     expected = []
     folders = {
         "opwheel": "opwheel/bench",
-        "muladd-core": "muladd/benchmarks",
+        "muladd-core": "muladd/opinfos/benchmarks",
         "muladd-acme": "muladd_acme/sub",
         "muladd-box": "muladd_box",
     }
@@ -247,7 +247,7 @@ def test_hash_that_nobody_can_compute(algorithm: str, locked: Locked) -> None:
 
 
 def test_folders_of_a_wheel_may_be_links(locked: Locked, tmp_path: Path) -> None:
-    for folder in ("muladd_acme", "muladd/benchmarks", "opwheel/bench"):
+    for folder in ("muladd_acme", "muladd/opinfos/benchmarks", "opwheel/bench"):
         (locked.root / folder).rename(tmp_path / Path(folder).name)
         (locked.root / folder).symlink_to(tmp_path / Path(folder).name)
     locked.check_loads()

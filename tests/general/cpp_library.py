@@ -17,7 +17,7 @@ from opwheel._build.toolchain import find_cxx, find_torch, stable_abi_macros
 from opwheel.memory.usage import kept_by
 from opwheel_tools import get_include
 
-from . import operators
+from . import operators, opinfos
 from .declared import declare
 
 NAMESPACE = "waves_cpp"
@@ -73,4 +73,5 @@ def register_operators():
     schemas = tuple(schema for schema in operators.KERNELS if schema.partition("(")[0] not in random)
     defined = {name.partition("::")[2] for name in torch._C._dispatch_get_all_op_names() if f"{NAMESPACE}::" in name}
     assert defined == {operator.name for operator in chosen}
-    return declare(NAMESPACE, schemas, chosen)
+    infos = {operator.name: opinfos.OP_INFOS[operator.name] for operator in chosen}
+    return declare(NAMESPACE, schemas, chosen, infos)

@@ -1,13 +1,14 @@
-"""Declares operators whose schemas are defined: what a library does, without its backends."""
+"""Declares operators whose schemas are defined: what a library and its opinfos do, without its backends."""
 
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 
 from opwheel.dispatch import register
 from opwheel.registry.policy import Policy
+from opwheel_tools.opinfo.lookup import register_op_infos
 
 
-def declare(namespace, schemas, declared):
-    """Declare the operators of a library; their overloads."""
+def declare(namespace, schemas, declared, infos=MappingProxyType({})):
+    """Declare the operators of a library, and what tests need of them; their overloads."""
     description = SimpleNamespace(
         namespace=namespace,
         schemas=schemas,
@@ -16,4 +17,6 @@ def declare(namespace, schemas, declared):
         load_pending=lambda: False,
         no_kernel_error=lambda *_: RuntimeError("no kernel"),
     )
-    return register(description, declared)
+    overloads = register(description, declared)
+    register_op_infos(namespace, infos)
+    return overloads

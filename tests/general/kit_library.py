@@ -8,8 +8,10 @@ import ctypes
 from types import SimpleNamespace
 
 import torch
-from opwheel.dispatch import Operator, Rows, Sample, overloads_of, register_python
+from opwheel.dispatch import Operator, Rows, overloads_of, register_python
 from opwheel.registry import BackendStatus, State
+from opwheel_tools import OpInfo, Sample
+from opwheel_tools.opinfo.lookup import register_op_infos
 
 NAMESPACE = "waves_kit"
 
@@ -33,16 +35,22 @@ KERNELS = {
     "unsampled(Tensor x) -> Tensor": torch.sin,
 }
 OPERATORS = (
-    Operator("right", reference=lambda x: torch.softmax(x, -1), rule=Rows(x=1), samples=rows),
-    Operator("overclaimed", reference=lambda x: torch.softmax(x, 0), rule=Rows(x=1), samples=rows),
-    Operator("rounded", reference=torch.sin, samples=rows),
-    Operator("crashing", reference=torch.sin, samples=rows),
-    Operator("crash_in_half", reference=torch.sin, samples=rows),
-    Operator("reads_in_front", reference=torch.sin, samples=rows),
-    Operator("reads_behind", reference=torch.sin, samples=repeated_row),
+    Operator("right", reference=lambda x: torch.softmax(x, -1), rule=Rows(x=1)),
+    Operator("overclaimed", reference=lambda x: torch.softmax(x, 0), rule=Rows(x=1)),
+    Operator("rounded", reference=torch.sin),
+    Operator("crashing", reference=torch.sin),
+    Operator("crash_in_half", reference=torch.sin),
+    Operator("reads_in_front", reference=torch.sin),
+    Operator("reads_behind", reference=torch.sin),
     Operator("unsampled", reference=torch.sin),
 )
+OP_INFOS = {
+    **dict.fromkeys(("right", "overclaimed", "rounded", "crashing", "crash_in_half"), OpInfo(samples=rows)),
+    "reads_in_front": OpInfo(samples=rows),
+    "reads_behind": OpInfo(samples=repeated_row),
+}
 register_python(NAMESPACE, KERNELS, OPERATORS)
+register_op_infos(NAMESPACE, OP_INFOS)
 _by_hand = torch.library.Library(NAMESPACE, "FRAGMENT")
 _by_hand.define("undeclared(Tensor x) -> Tensor")
 

@@ -9,13 +9,9 @@ import math
 
 import numpy as np
 import torch
-from opwheel.dispatch import ErrorSample, Operator, Rows, Sample, Tolerance, register_python
+from opwheel.dispatch import Operator, Rows, register_python
 
 NAMESPACE = "waves_general"
-
-
-def randn(*shape, device, dtype, requires_grad=False):
-    return torch.randn(*shape, device=device, dtype=dtype, requires_grad=requires_grad)
 
 
 def array(tensor):
@@ -60,24 +56,6 @@ def rms_norm_backward_kernel(grad_output, x, weight, rstd):
     return tensor(r * weighted - wide * r**3 * inner, x), tensor(d_weight, weight)
 
 
-def rms_norm_samples(device, dtype, requires_grad):
-    options = {"device": device, "dtype": dtype, "requires_grad": requires_grad}
-    for shape in ((3, 8), (2, 3, 5), (7,), (0, 4), (2, 300)):
-        yield Sample(randn(*shape, **options), randn(shape[-1], **options), 1e-6)
-
-
-def rms_norm_backward_samples(device, dtype, requires_grad):
-    options = {"device": device, "dtype": dtype, "requires_grad": requires_grad}
-    wide = torch.float64 if dtype is torch.float64 else torch.float32
-    for shape in ((3, 8), (2, 3, 5)):
-        rstd = torch.rand(*shape[:-1], device=device, dtype=wide) + 0.5
-        yield Sample(randn(*shape, **options), randn(*shape, **options), randn(shape[-1], **options), rstd)
-
-
-def rms_norm_errors(device):
-    yield ErrorSample(Sample(torch.ones(3, 4, device=device), torch.ones(5, device=device), 1e-6), RuntimeError)
-
-
 RMS_NORM = Operator(
     "rms_norm",
     reference=rms_norm_reference,
@@ -85,13 +63,11 @@ RMS_NORM = Operator(
     derivatives={"x, weight": "rms_norm_backward(grad, x, weight, rstd)"},
     not_differentiable=("rstd",),
     autocast="float32",
-    samples=rms_norm_samples,
     doc="""Root mean square normalisation over the last dimension.""",
 )
 RMS_NORM_BACKWARD = Operator(
     "rms_norm_backward",
     reference=rms_norm_backward_reference,
-    samples=rms_norm_backward_samples,
 )
 
 # --- rope: rotary position embedding --------------------------------------------------------------------------------
@@ -107,19 +83,11 @@ def rope_kernel(q, cos, sin):
     return tensor(np.concatenate((first * cos - second * sin, first * sin + second * cos), -1), q)
 
 
-def rope_samples(device, dtype, requires_grad):
-    options = {"device": device, "dtype": dtype}
-    for lead in ((2,), (), (2, 3)):
-        q = randn(*lead, 3, 8, **options, requires_grad=requires_grad)
-        yield Sample(q, randn(3, 4, **options), randn(3, 4, **options))
-
-
 ROPE = Operator(
     "rope",
     reference=rope_reference,
     rule=Rows(q=2),
     derivatives={"q": "rope(grad, cos, -sin)"},  # cos and sin through the reference
-    samples=rope_samples,
     doc="""Rotate the halves of the last dimension.""",
 )
 
@@ -138,11 +106,6 @@ def quantize_kernel(x):
     return tensor(rounded, x, torch.int8), tensor(scale, x, torch.float32)
 
 
-def quantize_samples(device, dtype, requires_grad):
-    for shape in ((4, 16), (2, 3, 8), (3, 300)):
-        yield Sample(randn(*shape, device=device, dtype=dtype, requires_grad=requires_grad))
-
-
 def dequantize_reference(q, scale, dtype=torch.float32):
     return (q.to(scale.dtype) * scale.unsqueeze(-1)).to(dtype)
 
@@ -151,27 +114,17 @@ def dequantize_kernel(q, scale, dtype):
     return tensor(q.numpy() * scale.detach().numpy()[..., None], scale, dtype)
 
 
-def dequantize_samples(device, dtype, requires_grad):
-    q = torch.randint(-127, 127, (4, 16), device=device, dtype=torch.int8)
-    scale = torch.rand(4, device=device, dtype=torch.float32).requires_grad_(requires_grad)
-    yield Sample(q, scale)
-    yield Sample(q, scale, dtype=dtype)
-
-
 QUANTIZE = Operator(
     "quantize_rowwise",
     reference=quantize_reference,
     rule=Rows(x=1),
     derivatives=None,
-    samples=quantize_samples,
-    tolerance={torch.int8: Tolerance(0, 1)},
     doc="""Quantise rows to int8, with a scale each.""",
 )
 DEQUANTIZE = Operator(
     "dequantize",
     reference=dequantize_reference,
     rule=Rows(q=1, scale=0),
-    samples=dequantize_samples,
     doc="""Undo :func:`quantize_rowwise`.""",
 )
 
@@ -193,25 +146,14 @@ def softmax_backward_kernel(grad_output, y, dim):
     return tensor((grad_output - (grad_output * y).sum(dim, keepdims=True)) * y, like)
 
 
-def softmax_samples(device, dtype, requires_grad):
-    for shape, dim in (((3, 4, 5), 0), ((3, 4, 5), 1), ((3, 4, 5), -1), ((2, 300), -1)):
-        yield Sample(randn(*shape, device=device, dtype=dtype, requires_grad=requires_grad), dim)
-
-
-def softmax_backward_samples(device, dtype, requires_grad):
-    grad_output, y = (randn(3, 4, device=device, dtype=dtype, requires_grad=requires_grad) for _ in range(2))
-    yield Sample(grad_output, y, 1)
-
-
 SOFTMAX = Operator(
     "softmax",
     reference=lambda x, dim: torch.softmax(x, dim),
     derivatives={"x": "softmax_backward(grad, result, dim)"},
     autocast="float32",
-    samples=softmax_samples,
     doc="""Softmax over a dimension.""",
 )
-SOFTMAX_BACKWARD = Operator("softmax_backward", reference=softmax_backward_reference, samples=softmax_backward_samples)
+SOFTMAX_BACKWARD = Operator("softmax_backward", reference=softmax_backward_reference)
 
 # --- solve: no formula, derivatives through the reference -------------------------------------------------------------
 
@@ -222,21 +164,9 @@ def solve_kernel(a, b):
     return tensor(np.linalg.solve(array(a), array(b)), a)
 
 
-def solve_samples(device, dtype, requires_grad):
-    for rows, columns in ((3, 1), (4, 2)):
-        a = torch.eye(rows, device=device, dtype=dtype) * 4 + randn(rows, rows, device=device, dtype=dtype) * 0.3
-        yield Sample(
-            a.requires_grad_(requires_grad),
-            randn(rows, columns, device=device, dtype=dtype, requires_grad=requires_grad),
-        )
-
-
 SOLVE = Operator(
     "solve",
     reference=lambda a, b: torch.linalg.solve(a, b),
-    dtypes=(torch.float32, torch.float64),
-    tolerance={torch.float32: Tolerance(1e-4, 1e-5)},
-    samples=solve_samples,
     doc="""Solve ``a @ x = b``.""",
 )
 
@@ -248,17 +178,11 @@ def nonzero_fake(x):
     return x.new_empty((count, x.dim()), dtype=torch.int64)
 
 
-def nonzero_samples(device, dtype, requires_grad):
-    x = randn(4, 5, device=device, dtype=dtype)
-    yield Sample(torch.where(x > 0, x, 0).requires_grad_(requires_grad))
-
-
 NONZERO = Operator(
     "nonzero",
     reference=lambda x: torch.nonzero(x),
     derivatives=None,
     fake=nonzero_fake,
-    samples=nonzero_samples,
     doc="""Indices of the elements that are not zero.""",
 )
 
@@ -276,16 +200,10 @@ def cache_kernel(key, cache, slots):
         cache[slot] = key[row]
 
 
-def cache_samples(device, dtype, requires_grad):
-    slots = torch.tensor([4, 0, 2], device=device)
-    yield Sample(randn(3, 8, device=device, dtype=dtype), torch.zeros(6, 8, device=device, dtype=dtype), slots)
-
-
 RESHAPE_AND_CACHE = Operator(
     "reshape_and_cache",
     reference=cache_reference,
     derivatives=None,
-    samples=cache_samples,
     doc="""Write rows into their slots of a cache.""",
 )
 
@@ -307,18 +225,10 @@ def scale_all_kernel(parts, factor, total):
         total.copy_(tensor(array(total) + sum(map(array, parts)), total))
 
 
-def scale_all_samples(device, dtype, requires_grad):
-    parts = [randn(3, 4, device=device, dtype=dtype) for _ in range(3)]
-    yield Sample([part.clone() for part in parts], 2.0)
-    yield Sample([part.clone() for part in parts[:1]], -0.5, parts[1].clone())
-    yield Sample([], 2.0, parts[2].clone())
-
-
 SCALE_ALL = Operator(
     "scale_all",
     reference=scale_all_reference,
     derivatives=None,
-    samples=scale_all_samples,
     doc="""Multiply all parts, and add them to a total.""",
 )
 
@@ -346,18 +256,9 @@ def mixture_kernel(parts, bias, *, weights, mean, mode, scale):
     return tensor(result, parts[0])
 
 
-def mixture_samples(device, dtype, requires_grad):
-    options = {"device": device, "dtype": dtype, "requires_grad": requires_grad}
-    parts = [randn(3, 4, **options) for _ in range(3)]
-    yield Sample(parts)
-    yield Sample(parts[:1], randn(4, **options))
-    yield Sample(parts[:2], randn(4, **options), weights=[3, -1], mean=True, mode="square", scale=0.5)
-
-
 MIXTURE = Operator(
     "mixture",
     reference=mixture_reference,
-    samples=mixture_samples,
     doc="""A weighted sum of tensors.""",
 )
 
@@ -373,15 +274,9 @@ def window_kernel(size, dtype, device):
     return torch.from_numpy(0.5 - 0.5 * np.cos(2 * math.pi * np.arange(size) / size)).to(dtype)
 
 
-def window_samples(device, dtype, requires_grad):
-    yield Sample(8, dtype, device)
-    yield Sample(5, torch.float32, device)
-
-
 WINDOW = Operator(
     "window",
     reference=window_reference,
-    samples=window_samples,
     doc="""A Hann window.""",
 )
 
@@ -393,15 +288,10 @@ def noisy_reference(x, p, generator=None):
     return x * mask / (1 - p), mask
 
 
-def noisy_samples(device, dtype, requires_grad):
-    yield Sample(randn(16, 16, device=device, dtype=dtype, requires_grad=requires_grad), 0.25)
-
-
 NOISY = Operator(
     "noisy",
     reference=noisy_reference,
     derivatives={"x": lambda grad, mask, p: grad * mask / (1 - p)},
-    samples=noisy_samples,
     doc="""Dropout, with its mask.""",
 )
 

@@ -4,7 +4,8 @@ import itertools
 from types import SimpleNamespace
 
 import torch
-from opwheel.dispatch import Elementwise, Operator, Rows, Sample, implement_functions, overloads_of
+from opwheel.dispatch import Elementwise, Operator, Rows, implement_functions, overloads_of
+from opwheel_tools import OpInfo, Sample
 
 from .declared import declare
 
@@ -40,26 +41,27 @@ def absent(x):
     raise ImportError("no such package")
 
 
-PEERS = {
+BASELINES = {
     "by hand": lambda x: x.exp() / x.exp().sum(-1, keepdim=True),
     "wrong": lambda x: torch.softmax(x, 0),
     "two": lambda x: (x, x),
     "absent": absent,
 }
 OPERATORS = (
-    Operator("softmax", reference=softmax, rule=Rows(x=1), samples=rows, peers=PEERS),
+    Operator("softmax", reference=softmax, rule=Rows(x=1)),
     Operator("blend", reference=blend, rule=Elementwise()),
     Operator("fill", reference=fill, derivatives=None),
 )
+OP_INFOS = {"softmax": OpInfo(samples=rows, baselines=BASELINES)}
 
 
-def library(operators=OPERATORS, **functions):
+def library(infos=OP_INFOS, **functions):
     """A library with a backend for the CPU that has these functions."""
     namespace = next(_names)
     definitions = torch.library.Library(namespace, "DEF")
     for schema in SCHEMAS:
         definitions.define(schema)
-    declare(namespace, SCHEMAS, operators)
+    declare(namespace, SCHEMAS, OPERATORS, infos)
     target = torch.library.Library(namespace, "IMPL", "CPU")
     implement_functions(target, overloads_of(target).values(), "cpu", functions)
     _kept.extend((definitions, target))

@@ -2,14 +2,14 @@
 
 import pytest
 import torch
-from opwheel.dispatch import Operator, Rows, Sample
 from opwheel.registry.references import is_reference
+from opwheel_tools import OpInfo, Sample
 from opwheel_tools.bench import from_samples
 from opwheel_tools.bench.results import Results
 from opwheel_tools.bench.sampling import Precision
 from opwheel_tools.bench.suite import Form
 
-from tests.general.python_library import OPERATORS, PEERS, blend, fill, library, rows, softmax
+from tests.general.python_library import BASELINES, blend, library, rows, softmax
 
 
 def by_reference(it):
@@ -92,10 +92,8 @@ class TestBench:
         def filled(device, dtype, requires_grad):
             yield Sample(torch.ones(3, device=device, dtype=dtype), 2.0)
 
-        options = {"samples": rows, "measured": large, "dtypes": (torch.float32,)}
-        measured = Operator("softmax", reference=softmax, rule=Rows(x=1), peers=PEERS, **options)
-        sampled = Operator("fill", reference=fill, derivatives=None, samples=filled)
-        it = library((measured, OPERATORS[1], sampled))
+        measured = OpInfo(samples=rows, measured=large, baselines=BASELINES, dtypes=(torch.float32,))
+        it = library({"softmax": measured, "fill": OpInfo(samples=filled)})
         named = from_samples.cases(it.overloads.values(), "cpu", ["fill"])
         assert {case.overload.name for case in named} == {"fill"}  # and not below, where it is not named
         results = self.measured(it)

@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from opwheel.dispatch import Opaque, Operator, Rows, Sample, overloads_of, register_python
+from opwheel.dispatch import Opaque, Operator, Rows, overloads_of, register_python
+from opwheel_tools import Sample
 from torch.autograd import gradcheck, gradgradcheck
 
 from tests.general.operators import NAMESPACE, functions, rms_norm_reference

@@ -2,12 +2,19 @@
 
 import pytest
 import torch
-from opwheel.dispatch import Elementwise, Operator, Sample, register_python
+from opwheel.dispatch import Elementwise, Operator, register_python
+from opwheel_tools import OpInfo, Sample
 from opwheel_tools.testing.checks import check_operators
 
 
 def samples(device, dtype, requires_grad):
     yield Sample(torch.randn(3, 4, device=device, dtype=dtype, requires_grad=requires_grad))
+
+
+OP_INFOS = {
+    "rows": OpInfo(samples=samples, dtypes=(torch.float32, torch.float64)),
+    "twice": OpInfo(dtypes=(torch.float32,)),
+}
 
 
 def register(namespace, kernel):
@@ -19,8 +26,8 @@ def register(namespace, kernel):
             "untested(Tensor x) -> Tensor": lambda x: x * 2,
         },
         [
-            Operator("rows", reference=lambda x: x.softmax(-1), samples=samples, dtypes=(torch.float32, torch.float64)),
-            Operator("twice", reference=lambda x: x * 2, rule=Elementwise(), dtypes=(torch.float32,)),
+            Operator("rows", reference=lambda x: x.softmax(-1)),
+            Operator("twice", reference=lambda x: x * 2, rule=Elementwise()),
             Operator("untested", reference=lambda x: x * 2),
         ],
     )
@@ -29,29 +36,29 @@ def register(namespace, kernel):
 @pytest.mark.slow
 def test_right_operators_pass():
     register("waves_checked", lambda x: x.softmax(-1))
-    check_operators("waves_checked", untested=["untested"])
+    check_operators("waves_checked", OP_INFOS, untested=["untested"])
 
 
 def test_an_operator_without_samples_is_no_success():
     register("waves_unchecked", lambda x: x.softmax(-1))
     message = r"^waves_unchecked: untested cannot be checked: no samples .* untested=\['untested'\]$"
     with pytest.raises(ValueError, match=message):
-        check_operators("waves_unchecked")
+        check_operators("waves_unchecked", OP_INFOS)
     with pytest.raises(ValueError, match=r"has no operators \['tested'\]; it has rows, twice, untested"):
-        check_operators("waves_unchecked", untested=["tested"])
+        check_operators("waves_unchecked", OP_INFOS, untested=["tested"])
 
 
 def test_samples_of_which_there_are_none_are_no_success():
-    operator = Operator("f", reference=torch.sin, samples=lambda *_: iter(()), derivatives=None)
+    operator = Operator("f", reference=torch.sin, derivatives=None)
     register_python("waves_no_samples", {"f(Tensor x) -> Tensor": torch.sin}, [operator])
     with pytest.raises(ValueError, match="f cannot be checked"):
-        check_operators("waves_no_samples")
+        check_operators("waves_no_samples", {"f": OpInfo(samples=lambda *_: iter(()))})
 
 
 def test_what_is_wrong_is_named():
     register("waves_checked_wrong", lambda x: x.softmax(0))
     with pytest.raises(AssertionError, match=r"values of rows\(float32\[3, 4\]\): values: result 0"):
-        check_operators("waves_checked_wrong", untested=["untested"])
+        check_operators("waves_checked_wrong", OP_INFOS, untested=["untested"])
 
 
 def test_a_namespace_that_nobody_registered():

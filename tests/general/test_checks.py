@@ -3,11 +3,14 @@
 import pytest
 import torch
 from opwheel.dispatch import overloads_of
+from opwheel_tools.opinfo.lookup import register_op_infos
 from opwheel_tools.testing import checks
 
 from tests.general.operators import NAMESPACE, OPERATORS
+from tests.general.opinfos import OP_INFOS
 
 OVERLOADS = overloads_of(torch.library.Library(NAMESPACE, "FRAGMENT"))
+register_op_infos(NAMESPACE, OP_INFOS)
 CPU = torch.device("cpu")
 # test_cpp_kernels.py compiles the same samples, with other kernels.
 LEFT_OUT = ("compiled", "opcheck")

@@ -5,7 +5,9 @@ import itertools
 
 import pytest
 import torch
-from opwheel.dispatch import Elementwise, Opaque, Operator, Rows, Sample, Tolerance, overloads_of, register_python
+from opwheel.dispatch import Elementwise, Opaque, Operator, Rows, overloads_of, register_python
+from opwheel_tools import ErrorSample, OpInfo, Sample, Tolerance
+from opwheel_tools.opinfo.lookup import register_op_infos
 
 from .noticing import failing_checks
 
@@ -17,12 +19,17 @@ def matrices(device, dtype, requires_grad):
     yield Sample(torch.randn(2, 3, 4, device=device, dtype=dtype, requires_grad=requires_grad))
 
 
-def failed(schema, kernel, also=(), **claims):
+MATRICES = OpInfo(samples=matrices, dtypes=(torch.float32, torch.float64))
+WITH_BFLOAT16 = MATRICES._replace(dtypes=(torch.float32, torch.float64, torch.bfloat16))
+
+
+def failed(schema, kernel, also=(), info=MATRICES, **claims):
     """The checks that fail for an operator."""
     namespace, name = next(_names), schema.partition("(")[0]
-    claims = {"samples": matrices, "reference": kernel, "dtypes": (torch.float32, torch.float64)} | claims
+    claims = {"reference": kernel} | claims
     operators = [Operator(name, **claims), *(operator for _, _, operator in also)]
     register_python(namespace, {schema: kernel} | {text: function for text, function, _ in also}, operators)
+    register_op_infos(namespace, {name: info})
     overload = overloads_of(torch.library.Library(namespace, "FRAGMENT"))[name]
     return failing_checks(overload)
 
@@ -49,14 +56,15 @@ def pairs(device, dtype, requires_grad):
         yield Sample(*values.args, torch.randn_like(values.args[0]).requires_grad_(requires_grad))
 
 
+PAIRS = MATRICES._replace(samples=pairs)
+
+
 @pytest.mark.parametrize(
     ("linear", "is_right"),
     [((), True), ((("x", "y"),), True), ((("x",),), False), ((("y",),), False), ((("x", "y"), ("y",)), False)],
 )
 def test_claims_of_linearity(linear, is_right):
-    found = failed(
-        "mean(Tensor x, Tensor y) -> Tensor", lambda x, y: (x + y) / 2, samples=pairs, rule=Elementwise(linear)
-    )
+    found = failed("mean(Tensor x, Tensor y) -> Tensor", lambda x, y: (x + y) / 2, info=PAIRS, rule=Elementwise(linear))
     assert found == (set() if is_right else {"shardings"})
 
 
@@ -149,7 +157,7 @@ def test_an_approximation_that_something_is_subtracted_from():
     def approximate(x):
         return gradient_of_a_loss(x, 2**-12 if x.dtype is torch.bfloat16 else 0.0)
 
-    claims = {"reference": gradient_of_a_loss, "dtypes": (torch.float32, torch.float64, torch.bfloat16)}
+    claims = {"reference": gradient_of_a_loss, "info": WITH_BFLOAT16}
     assert failed("f(Tensor x) -> Tensor", gradient_of_a_loss, **claims) == set()
     found = failed("f(Tensor x) -> Tensor", approximate, **claims)
     assert found == {"values in 16 bits"}
@@ -163,8 +171,7 @@ def test_sums_of_rows_that_are_off_by_less_than_an_element_is_rounded_by():
     def reference(x):
         return torch.softmax(x, -1)
 
-    claims = {"reference": reference, "dtypes": (torch.float32, torch.float64, torch.bfloat16)}
-    found = failed("f(Tensor x) -> Tensor", towards_zero, **claims)
+    found = failed("f(Tensor x) -> Tensor", towards_zero, reference=reference, info=WITH_BFLOAT16)
     assert found == {"values in 16 bits"}
 
 
@@ -246,21 +253,17 @@ def test_an_autocast_policy_that_the_kernel_contradicts():
 
 @pytest.mark.slow
 def test_tolerances_are_declared():
-    rough = {
-        "reference": torch.sin,
-        "tolerance": {torch.float32: Tolerance(0, 1e-2), torch.float64: Tolerance(0, 1e-2)},
-    }
+    tolerance = dict.fromkeys((torch.float32, torch.float64), Tolerance(0, 1e-2))
+    rough = {"reference": torch.sin, "info": MATRICES._replace(tolerance=tolerance)}
     assert "values" not in failed("f(Tensor x) -> Tensor", lambda x: x.sin() + 1e-3, **rough)
     assert "values" in failed("f(Tensor x) -> Tensor", lambda x: x.sin() + 1e-1, **rough)
 
 
 def test_what_is_declared_to_be_refused():
-    from opwheel.dispatch import ErrorSample
-
     def errors(device):
         yield ErrorSample(Sample(torch.ones(2, device=device)), RuntimeError, "two dimensions")
 
-    assert "errors" in failed("f(Tensor x) -> Tensor", torch.sin, errors=errors)
+    assert "errors" in failed("f(Tensor x) -> Tensor", torch.sin, info=MATRICES._replace(errors=errors))
 
 
 def test_writing_where_nothing_is_declared(monkeypatch):
@@ -274,7 +277,9 @@ def test_writing_where_nothing_is_declared(monkeypatch):
     def put(x):
         x.data.fill_(1)
 
-    found = failed("put(Tensor(a!) x) -> ()", put, reference=lambda x: x.fill_(1) and None, samples=samples)
+    found = failed(
+        "put(Tensor(a!) x) -> ()", put, reference=lambda x: x.fill_(1) and None, info=MATRICES._replace(samples=samples)
+    )
     assert "versions" in found
 
 

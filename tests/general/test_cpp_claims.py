@@ -4,7 +4,8 @@ import ctypes
 
 import pytest
 import torch
-from opwheel.dispatch import Elementwise, Operator, Rows, Sample
+from opwheel.dispatch import Elementwise, Operator, Rows
+from opwheel_tools import OpInfo, Sample
 
 from tests.general import cpp_library
 from tests.general.declared import declare
@@ -18,19 +19,15 @@ def matrices(device, dtype, requires_grad):
     yield Sample(torch.randn(2, 3, 4, device=device, dtype=dtype, requires_grad=requires_grad))
 
 
-def operator(name, reference, **claims):
-    return Operator(name, reference=reference, samples=matrices, dtypes=(torch.float32, torch.float64), **claims)
-
-
 def softmax(x):
     return torch.softmax(x, 0)
 
 
 OPERATORS = [
-    operator("softmax", softmax),
-    operator("softmax_of_rows", softmax, rule=Rows(x=1)),
-    operator("softmax_elementwise", softmax, rule=Elementwise()),
-    operator("round_to_int8", lambda x: x.round().to(torch.int8), derivatives=None, fake=torch.empty_like),
+    Operator("softmax", softmax),
+    Operator("softmax_of_rows", softmax, rule=Rows(x=1)),
+    Operator("softmax_elementwise", softmax, rule=Elementwise()),
+    Operator("round_to_int8", lambda x: x.round().to(torch.int8), derivatives=None, fake=torch.empty_like),
 ]
 
 
@@ -38,7 +35,9 @@ OPERATORS = [
 def overloads(tmp_path_factory):
     output = tmp_path_factory.mktemp("claims") / "libwaves_claims.so"
     ctypes.CDLL(str(cpp_library.build(cpp_library.SOURCES / "claims.cpp", output)))
-    return declare(NAMESPACE, tuple(f"{one.name}(Tensor x) -> Tensor" for one in OPERATORS), OPERATORS)
+    info = OpInfo(samples=matrices, dtypes=(torch.float32, torch.float64))
+    schemas = tuple(f"{one.name}(Tensor x) -> Tensor" for one in OPERATORS)
+    return declare(NAMESPACE, schemas, OPERATORS, {one.name: info for one in OPERATORS})
 
 
 @pytest.mark.parametrize(

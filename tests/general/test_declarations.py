@@ -5,7 +5,7 @@ import re
 
 import pytest
 import torch
-from opwheel.dispatch import Elementwise, Opaque, Operator, Rows, Tolerance, register_python
+from opwheel.dispatch import Elementwise, Opaque, Operator, Rows, register_python
 
 _names = (f"waves_refused_{number}" for number in itertools.count())
 
@@ -94,16 +94,7 @@ def test_refused_variants(functional, variant, words, rule):
         ("compile", "kernal", "'fuse' or 'kernel'"),
         ("flops", "1", "a number or a function"),
         ("tensor_variant", ("t", "f"), "a dict from names of arguments"),
-        ("samples", [()], "a function that gives calls"),
-        ("measured", 1, "a function that gives calls"),
-        ("errors", (), "a function that gives calls"),
-        ("dtypes", torch.float32, "a tuple of dtypes"),
-        ("dtypes", (), "a tuple of dtypes"),
-        ("tolerance", {"float32": Tolerance(0, 0)}, "a dict from dtypes"),
-        ("tolerance", (1e-5, 1e-5), "a dict from dtypes"),
-        ("tolerance", {torch.float32: 1e-5}, "a dict from dtypes"),
         ("fake", "f", "a function, or None"),
-        ("peers", [torch.relu], "a dict from names to functions"),
         ("doc", None, "a docstring"),
     ],
 )

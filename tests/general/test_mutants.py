@@ -6,9 +6,11 @@ import pytest
 import torch
 from opwheel.dispatch import overloads_of, register_python
 from opwheel.dispatch.overload import as_tuple
+from opwheel_tools.opinfo.lookup import register_op_infos
 from opwheel_tools.testing import checks
 
 from tests.general.operators import KERNELS, OPERATORS
+from tests.general.opinfos import OP_INFOS
 
 CPU = torch.device("cpu")
 _names = (f"waves_mutants_{number}" for number in itertools.count())
@@ -99,6 +101,13 @@ MUTANTS = {
 TARGETS = ("rms_norm", "rope", "softmax")
 
 
+def registered(namespace, kernels, operators):
+    """Overloads with these kernels, and the samples of the right ones."""
+    register_python(namespace, kernels, operators)
+    register_op_infos(namespace, OP_INFOS)
+    return overloads_of(torch.library.Library(namespace, "FRAGMENT"))
+
+
 def survivors():
     """Mutants that no check catches."""
     for (name, mutate), target in itertools.product(MUTANTS.items(), TARGETS):
@@ -107,8 +116,7 @@ def survivors():
             schema: mutate(kernel) if schema.partition("(")[0] == target else kernel
             for schema, kernel in KERNELS.items()
         }
-        register_python(namespace, kernels, OPERATORS)
-        overload = overloads_of(torch.library.Library(namespace, "FRAGMENT"))[target]
+        overload = registered(namespace, kernels, OPERATORS)[target]
         if not any(fails(overload, check, samples) for check, samples in checks.cases(overload, CPU)):
             yield f"{target}: {name}"
 
@@ -135,8 +143,7 @@ FROZEN = {
 def test_wrong_derivatives_of_some_tensors_are_found(name):
     namespace = next(_names)
     operators = [one._replace(derivatives=FROZEN[name]) if one.name == "rms_norm" else one for one in OPERATORS]
-    register_python(namespace, KERNELS, operators)
-    overload = overloads_of(torch.library.Library(namespace, "FRAGMENT"))["rms_norm"]
+    overload = registered(namespace, KERNELS, operators)["rms_norm"]
     samples = checks.Samples(overload, 0, torch.float64, CPU)
     with pytest.raises(AssertionError, match=r"first derivatives of '(x|weight)' alone"):
         checks.CHECKS["first derivatives"](overload, samples)
@@ -152,8 +159,7 @@ def test_a_kernel_that_does_not_look_at_its_arguments_is_found():
     kernels = {
         schema: unchecked if schema.partition("(")[0] == "rms_norm" else kernel for schema, kernel in KERNELS.items()
     }
-    register_python(namespace, kernels, [one._replace(errors=None) for one in OPERATORS])
-    overload = overloads_of(torch.library.Library(namespace, "FRAGMENT"))["rms_norm"]
+    overload = registered(namespace, kernels, OPERATORS)["rms_norm"]
     samples = checks.Samples(overload, 0, torch.float64, CPU)
     with pytest.raises(AssertionError, match=r"'(x|weight)' has one (more|less) in its last dimension: the"):
         checks.CHECKS["errors"](overload, samples)

@@ -2,7 +2,9 @@
 
 import pytest
 import torch
-from opwheel.dispatch import Operator, Rows, Sample, overloads_of, register_python
+from opwheel.dispatch import Operator, Rows, overloads_of, register_python
+from opwheel_tools import OpInfo, Sample
+from opwheel_tools.opinfo.lookup import register_op_infos
 from opwheel_tools.testing import checks
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -39,11 +41,12 @@ FUNCTIONS = register_python(
         "f.out(Tensor x, float scale=1.0, *, ScalarType? dtype=None, Tensor(a!) out) -> ()": write_reversed_sum,
     },
     [
-        Operator("f", reference=reversed_sum, rule=Rows(x=1), samples=samples, flops=count_sum, doc="Reversed sum."),
+        Operator("f", reference=reversed_sum, rule=Rows(x=1), flops=count_sum, doc="Reversed sum."),
         Operator("counted", reference=torch.sin, flops=3, doc="Sine."),
     ],
 )
 OVERLOADS = overloads_of(torch.library.Library(NAMESPACE, "FRAGMENT"))
+register_op_infos(NAMESPACE, {"f": OpInfo(samples=samples)})
 f = FUNCTIONS["f"]
 
 
@@ -61,8 +64,10 @@ def test_the_kit_notices_a_result_that_is_not_written():
     wrong = register_python(
         "waves_out_wrong",
         {"g(Tensor x) -> Tensor": torch.sin, "g.out(Tensor x, *, Tensor(a!) out) -> ()": lambda x, *, out: None},
-        [Operator("g", reference=torch.sin, samples=lambda d, t, r: [Sample(torch.ones(3, device=d, dtype=t))])],
+        [Operator("g", reference=torch.sin)],
     )
+    info = OpInfo(samples=lambda d, t, r: [Sample(torch.ones(3, device=d, dtype=t))])
+    register_op_infos("waves_out_wrong", {"g": info})
     assert wrong == {}  # without a docstring there is no public function
     overload = overloads_of(torch.library.Library("waves_out_wrong", "FRAGMENT"))["g.out"]
     noticed = set()

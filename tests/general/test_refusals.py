@@ -5,7 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from opwheel.dispatch import ErrorSample, Operator, Sample, overloads_of, register_python
+from opwheel.dispatch import Operator, overloads_of, register_python
+from opwheel_tools import ErrorSample, OpInfo, Sample
+from opwheel_tools.opinfo.lookup import register_op_infos
 from opwheel_tools.testing import checks, refusals
 
 PACKAGE = """
@@ -13,7 +15,9 @@ import os
 from types import SimpleNamespace
 
 import torch
-from opwheel.dispatch import ErrorSample, Operator, Sample, overloads_of, register_python
+from opwheel.dispatch import Operator, overloads_of, register_python
+from opwheel_tools import ErrorSample, OpInfo, Sample
+from opwheel_tools.opinfo.lookup import register_op_infos
 
 
 def refuses(x):
@@ -35,8 +39,9 @@ KERNELS = {"refuses": refuses, "computes": torch.sqrt, "ends": lambda x: os.abor
 register_python(
     "waves_refusing",
     {f"{name}(Tensor x) -> Tensor": kernel for name, kernel in KERNELS.items()},
-    [Operator(name, reference=torch.sqrt, samples=samples, errors=errors) for name in KERNELS],
+    [Operator(name, reference=torch.sqrt) for name in KERNELS],
 )
+register_op_infos("waves_refusing", {name: OpInfo(samples=samples, errors=errors) for name in KERNELS})
 library = SimpleNamespace(overloads=overloads_of(torch.library.Library("waves_refusing", "FRAGMENT")))
 """
 
@@ -85,9 +90,8 @@ def test_an_accelerator_is_not_asked_to_refuse_values():
         yield ErrorSample(Sample(torch.randn(3, 2), torch.tensor([3])), IndexError, by_values=True)
 
     schema = "pick(Tensor x, Tensor index) -> Tensor"
-    register_python(
-        "waves_pick", {schema: pick}, [Operator("pick", reference=reference, samples=samples, errors=errors)]
-    )
+    register_python("waves_pick", {schema: pick}, [Operator("pick", reference=reference)])
+    register_op_infos("waves_pick", {"pick": OpInfo(samples=samples, errors=errors)})
     (overload,) = overloads_of(torch.library.Library("waves_pick", "FRAGMENT")).values()
     checks.CHECKS["errors"](overload, checks.Samples(overload, 0, torch.float32, SimpleNamespace(type="cuda")))
     assert set(seen) == {torch.int32}

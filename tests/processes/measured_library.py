@@ -1,12 +1,12 @@
-"""A library for processes that import it: of its operators' peers one ends its process, and one says which it is."""
+"""A library for processes that import it: one of its operators' baselines ends its process, one says which it is."""
 
 import os
 
 import torch
-from opwheel.dispatch import Elementwise, Operator, Rows, Sample
+from opwheel_tools import OpInfo, Sample
 
 from tests.general import python_library
-from tests.general.python_library import PEERS, blend, fill, rows, softmax
+from tests.general.python_library import BASELINES, rows
 
 
 def ends(*_):
@@ -26,9 +26,9 @@ def filled(device, dtype, requires_grad):
     yield Sample(torch.empty(3, device=device, dtype=dtype, requires_grad=requires_grad), 1.0)
 
 
-OPERATORS = (
-    Operator("softmax", reference=softmax, rule=Rows(x=1), samples=rows, peers=PEERS),
-    Operator("blend", reference=blend, rule=Elementwise(), samples=blended, peers={"says": says}),
-    Operator("fill", reference=fill, derivatives=None, samples=filled, peers={"ends": ends}),
-)
-library = python_library.library(OPERATORS)
+OP_INFOS = {
+    "softmax": OpInfo(samples=rows, baselines=BASELINES),
+    "blend": OpInfo(samples=blended, baselines={"says": says}),
+    "fill": OpInfo(samples=filled, baselines={"ends": ends}),
+}
+library = python_library.library(OP_INFOS)

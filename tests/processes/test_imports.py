@@ -31,6 +31,13 @@ print(set(torch._C._dispatch_get_all_op_names()) - operators)
 """
 
 
+# What tools alone need of the libraries' operators is not imported with them.
+WITHOUT_TOOLS = """
+import sys, muladd, transformer_ops
+print(sorted(name for name in sys.modules if name.startswith("opwheel_tools") or ".opinfos" in name))
+"""
+
+
 def printed_by(code):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
 
@@ -43,6 +50,10 @@ def test_importing_the_framework_has_no_effect():
 def test_all_of_the_framework_opens_nothing():
     """No library of operators, no shared library but torch's, no operator."""
     assert printed_by(OPENS_NOTHING) == ["set()", "set()", "set()"]
+
+
+def test_libraries_do_without_tools():
+    assert printed_by(WITHOUT_TOOLS) == ["[]"]
 
 
 def test_a_plugin_s_module_does_without_torch():

@@ -41,6 +41,7 @@ def write_library(folder):
     declarations, found, _ = (GENERAL / "operators.py").read_text().partition("\nfunctions = register_python(")
     assert found
     (package / "operators/__init__.py").write_text(declarations)
+    (package / "opinfos.py").write_text((GENERAL / "opinfos.py").read_text())
     setup = (core / "setup.py").read_text()
     assert setup.count("exports=") == 1
     (core / "setup.py").write_text(setup.replace("exports=", 'torch_target="2.13",\n            exports='))

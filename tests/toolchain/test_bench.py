@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import muladd
 import pytest
 import torch
-from muladd.benchmarks import SUITE
+from muladd.opinfos.benchmarks import SUITE
 from opwheel_tools.bench import plot, samples_plot, tables, triad
 from opwheel_tools.bench.other_process import OtherProcess
 from opwheel_tools.bench.results import Measurement, Results, Row
@@ -23,7 +23,7 @@ from rich.console import Console
 from tests.command_line import invoke
 
 NOT_COMPILED = ("--skip", "compile", "--skip", "muladd in compile")
-ALONE = tuple(word for peer in SUITE.peers for word in ("--skip", peer.name))
+ALONE = tuple(word for one in SUITE.baselines for word in ("--skip", one.name))
 
 
 def bench(*arguments):
@@ -77,11 +77,11 @@ def test_picture(run):
 
 @pytest.mark.slow
 def test_fresh_results():
-    """Large ones are beside what says where the time goes; one peer is timed in a process of its own."""
+    """Large ones are beside what says where the time goes; one implementation is timed in a process of its own."""
     results = Results({}, {})
     names = {"addcmul", "huge pages", "small pages", "addcmul, huge pages", "addcmul, out="}
-    peers = [SUITE.ours, *(peer for peer in SUITE.peers if peer.name in names)]
-    with contextlib.closing(Runner(SUITE, "cpu", peers, QUICK, results)) as runner:
+    implementations = [SUITE.ours, *(one for one in SUITE.baselines if one.name in names)]
+    with contextlib.closing(Runner(SUITE, "cpu", implementations, QUICK, results)) as runner:
         for elements in (2**12, 2**23):
             runner.run(Case("new", Form.NEW, "contiguous", torch.float32, elements))
     small, large = results.rows
@@ -209,7 +209,7 @@ def test_a_wrong_result_is_a_finding_and_not_timed(tmp_path, monkeypatch):
     assert json.loads((tmp_path / "run.json").read_text())["rows"] == []
 
 
-def test_a_peer_that_fails_is_left_out_with_its_reason(monkeypatch):
+def test_an_implementation_that_fails_is_left_out_with_its_reason(monkeypatch):
     monkeypatch.delattr(torch, "addcmul")
     result = bench("--quick", "--only", "new", *NOT_COMPILED)
     assert result.exit_code == 0
@@ -224,7 +224,7 @@ def test_a_peer_that_fails_is_left_out_with_its_reason(monkeypatch):
     ("arguments", "words"),
     [
         (("--device", "xpu"), ["no backend for 'xpu' is loaded", "cpu", "muladd doctor"]),
-        (("--skip", "nobody"), ["no peer 'nobody'", "addcmul"]),
+        (("--skip", "nobody"), ["no baseline 'nobody'", "addcmul"]),
         (("--json", "/nowhere/run.json"), ["/nowhere/run.json cannot be written"]),
         (("--plot", "run.text"), ["must end in one of", "png"]),
         (("--compare", "/nowhere/run.json"), ["was not written by bench --json"]),

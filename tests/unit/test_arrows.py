@@ -1,4 +1,7 @@
-"""Who may import and include whom: tools -> framework; in each commands -> ... -> registry; libraries -> framework."""
+"""Who may import and include whom: tools -> framework; in each commands -> ... -> registry; libraries -> framework.
+
+What tools use of a library, its opinfos, may import the tools; nothing else of the library imports either.
+"""
 
 import ast
 import re
@@ -32,13 +35,14 @@ _OF_FRAMEWORK = {f"opwheel.{part}".rstrip(".") for part in DISPATCH}
 # The same of opwheel_tools, with the parts of opwheel by their full names.
 TOOLS_ARROWS = {
     "_version": set(),
-    "": {"_version"},
+    "": {"_version", "opinfo"},
+    "opinfo": {*_OF_FRAMEWORK, "opinfo"},
     "compiled": {"opwheel._build"},
     "build": {"", "build", "opwheel._build"},  # where torch need not be importable
     # Of libraries that know nothing of opwheel.
     "audit": {"audit", "opwheel._torch", "opwheel.text"},
-    "testing": {*_OF_FRAMEWORK, "compiled", "testing"},
-    "bench": {*_OF_FRAMEWORK, "bench", "compiled"},
+    "testing": {*_OF_FRAMEWORK, "compiled", "opinfo", "testing"},
+    "bench": {*_OF_FRAMEWORK, "bench", "compiled", "opinfo"},
     "scaffold": {*_OF_FRAMEWORK, "", "scaffold"},
     "commands": {
         *_OF_FRAMEWORK,
@@ -47,6 +51,7 @@ TOOLS_ARROWS = {
         "",
         "commands",
         "audit",
+        "opinfo",
         "testing",
         "bench",
         "scaffold",
@@ -129,8 +134,13 @@ def test_the_framework_names_no_library():
 def test_libraries_import_the_framework(path):
     folder = next(folder for folder in path.parents if folder.name == "src")
     package = ".".join(path.relative_to(folder).parts[:-1])
-    allowed = {package.partition(".")[0], "opwheel", "torch", *sys.stdlib_module_names}
-    assert {name.split(".")[0] for name in imports(path, package)} <= allowed
+    library = package.partition(".")[0]
+    for_tools = f"{library}.opinfos"
+    is_for_tools = f"{package}.{path.stem}.".startswith(f"{for_tools}.")
+    allowed = {library, "opwheel", "torch", *sys.stdlib_module_names, *(["opwheel_tools"] if is_for_tools else [])}
+    found = set(imports(path, package))
+    assert {name.split(".")[0] for name in found} <= allowed
+    assert is_for_tools or not {name for name in found if f"{name}.".startswith(f"{for_tools}.")}
 
 
 @pytest.mark.parametrize(

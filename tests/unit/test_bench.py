@@ -6,11 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from muladd.benchmarks import SUITE
+from muladd.opinfos.benchmarks import SUITE
 from opwheel.memory.usage import peak
 from opwheel_tools.bench import comparison, machine, sampling
 from opwheel_tools.bench.results import Measurement, Results, Row
-from opwheel_tools.bench.selection import select_cases, select_peers
+from opwheel_tools.bench.selection import select_cases, select_implementations
 from opwheel_tools.bench.suite import OVERHEAD, Form, Shown
 from rich.console import Console
 
@@ -39,10 +39,11 @@ def test_cases_of_an_accelerator_do_not_fit_into_its_caches():
 
 
 def test_limit_of_a_device():
-    assert select_peers(SUITE, "cpu")[-1].name == "triad"
-    assert select_peers(SUITE, "cuda")[-1].name == "copy"
-    assert "eager" not in {peer.name for peer in select_peers(SUITE, "cuda", ["eager"])}
-    assert all(Form.OUT in peer.statements for peer in select_peers(SUITE, "cuda") if peer.name in SUITE.limits)
+    assert select_implementations(SUITE, "cpu")[-1].name == "triad"
+    assert select_implementations(SUITE, "cuda")[-1].name == "copy"
+    assert "eager" not in {one.name for one in select_implementations(SUITE, "cuda", ["eager"])}
+    limits = [one for one in select_implementations(SUITE, "cuda") if one.name in SUITE.limits]
+    assert all(Form.OUT in one.statements for one in limits)
 
 
 def test_device_without_timing_events(monkeypatch):

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
         Opaque,
         Operator,
         Rows,
-        Sample,
         functions_of,
         open_library,
         operators_of,
@@ -36,7 +35,7 @@ __getattr__ = names_from(
         **dict.fromkeys(("Backend", "Probe", "Runtime", "hookimpl", "probe_device"), ".registry"),
         **dict.fromkeys(
             (
-                *("Elementwise", "Library", "Opaque", "Operator", "Rows", "Sample"),
+                *("Elementwise", "Library", "Opaque", "Operator", "Rows"),
                 *("functions_of", "open_library", "operators_of"),
             ),
             ".dispatch",
@@ -54,7 +53,6 @@ __all__ = [
     "Probe",
     "Rows",
     "Runtime",
-    "Sample",
     "__version__",
     "functions_of",
     "hookimpl",

@@ -1,4 +1,4 @@
-"""``transformer_ops bench``: a quick run has every operator beside its peers, and finds no wrong result."""
+"""``transformer_ops bench``: a quick run has every operator beside its baselines, and finds no wrong result."""
 
 import json
 
@@ -11,7 +11,7 @@ from opwheel_tools.bench import from_samples, machine
 from opwheel_tools.bench.results import Results
 from opwheel_tools.bench.sampling import Precision
 from opwheel_tools.bench.suite import Form
-from transformer_ops.operators import samples
+from transformer_ops.opinfos import tensors
 
 from tests.command_line import invoke
 
@@ -27,7 +27,7 @@ def test_quick(tmp_path):
     assert imread(picture).std() > 0.05  # something is drawn
     rows = {(row["group"], row["form"]): set(row["peers"]) for row in run["rows"]}
     assert {group for group, _ in rows} == set(transformer_ops.library.overloads)
-    for operator, peer in {
+    for operator, baseline in {
         "rms_norm": "F.rms_norm",
         "fused_add_rms_norm": "F.rms_norm",
         "layer_norm": "F.layer_norm",
@@ -38,7 +38,7 @@ def test_quick(tmp_path):
         "fused_linear_cross_entropy": "F.cross_entropy",
     }.items():
         for form in ("new", "forward+backward"):
-            assert {"operator", "reference", peer} <= rows[operator, form]
+            assert {"operator", "reference", baseline} <= rows[operator, form]
 
 
 @pytest.mark.parametrize(("mebibytes", "rows", "rows_of_two_bytes"), [(32, 32768, 32768), (256, 65536, 131072)])
@@ -79,8 +79,8 @@ def test_what_is_written_into_given_memory_has_a_limit():
 def test_where_memory_is_the_limit_operands_are_made_anew(monkeypatch):
     """Which pages of memory they lie in decides up to a tenth of the time: one draw of them is not a measurement."""
     made = []
-    make = samples.randn
-    monkeypatch.setattr(samples, "randn", lambda *shape, **options: made.append(shape) or make(*shape, **options))
+    make = tensors.randn
+    monkeypatch.setattr(tensors, "randn", lambda *shape, **options: made.append(shape) or make(*shape, **options))
     overloads = transformer_ops.library.overloads.values()
     skip = [from_samples.REFERENCE, from_samples.COMPILED, "F.rms_norm"]
     for name, times in {"rms_norm": 1, "rms_norm.out": from_samples.PLACEMENTS}.items():

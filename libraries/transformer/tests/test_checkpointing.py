@@ -6,6 +6,7 @@ import pytest
 import torch
 import transformer_ops
 from opwheel import operators_of
+from opwheel_tools.opinfo.lookup import op_info_of
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from .recording import Operators
@@ -30,7 +31,7 @@ def test_a_kept_operator_runs_once(name):
     function = transformer_ops.library.functions[name]
     training = overload.operator.training
     assert operators_of(function)[0] is overload.op
-    sample = next(iter(overload.operator.samples("cpu", torch.float32, True)))
+    sample = next(iter(op_info_of(overload).samples("cpu", torch.float32, True)))
     call = partial(function, **sample.kwargs)
     expected, counts = keeping([torch.ops.aten.sin.default], call, sample.args)
     assert counts[training] == 2

@@ -6,6 +6,7 @@ Production needs ``opwheel`` alone, which never imports this package; it finds i
 from pathlib import Path
 
 from ._version import __version__
+from .opinfo import ErrorSample, OpInfo, Sample, Tolerance
 
 
 def get_include() -> str:
@@ -13,4 +14,4 @@ def get_include() -> str:
     return str(Path(__file__).parent / "include")
 
 
-__all__ = ["__version__", "get_include"]
+__all__ = ["ErrorSample", "OpInfo", "Sample", "Tolerance", "__version__", "get_include"]

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from .python_kernels import implement, implement_functions, implement_references, in_compute_dtype
     from .python_operators import register_python
     from .rules import Rows
-    from .samples import ErrorSample, Sample, Tolerance
 
 # What not every program has: operators that are not element-wise, kernels and operators in Python, exports, tests.
 __getattr__ = names_from(
@@ -46,20 +45,16 @@ __getattr__ = names_from(
         "decomposition_table": ".decompositions",
         "register_python": ".python_operators",
         "Rows": ".rules",
-        **dict.fromkeys(("ErrorSample", "Sample", "Tolerance"), ".samples"),
     },
 )
 
 __all__ = [
     "Elementwise",
-    "ErrorSample",
     "Library",
     "Opaque",
     "Operator",
     "Rows",
     "Rule",
-    "Sample",
-    "Tolerance",
     "decomposition_table",
     "functions_of",
     "implement",

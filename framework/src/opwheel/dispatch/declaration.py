@@ -1,13 +1,10 @@
 """One operator, declared."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from .rules import Opaque, Rule
-
-if TYPE_CHECKING:
-    from .samples import ErrorSample, Sample, Tolerance
 
 CompilePolicy = Literal["fuse", "kernel"]
 AutocastPolicy = Literal["promote", "lower_precision", "float32"]
@@ -16,6 +13,8 @@ Derivative = str | Callable[..., Any]
 
 class Operator(NamedTuple):
     """An operator of an operator library: its truth in ATen operators, and what may be relied on beyond that.
+
+    What only tests and benchmarks need of it, such as calls to make, is an ``opwheel_tools.OpInfo``.
 
     Args:
         name: of its schema. The overloads ``name.out`` and ``name_`` of an :class:`Elementwise` operator, where the
@@ -56,18 +55,8 @@ class Operator(NamedTuple):
             and the other arguments as they are: the public function picks it when it is given a tensor. They are two
             operators, not overloads of one: PyTorch would turn a tensor of one element into a number, and lose its
             gradient.
-        samples: ``samples(device, dtype, requires_grad)`` gives the :class:`Sample` calls that tests and benchmarks
-            make. Element-wise operators need none.
-        measured: as ``samples``, the calls that ``bench`` makes instead, in float32 and bfloat16: of the sizes that
-            users have. Operators of the library that do not declare it are not measured then, unless they are named.
-            With ``--quick`` it makes the first of ``samples``.
-        errors: ``errors(device)`` gives calls that must be refused, as :class:`ErrorSample`.
-        dtypes: of the samples.
-        tolerance: how far results may be from the reference's, by dtype, where that is not the rounding of the dtype.
         fake: what gives empty results for fake arguments, where the results' shapes depend on data and the reference
             therefore cannot; called like the reference (``torch.library.get_ctx().new_dynamic_size()``).
-        peers: by name, other ways to compute the same, which ``bench`` times beside the operator: functions that are
-            called like the reference. One that gives other results, or fails, is left out with a note.
         doc: docstring of the public function. Without one there is none: the operator is for others' formulas.
     """
 
@@ -81,11 +70,5 @@ class Operator(NamedTuple):
     compile: CompilePolicy = "fuse"
     flops: int | Callable[..., int] = 1
     tensor_variant: Mapping[str, str] = MappingProxyType({})
-    samples: Callable[..., Iterable["Sample"]] | None = None
-    measured: Callable[..., Iterable["Sample"]] | None = None
-    errors: Callable[..., Iterable["ErrorSample"]] | None = None
-    dtypes: tuple[Any, ...] | None = None
-    tolerance: Mapping[Any, "Tolerance"] = MappingProxyType({})
     fake: Callable[..., Any] | None = None
-    peers: Mapping[str, Callable[..., Any]] = MappingProxyType({})
     doc: str = ""

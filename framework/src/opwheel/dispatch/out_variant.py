@@ -5,17 +5,15 @@ For rules other than Elementwise(), whose variants come from their loops.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from .declaration import Operator
 from .overlap import check_elements_apart
 from .overload import Overload
 from .rules import Opaque
-from .samples import ErrorSample, Sample
 
 
 class OutVariant(Opaque):
@@ -50,11 +48,6 @@ def out_variant(operator: Operator) -> Operator:
         reference=_writing(operator.reference),
         rule=OutVariant(),
         derivatives=None,
-        samples=_with_out(operator, operator.samples),
-        measured=_with_out(operator, operator.measured),
-        errors=_errors(operator),
-        dtypes=operator.dtypes,
-        tolerance=operator.tolerance,
         fake=_writing(operator.fake) if operator.fake else None,
     )
 
@@ -75,34 +68,3 @@ def _check_out(out: Tensor, result: Tensor) -> None:
             shown = (tuple(one) if what == "shape" else one for one in (given, expected))
             problem = "argument 'out' has {} {}, but the result has {}".format(what, *shown)
             raise RuntimeError(f"{problem}; pass a tensor like the result, which is not resized or converted")
-
-
-def _with_out(operator: Operator, samples: Callable[..., Iterable[Sample]] | None) -> Any:
-    if samples is None:
-        return None
-
-    def make(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
-        del requires_grad  # out= records no gradients
-        for sample in samples(device, dtype, False):
-            result = operator.reference(*sample.args, **sample.kwargs)
-            yield _given(sample, torch.zeros_like(result, memory_format=torch.contiguous_format))
-
-    return make
-
-
-def _errors(operator: Operator) -> Any:
-    def make(device: str) -> Iterator[ErrorSample]:
-        for error in operator.errors(device) if operator.errors else ():
-            yield error._replace(sample=_given(error.sample, torch.empty(0, device=device)), match="")
-        dtype = (operator.dtypes or (torch.float32,))[0]
-        for sample in operator.samples(device, dtype, False) if operator.samples else ():
-            result = operator.reference(*sample.args, **sample.kwargs)
-            yield ErrorSample(_given(sample, result.new_empty((2, *result.shape))), RuntimeError, "'out'")
-            yield ErrorSample(_given(sample, result.to(torch.int16)), RuntimeError, "'out'")
-            return
-
-    return make
-
-
-def _given(sample: Sample, out: Tensor) -> Sample:
-    return Sample(*sample.args, name=sample.name, **sample.kwargs, out=out)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NoReturn, get_args
-
-import torch
+from typing import Any, get_args
 
 from .declaration import AutocastPolicy, CompilePolicy, Operator
 from .rules import Rule
-from .samples import Tolerance
+
+Field = tuple[Callable[[Any], bool], str]
+"""Whether a field's value is right, and what is expected."""
 
 
 def check_declarations(namespace: str, operators: Iterable[Operator]) -> None:
@@ -22,54 +22,63 @@ def check_declarations(namespace: str, operators: Iterable[Operator]) -> None:
     for operator in operators:
         if not isinstance(operator, Operator):
             raise ValueError(f"{namespace}: {operator!r} is in the list of operators, expected an opwheel.Operator")
-        for field, (is_right, expected) in _FIELDS.items():
-            value = getattr(operator, field)
-            if not is_right(value):
-                _refuse(namespace, operator, field, value, expected)
+        check_fields(f"{namespace}::{operator.name}", operator, _FIELDS)
         if operator.name in seen:
             raise ValueError(f"{namespace}: there are two declarations of {operator.name!r}; leave one of them out")
         seen.add(operator.name)
 
 
-def _refuse(namespace: str, operator: Operator, field: str, value: object, expected: str) -> NoReturn:
-    raise ValueError(f"{namespace}::{operator.name}: {field} is {value!r}, expected {expected}")
+def check_fields(owner: str, declaration: object, fields: Mapping[str, Field]) -> None:
+    """Check the fields of a declaration.
+
+    Args:
+        owner: whose declaration it is, for the message.
+        declaration: that has the fields as attributes.
+        fields: by name, whether a value is right, and what is expected.
+
+    Raises:
+        ValueError: naming the owner, the field, what it is and what is expected.
+    """
+    for field, (is_right, expected) in fields.items():
+        value = getattr(declaration, field)
+        if not is_right(value):
+            raise ValueError(f"{owner}: {field} is {value!r}, expected {expected}")
 
 
-def _is_none_or(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+def is_none_or(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Whether a value is None, or passes the check."""
     return lambda value: value is None or check(value)
 
 
-def _is_name(value: object) -> bool:
+def is_name(value: object) -> bool:
+    """Whether a value is a string that is not empty."""
     return isinstance(value, str) and bool(value)
 
 
 def _are_names(value: object) -> bool:
-    return isinstance(value, (tuple, list)) and all(map(_is_name, value))
+    return isinstance(value, (tuple, list)) and all(map(is_name, value))
 
 
-def _maps(keys: Callable[[Any], bool], values: Callable[[Any], bool]) -> Callable[[Any], bool]:
+def maps(keys: Callable[[Any], bool], values: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Whether a value is a mapping whose keys and values pass the checks."""
+
     def check(value: Any) -> bool:
         return isinstance(value, Mapping) and all(map(keys, value)) and all(map(values, value.values()))
 
     return check
 
 
-def _is_dtype(value: object) -> bool:
-    return isinstance(value, torch.dtype)
-
-
-def _one_of(alias: Any) -> tuple[Callable[[Any], bool], str]:
+def _one_of(alias: Any) -> Field:
     words = get_args(alias)
     return lambda value: value in words, " or ".join(map(repr, words))
 
 
-_CALLS = "a function that gives calls, or None"
-_FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "name": (_is_name, "the name of a schema"),
+_FIELDS: dict[str, Field] = {
+    "name": (is_name, "the name of a schema"),
     "reference": (callable, "a function"),
     "rule": (lambda value: isinstance(value, Rule), "a rule such as Opaque(), Rows(x=1) or Elementwise()"),
     "derivatives": (
-        _is_none_or(_maps(_is_name, lambda formula: isinstance(formula, str) or callable(formula))),
+        is_none_or(maps(is_name, lambda formula: isinstance(formula, str) or callable(formula))),
         "a dict from names of tensors to formulas, or None where it is not differentiable",
     ),
     "not_differentiable": (_are_names, "a tuple of names of results"),
@@ -77,19 +86,7 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "autocast": _one_of(AutocastPolicy),
     "compile": _one_of(CompilePolicy),
     "flops": (lambda value: isinstance(value, int) or callable(value), "a number or a function"),
-    "tensor_variant": (_maps(_is_name, _is_name), "a dict from names of arguments to names of operators"),
-    "samples": (_is_none_or(callable), _CALLS),
-    "measured": (_is_none_or(callable), _CALLS),
-    "errors": (_is_none_or(callable), _CALLS),
-    "dtypes": (
-        _is_none_or(lambda value: isinstance(value, (tuple, list)) and bool(value) and all(map(_is_dtype, value))),
-        "a tuple of dtypes such as torch.float32, or None",
-    ),
-    "tolerance": (
-        _maps(_is_dtype, lambda one: isinstance(one, Tolerance)),
-        "a dict from dtypes such as torch.float32 to Tolerance(rtol, atol)",
-    ),
-    "fake": (_is_none_or(callable), "a function, or None"),
-    "peers": (_maps(_is_name, callable), "a dict from names to functions"),
+    "tensor_variant": (maps(is_name, is_name), "a dict from names of arguments to names of operators"),
+    "fake": (is_none_or(callable), "a function, or None"),
     "doc": (lambda value: isinstance(value, str), "a docstring"),
 }

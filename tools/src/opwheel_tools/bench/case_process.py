@@ -14,6 +14,7 @@ from concurrent.futures.process import BrokenProcessPool
 
 import torch
 
+from ..opinfo.lookup import MODULE
 from . import from_samples
 from .from_samples import Case
 from .results import Results
@@ -28,7 +29,7 @@ class CaseProcesses:
         """``package``: where the library is called ``library``."""
         self._package = package
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload([package, from_samples.__name__])
+        self._context.set_forkserver_preload([package, f"{package}.{MODULE}", from_samples.__name__])
 
     def run(self, case: Case, device: str, precision: Precision, results: Results, skip: Iterable[str] = ()) -> None:
         """As :func:`from_samples.run`; a process that ends is a finding."""

@@ -20,7 +20,7 @@ class Change:
     old: Measurement
     new: Measurement
     control: float | None
-    """New over old time of a peer that no change of the library can have made slower."""
+    """New over old time of an implementation that no change of the library can have made slower."""
 
     @property
     def ratio(self) -> float:

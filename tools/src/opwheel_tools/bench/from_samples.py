@@ -1,4 +1,4 @@
-"""Measures operators with the samples that they declare: beside their reference, eager and compiled, and their peers.
+"""Measures operators with their declared samples: beside their reference, eager and compiled, and their baselines.
 
 For libraries without a suite of their own. Under ``torch.func`` the reference runs in the kernel's place
 (docs/writing-an-operator.md): what that costs is a column as well.
@@ -14,11 +14,12 @@ from functools import partial
 from typing import Any
 
 import torch
-from opwheel.dispatch import Sample
 from opwheel.dispatch.overload import Overload, as_tuple
 from opwheel.memory.usage import give_back, peak
 from torch import Tensor
 
+from ..opinfo import Sample
+from ..opinfo.lookup import op_info_of
 from . import triad
 from .results import Measurement, Results, Row
 from .sample_call import Function, SampleCall
@@ -65,8 +66,8 @@ class Case:
 
     def sample(self, device: str, requires_grad: bool) -> Sample:
         """The call's arguments."""
-        operator = self.overload.operator
-        make = operator.measured if self.is_measured else operator.samples
+        info = op_info_of(self.overload)
+        make = info.measured if self.is_measured else info.samples
         assert make is not None
         return next(itertools.islice(make(device, self.dtype, requires_grad), self.index, None))
 
@@ -80,16 +81,16 @@ def cases(
     asked for. ``quick``: the first sample of each.
     """
     chosen = set(groups)
-    overloads = list(overloads)
-    if not chosen and not quick and any(one.operator.measured is not None for one in overloads):
-        overloads = [one for one in overloads if one.operator.measured is not None]
-    for overload in overloads:
+    infos = [(overload, op_info_of(overload)) for overload in overloads]
+    if not chosen and not quick and any(info.measured is not None for _, info in infos):
+        infos = [(overload, info) for overload, info in infos if info.measured is not None]
+    for overload, info in infos:
         operator = overload.operator
-        if operator.samples is None or overload.name != operator.name or (chosen and operator.name not in chosen):
+        if info.samples is None or overload.name != operator.name or (chosen and operator.name not in chosen):
             continue
-        is_measured = operator.measured is not None and not quick
-        make = operator.measured if operator.measured is not None and not quick else operator.samples
-        dtypes = operator.dtypes or (torch.float32, torch.bfloat16)
+        is_measured = info.measured is not None and not quick
+        make = info.measured if info.measured is not None and not quick else info.samples
+        dtypes = info.dtypes or (torch.float32, torch.bfloat16)
         forms = [Form.NEW]
         if operator.derivatives is not None and not overload.mutates and not overload.is_random:
             forms.append(Form.BACKWARD)
@@ -137,10 +138,10 @@ def run(case: Case, device: str, precision: Precision, results: Results, skip: I
                 peaks[name] = peak(statements[name])
         del statements, timers  # the next ones' tensors are to have their place
         left_out |= functions.keys() - {OURS}  # what takes so much longer is not compared with the limit
-    peers = {}
+    measurements = {}
     for name, samples in measured.items():
         lower, median, upper = samples.quartiles()
-        peers[name] = Measurement(
+        measurements[name] = Measurement(
             median,
             lower,
             upper,
@@ -151,7 +152,7 @@ def run(case: Case, device: str, precision: Precision, results: Results, skip: I
             peak_bytes=peaks.get(name),
         )
     dtype = str(case.dtype).removeprefix("torch.")
-    results.rows.append(Row(case.name, overload.name, case.form.value, case.layout, dtype, size.elements, peers))
+    results.rows.append(Row(case.name, overload.name, case.form.value, case.layout, dtype, size.elements, measurements))
 
 
 @dataclass(frozen=True)
@@ -173,7 +174,7 @@ def _call(case: Case, device: str) -> SampleCall:
 def _check(
     case: Case, device: str, functions: dict[str, Function], left_out: set[str], results: Results
 ) -> _Size | None:
-    """Add the operator's peers that are right to the functions; None where there is nothing to measure."""
+    """Add the operator's baselines that are right to the functions; None where there is nothing to measure."""
     overload, call = case.overload, _call(case, device)
     if case.form is Form.BACKWARD and not call.inputs:
         return None
@@ -183,9 +184,9 @@ def _check(
     if problem:
         results.findings.append(f"{case.name}: {problem}; it is not timed")
         return None
-    for name, peer in overload.operator.peers.items():
-        function = _with_arguments(overload, peer)
-        problem = None if name in left_out else _of_peer(case, call.forward(function), expected)
+    for name, baseline in op_info_of(overload).baselines.items():
+        function = _with_arguments(overload, baseline)
+        problem = None if name in left_out else _of_baseline(case, call.forward(function), expected)
         if problem:
             results.notes.append(f"{name} is left out of {case.name}: {problem}")
         else:
@@ -233,7 +234,7 @@ def measured_rows(results: Results, form: Form) -> list[Row]:
 
 
 def compared_with(row: Row) -> str:
-    """The peer that users would call instead: the first that the operator declares, else the reference."""
+    """The baseline that users would call instead: the first that the operator declares, else the reference."""
     return next((name for name in row.peers if name not in (OURS, REFERENCE, COMPILED, FUNCTIONAL, TRIAD)), REFERENCE)
 
 
@@ -242,17 +243,17 @@ def _difference(case: Case, found: tuple[Tensor, ...], expected: tuple[Tensor, .
         return None
     unit = torch.finfo(case.dtype).eps if case.dtype.is_floating_point else 0.0
     for i, (one, other) in enumerate(zip(found, expected, strict=True)):
-        declared = case.overload.operator.tolerance.get(other.dtype)
+        declared = op_info_of(case.overload).tolerance.get(other.dtype)
         rtol, atol = declared or (64 * unit, 64 * unit)
         if one.shape != other.shape or not torch.allclose(one.double(), other.double(), rtol, atol, equal_nan=True):
             return f"result {i} differs from the reference's"
     return None
 
 
-def _of_peer(case: Case, peer: Callable[[], Any], expected: tuple[Tensor, ...]) -> str | None:
-    """What is wrong with a peer's results, or with calling it."""
+def _of_baseline(case: Case, baseline: Callable[[], Any], expected: tuple[Tensor, ...]) -> str | None:
+    """What is wrong with a baseline's results, or with calling it."""
     try:
-        found = as_tuple(peer())
+        found = as_tuple(baseline())
     except Exception as error:  # whatever a third party raises
         return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
     if case.overload.mutates:

@@ -1,4 +1,4 @@
-"""Times peers in processes with other environment variables: for what PyTorch decides when it starts."""
+"""Times implementations in processes with other environment variables: for what PyTorch decides when it starts."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import torch
 from opwheel.memory.usage import give_back
 
 from .statement import LocalStatement
-from .suite import Case, Peer, Suite
+from .suite import Case, Implementation, Suite
 from .unavailable import UnavailableError
 
-_prepared: dict[str, LocalStatement] = {}  # of a process that times for another one: the case of each peer
+_prepared: dict[str, LocalStatement] = {}  # of a process that times for another one: the case of each implementation
 
 
 class OtherProcess:
-    """One process with an environment of its own, and the peers that are timed in it."""
+    """One process with an environment of its own, and the implementations that are timed in it."""
 
     def __init__(self, suite: Suite, environment: Mapping[str, str]) -> None:
         if not suite.module:
@@ -31,10 +31,10 @@ class OtherProcess:
             self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
             self.run(torch.set_num_threads, torch.get_num_threads())
 
-    def prepare(self, peer: Peer, case: Case) -> RemoteStatement:
-        """Make the case's operands there and check the peer: raises what LocalStatement raises."""
-        self.run(_prepare, self._module, peer.name, case)
-        return RemoteStatement(self, peer.name)
+    def prepare(self, implementation: Implementation, case: Case) -> RemoteStatement:
+        """Make the case's operands there and check the implementation: raises what LocalStatement raises."""
+        self.run(_prepare, self._module, implementation.name, case)
+        return RemoteStatement(self, implementation.name)
 
     def run(self, function: Callable[..., Any], *arguments: object) -> Any:
         """Call a function of a module there."""
@@ -81,8 +81,8 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 def _prepare(module: str, name: str, case: Case) -> None:
     suite: Suite = importlib.import_module(module).SUITE
-    (peer,) = (peer for peer in suite.others if peer.name == name)
-    _prepared[name] = LocalStatement(suite, peer, case, suite.operands(case, "cpu"))
+    (implementation,) = (one for one in suite.others if one.name == name)
+    _prepared[name] = LocalStatement(suite, implementation, case, suite.operands(case, "cpu"))
     give_back()  # as the runner does in its own process
 
 

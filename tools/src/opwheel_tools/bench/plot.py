@@ -48,7 +48,7 @@ def _curves(results: Results) -> tuple[list[Row], list[Row]]:
 
 
 def _bandwidth(rows: list[Row], suite: Suite, axes: Axes) -> None:
-    """Against the number of elements, a line for each peer."""
+    """Against the number of elements, a line for each implementation."""
     for name in _names(rows):
         points = [(row.elements, row.peers[name].gigabytes_per_second) for row in rows if name in row.peers]
         _line(axes, name, suite, points)
@@ -93,7 +93,7 @@ def _finish_curve(axes: Axes, rows: list[Row], suite: Suite) -> None:
 
 
 def _overhead(results: Results, axes: Axes) -> None:
-    """Microseconds for a call on few elements, a bar for each peer and form."""
+    """Microseconds for a call on few elements, a bar for each implementation and form."""
     rows = [row for row in results.rows if row.group == OVERHEAD]
     names = list(dict.fromkeys(name for row in rows for name in row.peers))
     labels = {Form.NEW.value: "no input needs a gradient", Form.FORWARD.value: "forward, inputs need gradients"}

@@ -16,7 +16,7 @@ class ResultsFileError(Exception):
 
 @dataclass(frozen=True)
 class Measurement:
-    """One peer in one case; seconds for one call."""
+    """One implementation in one case; seconds for one call."""
 
     median_s: float
     lower_quartile_s: float
@@ -32,7 +32,7 @@ class Measurement:
 
     @property
     def gigabytes_per_second(self) -> float:
-        """Of what has to be moved, not of what the peer in fact moves."""
+        """Of what has to be moved, not of what the implementation in fact moves."""
         return self.bytes / self.median_s / 1e9
 
     @property
@@ -62,7 +62,7 @@ class Results:
     settings: dict[str, Any]
     rows: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    """Peers that did not take part, with the reason."""
+    """Implementations that did not take part, with the reason."""
     findings: list[str] = field(default_factory=list)
     """What is wrong."""
 

@@ -1,4 +1,4 @@
-"""Measures case after case: make operands, check every peer, time them together."""
+"""Measures case after case: make operands, check every implementation, time them together."""
 
 from __future__ import annotations
 
@@ -9,31 +9,35 @@ from .other_process import OtherProcess
 from .results import Measurement, Results, Row
 from .sampling import Clock, Precision, Samples, clock_for, sample
 from .statement import LocalStatement, Statement
-from .suite import Case, Operands, Peer, Suite
+from .suite import Case, Implementation, Operands, Suite
 from .unavailable import UnavailableError
 
 
 class Runner:
     """Fills the results of one run."""
 
-    def __init__(self, suite: Suite, device: str, peers: list[Peer], precision: Precision, results: Results) -> None:
+    def __init__(
+        self, suite: Suite, device: str, implementations: list[Implementation], precision: Precision, results: Results
+    ) -> None:
         self._suite = suite
         self._device = device
-        self._peers = peers
+        self._implementations = implementations
         self._precision = precision
         self._results = results
         self._clock: Clock = clock_for(device)
-        self._left_out: dict[str, list[str]] = {}  # the cases, by the peer and the reason
+        self._left_out: dict[str, list[str]] = {}  # the cases, by the implementation and the reason
         self._processes: dict[tuple[tuple[str, str], ...], OtherProcess] = {}  # by their variables
 
     def run(self, case: Case) -> None:
         """Measure one case."""
         operands = self._suite.operands(case, self._device)
-        taking_part: dict[str, Peer] = {}
+        taking_part: dict[str, Implementation] = {}
         statements: dict[str, Statement] = {}
-        for peer in self._peers:
-            if peer.statement(case) is not None and (statement := self._prepare(peer, case, operands)) is not None:
-                taking_part[peer.name], statements[peer.name] = peer, statement
+        for implementation in self._implementations:
+            if implementation.statement(case) is None:
+                continue
+            if (statement := self._prepare(implementation, case, operands)) is not None:
+                taking_part[implementation.name], statements[implementation.name] = implementation, statement
         if self._suite.ours.name in statements:  # otherwise a finding says why; there is nothing to compare
             give_back()  # of earlier cases, so that each begins with the same allocators
             measured = sample(statements, self._clock, self._precision)
@@ -41,62 +45,62 @@ class Runner:
                 name: statement.resident_bytes() if case.form.makes_result and self._device == "cpu" else None
                 for name, statement in statements.items()
             }
-            peers = {
+            measurements = {
                 name: self._measurement(samples, resident[name], taking_part[name], case, operands)
                 for name, samples in measured.items()
             }
             self._results.rows.append(
-                Row(case.name, case.group, case.form.value, case.layout, case.dtype_name, case.elements, peers)
+                Row(case.name, case.group, case.form.value, case.layout, case.dtype_name, case.elements, measurements)
             )
         for process in self._processes.values():
             process.forget()
 
     def close(self) -> None:
-        """End the processes that were started for peers."""
+        """End the processes that were started for implementations."""
         for process in self._processes.values():
             process.close()
 
-    def _prepare(self, peer: Peer, case: Case, operands: Operands) -> Statement | None:
-        """The statement of a peer that is there and right."""
+    def _prepare(self, implementation: Implementation, case: Case, operands: Operands) -> Statement | None:
+        """The statement of an implementation that is there and right."""
         try:
-            if peer.environment:
-                return self._process(peer).prepare(peer, case)
-            return LocalStatement(self._suite, peer, case, operands)
+            if implementation.environment:
+                return self._process(implementation).prepare(implementation, case)
+            return LocalStatement(self._suite, implementation, case, operands)
         except UnavailableError as error:
-            self._note(f"{peer.name} is left out: {error}")
+            self._note(f"{implementation.name} is left out: {error}")
         except WrongResultError as error:
             self._results.findings.append(f"{case.name}: {error}; it is not timed")
         except Exception as error:  # compilers and third-party kernels raise what they like
             reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
-            if peer is self._suite.ours:
-                self._results.findings.append(f"{case.name}: {peer.name} failed: {reason}")
+            if implementation is self._suite.ours:
+                self._results.findings.append(f"{case.name}: {implementation.name} failed: {reason}")
             else:
-                self._leave_out(peer, case, reason)
+                self._leave_out(implementation, case, reason)
         return None
 
-    def _process(self, peer: Peer) -> OtherProcess:
+    def _process(self, implementation: Implementation) -> OtherProcess:
         if self._device != "cpu":
             raise UnavailableError("it is timed in a process of its own, which has only the CPU's clock")
-        variables = tuple(sorted(peer.environment.items()))
+        variables = tuple(sorted(implementation.environment.items()))
         if variables not in self._processes:
-            self._processes[variables] = OtherProcess(self._suite, peer.environment)
+            self._processes[variables] = OtherProcess(self._suite, implementation.environment)
         return self._processes[variables]
 
     def _measurement(
-        self, samples: Samples, resident: int | None, peer: Peer, case: Case, operands: Operands
+        self, samples: Samples, resident: int | None, implementation: Implementation, case: Case, operands: Operands
     ) -> Measurement:
         lower, median, upper = samples.quartiles()
-        moved = self._suite.bytes(peer, case, operands)
-        statement = peer.statements[case.form]
+        moved = self._suite.bytes(implementation, case, operands)
+        statement = implementation.statements[case.form]
         return Measurement(median, lower, upper, len(samples.seconds), samples.calls, moved, statement, resident)
 
-    def _leave_out(self, peer: Peer, case: Case, reason: str) -> None:
+    def _leave_out(self, implementation: Implementation, case: Case, reason: str) -> None:
         """One note for all cases with the same reason."""
-        cases = self._left_out.setdefault(f"{peer.name}: {reason}", [])
+        cases = self._left_out.setdefault(f"{implementation.name}: {reason}", [])
 
         def text() -> str:
             more = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
-            return f"{peer.name} is left out of {cases[0]}{more}: {reason}"
+            return f"{implementation.name} is left out of {cases[0]}{more}: {reason}"
 
         if cases:
             self._results.notes.remove(text())

@@ -7,9 +7,10 @@ from functools import partial
 from typing import Any
 
 import torch
-from opwheel.dispatch import Sample
 from opwheel.dispatch.overload import Overload, as_tuple
 from torch import Tensor
+
+from ..opinfo import Sample
 
 Function = Callable[..., Any]
 """Takes the values of all arguments of the schema, in its order."""

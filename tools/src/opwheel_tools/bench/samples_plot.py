@@ -38,15 +38,15 @@ def save(results: Results, path: Path) -> None:
 def _factors(axes: Axes, title: str, rows: list[Row]) -> None:
     """Bars for each row: the time of PyTorch's function, and of the compiled reference, over the operator's."""
     labels = [f"{row.group}, {format_elements(row.elements)}, {row.dtype}" for row in rows]
-    peers = {
+    implementations = {
         "than PyTorch's function, or the reference where there is none": [compared_with(row) for row in rows],
         "than the reference under torch.compile": [COMPILED] * len(rows),
     }
-    height = _BAR_HEIGHT / len(peers)
-    for number, (label, names) in enumerate(peers.items()):
+    height = _BAR_HEIGHT / len(implementations)
+    for number, (label, names) in enumerate(implementations.items()):
         present = [i for i, row in enumerate(rows) if names[i] in row.peers]
         factors = [rows[i].peers[names[i]].median_s / rows[i].peers[OURS].median_s for i in present]
-        places = [i + (number - (len(peers) - 1) / 2) * height for i in present]
+        places = [i + (number - (len(implementations) - 1) / 2) * height for i in present]
         bars = axes.barh(places, factors, height, label=label, color=_COLORS[number])
         axes.bar_label(bars, fmt="%.1f", padding=3, fontsize=7)
     axes.axvline(1, color="black", linewidth=1)

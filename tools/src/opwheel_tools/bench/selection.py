@@ -1,11 +1,11 @@
-"""Which cases and peers of a suite take part in a run."""
+"""Which cases and implementations of a suite take part in a run."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
 
-from .suite import Case, Peer, Suite
+from .suite import Case, Implementation, Suite
 
 # Of the free memory: the rest is for the checks, the caches of allocators and whoever else is there.
 _MEMORY_SHARE = 0.6
@@ -24,13 +24,13 @@ def select_cases(suite: Suite, *, device: str, quick: bool, groups: Collection[s
     return [case for case in dict.fromkeys(cases) if suite.working_set(case) <= room]
 
 
-def select_peers(suite: Suite, device: str, skip: Collection[str] = ()) -> list[Peer]:
+def select_implementations(suite: Suite, device: str, skip: Collection[str] = ()) -> list[Implementation]:
     """Who takes part on the device: the library first, the limit last."""
     limit = suite.cpu_limit if device == "cpu" else suite.accelerator_limit
-    others = [peer for peer in (*suite.peers, limit) if peer is not None and peer.name not in skip]
+    others = [one for one in (*suite.baselines, limit) if one is not None and one.name not in skip]
     return [suite.ours, *others]
 
 
-def peer_names(suite: Suite) -> list[str]:
-    """Every peer that can be left out."""
-    return [peer.name for peer in suite.others]
+def baseline_names(suite: Suite) -> list[str]:
+    """Every baseline that can be left out."""
+    return [one.name for one in suite.others]

@@ -1,4 +1,4 @@
-"""A peer's statement on a case, checked and ready to be timed."""
+"""An implementation's statement on a case, checked and ready to be timed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from opwheel.memory.usage import give_back, resident
 
 from .checking import check
-from .suite import Case, Form, Operands, Peer, Suite
+from .suite import Case, Form, Implementation, Operands, Suite
 
 
 class Statement(Protocol):
@@ -27,19 +27,19 @@ class Statement(Protocol):
 class LocalStatement:
     """In this process."""
 
-    def __init__(self, suite: Suite, peer: Peer, case: Case, operands: Operands) -> None:
-        """Check it: raises UnavailableError, WrongResultError, and whatever the peer raises."""
-        self._code = compile(peer.statements[case.form], peer.name, "eval")
+    def __init__(self, suite: Suite, implementation: Implementation, case: Case, operands: Operands) -> None:
+        """Check it: raises UnavailableError, WrongResultError, and whatever the implementation raises."""
+        self._code = compile(implementation.statements[case.form], implementation.name, "eval")
         self._names: dict[str, Any] = {
             "torch": torch,
             **suite.names,
             **operands.names,
-            **peer.setup(case, operands),
+            **implementation.setup(case, operands),
         }
         self._has_grad = case.form is not Form.NO_GRAD
         with torch.set_grad_enabled(self._has_grad):
-            check(suite, peer, case, operands, self._code, self._names)
-        self._timer = timeit.Timer(peer.statements[case.form], globals=self._names)
+            check(suite, implementation, case, operands, self._code, self._names)
+        self._timer = timeit.Timer(implementation.statements[case.form], globals=self._names)
 
     def timeit(self, number: int) -> float:
         """Seconds that so many runs take."""

@@ -94,7 +94,7 @@ def _nothing(case: Case, operands: Operands) -> Names:  # noqa: ARG001  # an int
 
 
 @dataclass(frozen=True)
-class Peer:
+class Implementation:
     """One way to compute the result: for each form of a call the statement that a user would write."""
 
     name: str
@@ -117,7 +117,7 @@ class Peer:
     """One line for whoever reads the table."""
 
     def statement(self, case: Case) -> str | None:
-        """What is timed; None where the peer has no part in the case."""
+        """What is timed; None where the implementation has no part in the case."""
         if self.groups is not None and case.group not in self.groups:
             return None
         if self.layouts is not None and case.layout not in self.layouts:
@@ -132,22 +132,22 @@ class Shown:
     """What tables and comparisons want to know of a run."""
 
     ours_name: str
-    """Of the peer that all others are compared with."""
+    """Of the implementation that all others are compared with."""
     limits: frozenset[str] = frozenset()
-    """Names of the peers that no computation beats."""
+    """Names of the implementations that no computation beats."""
     control: str = ""
-    """A peer that the library has no part in: where it became slower, the machine did."""
+    """An implementation that the library has no part in: where it became slower, the machine did."""
     explanations: Mapping[str, str] = field(default_factory=dict)
-    """One line for each peer that has one."""
+    """One line for each implementation that has one."""
 
 
 @dataclass(frozen=True)
 class Suite:
     """Everything that ``bench`` wants to know of a library."""
 
-    ours: Peer
+    ours: Implementation
     """The library's own statements, which all others are compared with."""
-    peers: tuple[Peer, ...]
+    baselines: tuple[Implementation, ...]
     operands: Callable[[Case, str], Operands]
     """The operands of a case on a device."""
     computes: Callable[..., Tensor]
@@ -155,23 +155,23 @@ class Suite:
     gradients: Mapping[str, Callable[..., Tensor]]
     """The right gradients by the input's name, of one element, given ``grad`` and all inputs."""
     working_set: Callable[[Case], int]
-    """The most bytes that any peer needs."""
+    """The most bytes that any implementation needs."""
     full: tuple[Plan, ...]
     quick: tuple[Plan, ...]
     on_accelerators: tuple[Plan, ...] = ()
     """Measured before the full ones on other devices than the CPU."""
     largest: Case | None = None
     """Is measured, beside the full plans, with as many elements as fit into memory."""
-    cpu_limit: Peer | None = None
+    cpu_limit: Implementation | None = None
     """What the memory allows at best, on the CPU."""
-    accelerator_limit: Peer | None = None
+    accelerator_limit: Implementation | None = None
     """The same on other devices."""
     control: str = ""
-    """A peer that the library has no part in: where it became slower, the machine did."""
+    """An implementation that the library has no part in: where it became slower, the machine did."""
     names: Names = field(default_factory=dict)
     """What all statements may use beside ``torch``: the library's module."""
     module: str = ""
-    """Where it is called SUITE: processes that time a peer in another environment import it from there."""
+    """Where it is called SUITE: processes that time an implementation in another environment import it from there."""
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -181,22 +181,22 @@ class Suite:
     @property
     def shown(self) -> Shown:
         """What tables and comparisons want to know."""
-        explanations = {peer.name: peer.explanation for peer in (self.ours, *self.others) if peer.explanation}
+        explanations = {one.name: one.explanation for one in (self.ours, *self.others) if one.explanation}
         return Shown(self.ours.name, self.limits, self.control, explanations)
 
     @property
-    def others(self) -> tuple[Peer, ...]:
-        """Whom the library is compared with: the peers, then the limits."""
-        return tuple(peer for peer in (*self.peers, self.cpu_limit, self.accelerator_limit) if peer is not None)
+    def others(self) -> tuple[Implementation, ...]:
+        """What the library is compared with: the baselines, then the limits."""
+        return tuple(one for one in (*self.baselines, self.cpu_limit, self.accelerator_limit) if one is not None)
 
     @property
     def limits(self) -> frozenset[str]:
-        """Names of the peers that no computation beats."""
-        return frozenset(peer.name for peer in (self.cpu_limit, self.accelerator_limit) if peer is not None)
+        """Names of the implementations that no computation beats."""
+        return frozenset(one.name for one in (self.cpu_limit, self.accelerator_limit) if one is not None)
 
-    def bytes(self, peer: Peer, case: Case, operands: Operands) -> int:
+    def bytes(self, implementation: Implementation, case: Case, operands: Operands) -> int:
         """What has to move between memory and processor, each tensor once in every pass that needs it."""
-        read = list(operands.inputs.values())[: peer.inputs_read]
+        read = list(operands.inputs.values())[: implementation.inputs_read]
         moved = sum(value.numel() for value in read if isinstance(value, Tensor)) + operands.out.numel()
         if case.form is Form.BACKWARD:
             moved += operands.out.numel() + 2 * sum(operands.inputs[name].numel() for name in self.gradients)

@@ -1,4 +1,4 @@
-"""The results as tables: the library's time and bandwidth, and the ratio to each peer."""
+"""The results as tables: the library's time and bandwidth, and the ratio to each implementation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def show(results: Results, shown: Shown, console: Console) -> None:
             console.print(f"{name}: {shown.explanations[name]}", markup=False, highlight=False)
     if results.rows:
         console.print(
-            "time: median of a call, ± half the distance of the quartiles. Below a peer: its time over "
+            "time: median of a call, ± half the distance of the quartiles. Below an implementation: its time over "
             f"{ours}'s, so 2.00 means that {ours} is twice as fast. Below the limit: the share of its bandwidth that "
             f"{ours} reaches. noisy: ± more than {DISTURBED:.0%}. resident: what one call adds to the memory of its "
             "process.",
@@ -54,12 +54,12 @@ def format_elements(elements: int) -> str:
 
 
 def _table(group: str, rows: list[Row], shown: Shown) -> Table:
-    peers = [name for name in dict.fromkeys(name for row in rows for name in row.peers) if name != shown.ours_name]
+    others = [name for name in dict.fromkeys(name for row in rows for name in row.peers) if name != shown.ours_name]
     table = Table(title=group, title_justify="left", box=None, pad_edge=False)
     for heading in ("form", "layout", "dtype"):
         table.add_column(heading, no_wrap=True)
     has_memory = any(row.peers[shown.ours_name].resident_bytes is not None for row in rows)
-    for heading in ("elements", "time", "±", "GB/s", *(["resident"] if has_memory else []), *peers):
+    for heading in ("elements", "time", "±", "GB/s", *(["resident"] if has_memory else []), *others):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         ours = row.peers[shown.ours_name]
@@ -72,7 +72,7 @@ def _table(group: str, rows: list[Row], shown: Shown) -> Table:
             f"{ours.spread:.0%}" if ours.spread <= DISTURBED else "noisy",
             f"{ours.gigabytes_per_second:.3g}",
             *([_mebibytes(ours.resident_bytes)] if has_memory else []),
-            *(_ratio(ours, row.peers.get(name), is_limit=name in shown.limits) for name in peers),
+            *(_ratio(ours, row.peers.get(name), is_limit=name in shown.limits) for name in others),
         )
     return table
 

@@ -1,4 +1,4 @@
-"""Why a peer cannot take part."""
+"""Why an implementation cannot take part."""
 
 
 class UnavailableError(Exception):

@@ -48,8 +48,9 @@ def make_app(name: str, function: Callable[..., Any]) -> typer.Typer:
     return app
 
 
-audit = _command("audit", "audit")
-bench = _command("bench", "bench")
-check = _command("check", "check")
-new_backend = _command("new", "new_backend")
-new_library = _command("new", "new_library")
+# Not named like their modules: importing one makes it an attribute of this package, in place of the command.
+run_audit = _command("audit", "audit")
+run_bench = _command("bench", "bench")
+run_check = _command("check", "check")
+run_new_backend = _command("new", "new_backend")
+run_new_library = _command("new", "new_library")

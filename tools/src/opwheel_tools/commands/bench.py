@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
-import importlib.util
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -28,7 +26,7 @@ def bench(
     device: Annotated[str, typer.Option(help="A device with a loaded backend.")] = "cpu",
     quick: Annotated[bool, typer.Option("--quick", help="A few small cases: a quick look, not a measurement.")] = False,
     only: Annotated[list[str] | None, typer.Option(help="Measure only this group; may be repeated.")] = None,
-    skip: Annotated[list[str] | None, typer.Option(help="Leave out this peer; may be repeated.")] = None,
+    skip: Annotated[list[str] | None, typer.Option(help="Leave out this baseline; may be repeated.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the results here.")] = None,
     plot_file: Annotated[Path | None, typer.Option("--plot", help="Draw the results into this file.")] = None,
     compare_file: Annotated[
@@ -90,14 +88,21 @@ def bench(
 
 def _suite(library: Library) -> Suite | None:
     """What the library says is to be measured; None where its operators' samples are."""
-    name = f"{library.package}.benchmarks"
-    if importlib.util.find_spec(name) is not None:
-        suite: Suite = importlib.import_module(name).SUITE
-        return suite
-    if all(overload.operator.samples is None for overload in library.overloads.values()):
+    from ..opinfo.lookup import MODULE, OpInfosError, module_of, op_info_of
+
+    name = f"{MODULE}.benchmarks"
+    try:
+        module = module_of(library.package, name)
+        if module is not None:
+            suite: Suite = module.SUITE
+            return suite
+        has_samples = any(op_info_of(overload).samples is not None for overload in library.overloads.values())
+    except OpInfosError as error:
+        raise typer.BadParameter(str(error)) from error
+    if not has_samples:
         raise typer.BadParameter(
-            f"{library.package} has nothing to measure: no operator declares samples, and there is no module {name} "
-            "with a Suite called SUITE"
+            f"{library.package} has nothing to measure: no operator has samples in {library.package}.{MODULE}, and "
+            f"there is no module {library.package}.{name} with a Suite called SUITE"
         )
     return None
 
@@ -107,9 +112,9 @@ class _SuiteRun:
 
     def __init__(self, suite: Suite, device: str, quick: bool, only: list[str] | None, skip: list[str] | None) -> None:
         from ..bench.machine import available_memory
-        from ..bench.selection import peer_names, select_cases
+        from ..bench.selection import baseline_names, select_cases
 
-        _require_known("--skip", "peer", skip or [], peer_names(suite))
+        _require_known("--skip", "baseline", skip or [], baseline_names(suite))
         _require_known("--only", "group", only or [], suite.groups)
         memory = available_memory(device)
         self.suite, self.device, self.skip, self.shown = suite, device, skip or [], suite.shown
@@ -119,10 +124,10 @@ class _SuiteRun:
     def measure(self, precision: Precision, results: Results) -> Iterator[Callable[[Any], None]]:
         """What measures a case."""
         from ..bench.runner import Runner
-        from ..bench.selection import select_peers
+        from ..bench.selection import select_implementations
 
-        peers = select_peers(self.suite, self.device, self.skip)
-        with contextlib.closing(Runner(self.suite, self.device, peers, precision, results)) as runner:
+        implementations = select_implementations(self.suite, self.device, self.skip)
+        with contextlib.closing(Runner(self.suite, self.device, implementations, precision, results)) as runner:
             yield runner.run
 
     def draw(self, results: Results, path: Path) -> None:
@@ -140,11 +145,12 @@ class _SampleRun:
     ) -> None:
         from ..bench import from_samples
         from ..bench.suite import Shown
+        from ..opinfo.lookup import op_info_of
 
         overloads = list(library.overloads.values())
-        named = dict.fromkeys(name for overload in overloads for name in overload.operator.peers)
-        peers = [from_samples.REFERENCE, from_samples.COMPILED, *named, from_samples.FUNCTIONAL, from_samples.TRIAD]
-        _require_known("--skip", "peer", skip or [], peers)
+        named = dict.fromkeys(name for overload in overloads for name in op_info_of(overload).baselines)
+        baselines = [from_samples.REFERENCE, from_samples.COMPILED, *named, from_samples.FUNCTIONAL, from_samples.TRIAD]
+        _require_known("--skip", "baseline", skip or [], baselines)
         _require_known("--only", "operator", only or [], [overload.operator.name for overload in overloads])
         self.package, self.device, self.quick, self.skip = library.package, device, quick, skip or []
         self.shown = Shown(from_samples.OURS, limits=frozenset({from_samples.TRIAD}))
@@ -161,7 +167,7 @@ class _SampleRun:
         yield lambda case: run(case, self.device, precision, results, self.skip)
 
     def draw(self, results: Results, path: Path) -> None:
-        """How many times faster than its peers each operator is."""
+        """How many times faster than its baselines each operator is."""
         from ..bench import samples_plot
 
         samples_plot.save(results, path)

@@ -51,6 +51,7 @@ def check(
         raise typer.Exit(1) from None
     if not all(importlib.util.find_spec(name) for name in ("pytest", "hypothesis")):
         raise typer.BadParameter("the conformance kit needs more packages: pip install 'opwheel-tools[testing]'")
+    _check_op_infos(library)
     # One that does not load in that process fails the check rather than being skipped.
     environment = {**os.environ, f"{library.prefix}_REQUIRE": backend}
     with tempfile.TemporaryDirectory() as folder:
@@ -63,6 +64,17 @@ def check(
     begin = "" if code in _OUTCOMES else "\n"  # else pytest may have left its line of dots open
     print(f"{begin}{library.namespace} check {backend}: {_outcome(code, test)}", flush=True)
     raise typer.Exit(0 if code == 0 else 1)
+
+
+def _check_op_infos(library: Library) -> None:
+    """Find what is wrong in the library's module ``opinfos`` here, where the whole message is shown."""
+    from ..opinfo.lookup import OpInfosError, op_info_of
+
+    try:
+        for overload in library.overloads.values():
+            op_info_of(overload)
+    except OpInfosError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 def _run(command: list[str], environment: dict[str, str]) -> int:

@@ -20,20 +20,21 @@ from opwheel.dispatch.overload import Overload
 from opwheel.registry import BackendStatus, State
 from opwheel.text import printable
 
+from ..opinfo.lookup import op_info_of
 from . import checks, crashes
 from .report import Outcome
 from .report import lines as report_lines
 from .samples import DTYPES
 
 # What tests are about: the overloads of element-wise operators, whose arguments follow from their schemas, and those of
-# operators that declare samples.
+# operators that have samples.
 _KINDS: dict[str, Callable[[Overload], bool]] = {
     "functional": lambda overload: _is_elementwise(overload) and not overload.mutates,
     "out_variant": lambda overload: _is_elementwise(overload) and overload.is_out,
     "in_place": lambda overload: _is_elementwise(overload) and overload.is_in_place,
     "mutating": lambda overload: _is_elementwise(overload) and overload.mutates,
     "overload": lambda overload: _is_elementwise(overload),
-    "sampled": lambda overload: overload.operator.samples is not None and overload.name == overload.operator.name,
+    "sampled": lambda overload: _has_samples(overload) and overload.name == overload.operator.name,
 }
 _MARKERS = (
     "subsystem(name): what of PyTorch the test is about; a column of the matrix",
@@ -48,6 +49,10 @@ _left_out = pytest.StashKey[str]()  # which tests were deselected, and why
 
 def _is_elementwise(overload: Overload) -> bool:
     return isinstance(overload.rule, Elementwise)
+
+
+def _has_samples(overload: Overload) -> bool:
+    return op_info_of(overload).samples is not None
 
 
 def _library(config: pytest.Config) -> Library:
@@ -298,7 +303,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     unclaimed, unsampled = _unclaimed(config), _unsampled(config)
     for why, names in {
         "not claimed by the backend": unclaimed,
-        "without samples in their declarations": unsampled,
+        "without samples": unsampled,
         "without a declaration": _undeclared(config),
     }.items():
         if names:
@@ -352,7 +357,7 @@ def _not_tried(config: pytest.Config, status: BackendStatus | None, subsystems: 
 
 def _unsampled(config: pytest.Config) -> list[str]:
     overloads = _library(config).overloads.items()
-    return sorted(name for name, one in overloads if not _is_elementwise(one) and one.operator.samples is None)
+    return sorted(name for name, one in overloads if not _is_elementwise(one) and not _has_samples(one))
 
 
 def _undeclared(config: pytest.Config) -> list[str]:

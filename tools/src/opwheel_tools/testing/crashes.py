@@ -14,11 +14,13 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 import torch
-from opwheel.dispatch import Elementwise, Sample
+from opwheel.dispatch import Elementwise
 from opwheel.dispatch.derivatives.text import parse
 from opwheel.dispatch.overload import Overload
 from opwheel.text import how_it_ended
 
+from ..opinfo import Sample
+from ..opinfo.lookup import op_info_of
 from . import checks, pages
 from .checks.agreement import run_kernel
 from .samples import LAYOUTS, arguments
@@ -116,7 +118,7 @@ def main(library: str, device: str, made: str, *operators: str) -> None:
         print(f"{_ON}{name}", flush=True)
         overload = overloads[name]
         sample_dtypes = [getattr(torch, dtype) for dtype in dtypes.split(",")]
-        has_samples = overload.operator.samples is not None
+        has_samples = op_info_of(overload).samples is not None
         for dtype in sample_dtypes:
             if has_samples:
                 with suppress(Exception):  # the tests will say what is wrong

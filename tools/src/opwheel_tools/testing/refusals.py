@@ -15,6 +15,8 @@ import sys
 from opwheel.dispatch.overload import Overload, as_tuple
 from opwheel.text import how_it_ended
 
+from ..opinfo.lookup import op_info_of
+
 _REFUSED = "refused: "
 
 
@@ -29,7 +31,7 @@ def check(library: str, device: str, overload: Overload) -> None:
     Raises:
         AssertionError: naming a call that computed something, or ended the process without an exception.
     """
-    declared = overload.operator.errors
+    declared = op_info_of(overload).errors
     for number, one in enumerate(declared(device) if declared is not None else ()):
         if not one.by_values:
             continue
@@ -43,8 +45,9 @@ def check(library: str, device: str, overload: Overload) -> None:
 def main(library: str, device: str, name: str, number: str) -> None:
     """Make the call, and wait for all that it has started."""
     overload: Overload = importlib.import_module(library).library.overloads[name]
-    assert overload.operator.errors is not None
-    one = next(itertools.islice(overload.operator.errors(device), int(number), None))
+    declared = op_info_of(overload).errors
+    assert declared is not None
+    one = next(itertools.islice(declared(device), int(number), None))
     values = overload.bind(one.sample.args, one.sample.kwargs)
     try:
         results = as_tuple(overload.call(overload.op, values))

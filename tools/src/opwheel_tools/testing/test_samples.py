@@ -1,4 +1,4 @@
-"""Every operator that declares samples: the checks that hold for all classes of operators (``checks/``)."""
+"""Every operator that has samples: the checks that hold for all classes of operators (``checks/``)."""
 
 from __future__ import annotations
 

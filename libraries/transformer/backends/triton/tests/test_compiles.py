@@ -9,6 +9,7 @@ import transformer_ops
 pytest.importorskip("triton")
 
 import triton  # where it is installed
+from opwheel_tools.opinfo.lookup import op_info_of
 from transformer_ops_triton._backend import IS_INTERPRETED
 from transformer_ops_triton.kernels import FUNCTIONS
 from triton.backends.compiler import GPUTarget
@@ -83,7 +84,7 @@ def test_every_variant_compiles(launches, code, dtype, tmp_path, monkeypatch):
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     with_kernels = [one for one in transformer_ops.library.overloads.values() if one.operator.name in FUNCTIONS]
     for overload in with_kernels:
-        for sample in overload.operator.samples("cpu", dtype, False):
+        for sample in op_info_of(overload).samples("cpu", dtype, False):
             overload.call(FUNCTIONS[overload.operator.name], overload.bind(sample.args, sample.kwargs))
     variants = {launch.variant: launch for launch in launches}
     assert len({name for name, _, _ in variants}) == 19

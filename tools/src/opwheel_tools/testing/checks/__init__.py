@@ -6,13 +6,15 @@ knows an operator: everything is compared with the operator's reference, with a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 
 import torch
 from opwheel.dispatch import overloads_of
 from opwheel.dispatch.overload import Overload
 
+from ...opinfo import OpInfo
+from ...opinfo.lookup import register_op_infos
 from ..guarded_memory import why_not
 from .cases import Samples, declared, dtypes_of, wide_dtype
 from .derivatives import first_derivatives, forward_mode, functional_transforms, second_derivatives
@@ -117,23 +119,34 @@ def cases(overload: Overload, device: torch.device) -> Iterator[tuple[str, Sampl
                 yield name, Samples(overload, index, dtype, device)
 
 
-def check_operators(namespace: str, device: str = "cpu", *, untested: Iterable[str] = ()) -> None:
+def check_operators(
+    namespace: str,
+    infos: Mapping[str, OpInfo] | None = None,
+    device: str = "cpu",
+    *,
+    untested: Iterable[str] = (),
+) -> None:
     """Make every check with every sample of a namespace's operators, also of those that no package is made of.
 
     For tests of operators that :func:`opwheel.dispatch.register_python` has registered; packages have the kit.
 
     Args:
         namespace: of the operators.
+        infos: by the operators' names, the calls to make and what else tests need to know; None: what was registered by
+            :func:`opwheel_tools.opinfo.lookup.register_op_infos`, or is in the package's module ``opinfos``.
         device: of the samples' tensors.
         untested: names of operators that are left out, such as ``"f"`` and ``"f.out"``: those without samples.
 
     Raises:
         AssertionError: naming the check, the sample and what is wrong.
-        ValueError: an operator has no samples, so that nothing would be checked, or ``untested`` names none. No check
-            has been made then.
+        ValueError: an operator has no samples, so that nothing would be checked, or ``infos`` or ``untested`` name
+            none. No check has been made then.
         KeyError: nothing registered the namespace.
+        OpInfosError: the package's module ``opinfos`` is not right.
     """
     overloads = overloads_of(torch.library.Library(namespace, "FRAGMENT"))
+    if infos is not None:
+        register_op_infos(namespace, infos)
     left_out = set(untested)
     if unknown := left_out - set(overloads):
         raise ValueError(f"{namespace} has no operators {sorted(unknown)}; it has {', '.join(overloads)}")
@@ -141,7 +154,7 @@ def check_operators(namespace: str, device: str = "cpu", *, untested: Iterable[s
     if without := [name for name, its_cases in found.items() if not its_cases]:
         raise ValueError(
             f"{namespace}: {', '.join(without)} cannot be checked: no samples are declared; give them by "
-            f"Operator(samples=...), or leave them out with untested={without}"
+            f"OpInfo(samples=...), or leave them out with untested={without}"
         )
     for check, samples in chain.from_iterable(found.values()):
         try:

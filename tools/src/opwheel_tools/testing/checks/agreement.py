@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from opwheel.dispatch import Tolerance
 from opwheel.dispatch.overload import Overload, as_tuple, tensors_in
 from torch import Tensor
 from torch.utils import _pytree as pytree
+
+from ...opinfo import Tolerance
+from ...opinfo.lookup import op_info_of
 
 
 def run_kernel(overload: Overload, values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -24,7 +26,7 @@ def run_reference(overload: Overload, values: tuple[Any, ...]) -> tuple[Any, ...
 
 
 def _tolerance(overload: Overload, dtype: torch.dtype, coarsest: float) -> Tolerance:
-    declared_one = overload.operator.tolerance.get(dtype)
+    declared_one = op_info_of(overload).tolerance.get(dtype)
     if declared_one is not None:
         return declared_one
     if not (dtype.is_floating_point or dtype.is_complex):

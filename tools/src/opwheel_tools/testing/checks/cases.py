@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from opwheel.dispatch import Elementwise, Sample
+from opwheel.dispatch import Elementwise
 from opwheel.dispatch.overload import Overload
 
+from ...opinfo import Sample
+from ...opinfo.lookup import op_info_of
 from .. import samples as made
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
@@ -44,12 +46,12 @@ def declared(
     overload: Overload, dtype: torch.dtype, device: torch.device, *, requires_grad: bool = False
 ) -> list[Sample]:
     """The samples of an operator; those of element-wise ones follow from the schema."""
-    operator = overload.operator
+    samples = op_info_of(overload).samples
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(_SEED)
-        if operator.samples is not None:
-            return list(operator.samples(device, dtype, requires_grad))
-        if not isinstance(operator.rule, Elementwise):
+        if samples is not None:
+            return list(samples(device, dtype, requires_grad))
+        if not isinstance(overload.rule, Elementwise):
             return []
         shapes = ((3, 4), [(2, 3, 4), (4,), (3, 1)][: len(overload.tensor_arguments)], ())
         return [Sample(*made.arguments(overload, s, dtype, device, requires_grad=requires_grad)) for s in shapes]
@@ -57,7 +59,7 @@ def declared(
 
 def dtypes_of(overload: Overload) -> tuple[torch.dtype, ...]:
     """The dtypes of an operator's samples."""
-    return overload.operator.dtypes or FLOATS
+    return op_info_of(overload).dtypes or FLOATS
 
 
 def wide_dtype(overload: Overload) -> torch.dtype:

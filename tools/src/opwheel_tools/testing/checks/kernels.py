@@ -20,6 +20,7 @@ from opwheel.memory.usage import kept_by, quick_garbage_collection
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from ...opinfo.lookup import op_info_of
 from ..guarded_memory import Guards, guarded_memory
 from .agreement import agree, agree_on_written, check_raises, has_derivatives, run_kernel, run_reference, widened
 from .cases import Samples
@@ -237,8 +238,9 @@ def errors(overload: Overload, samples: Samples) -> None:
 
     What is refused for its values alone would be the last that an accelerator does in this process: see refusals.py.
     """
-    if overload.operator.errors is not None and samples.index == 0:
-        for one in overload.operator.errors(samples.device):
+    declared = op_info_of(overload).errors
+    if declared is not None and samples.index == 0:
+        for one in declared(samples.device):
             if one.by_values and samples.device.type != "cpu":
                 continue
             check_raises(one.error, one.match, partial(overload.op, *one.sample.args, **one.sample.kwargs))

@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
-from opwheel.dispatch import Tolerance
 from opwheel.dispatch.overload import Overload
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from ...opinfo import Tolerance
+from ...opinfo.lookup import op_info_of
 from .agreement import differentiable, has_derivatives, run_kernel, run_reference, widened
 from .cases import Samples
 
@@ -59,7 +60,8 @@ def values_in_16_bits(overload: Overload, samples: Samples) -> None:
     """
     if overload.is_random or overload.mutates or samples.dtype not in DTYPES:
         return
-    only_samples = _is_for_formulas(overload) or samples.dtype in overload.operator.tolerance
+    tolerance = op_info_of(overload).tolerance.get(samples.dtype)
+    only_samples = _is_for_formulas(overload) or tolerance is not None
     for what in list(CHANGES)[: 1 if only_samples else None]:
         given, again, exact = (_changed(samples, CHANGES[what]) for _ in range(3))
         try:
@@ -72,7 +74,6 @@ def values_in_16_bits(overload: Overload, samples: Samples) -> None:
         for (name, one), (_, other), (_, right) in zip(got, found, want, strict=True):
             if one is not None and other is not None and right is not None:
                 atol = coarse if name.startswith("gradient") else COMPUTED
-                tolerance = overload.operator.tolerance.get(samples.dtype)
                 _compare(f"{name}, rows of the arguments {what}", one, other, right, atol, tolerance)
 
 

@@ -1,4 +1,4 @@
-"""The operators, a family a file: references, derivatives, samples, docstrings."""
+"""The operators, a family a file: references, derivatives, docstrings."""
 
 from .activations import GEGLU, GEGLU_BACKWARD, SWIGLU, SWIGLU_BACKWARD
 from .attention import ATTENTION, ATTENTION_BACKWARD, ATTENTION_TRAINING

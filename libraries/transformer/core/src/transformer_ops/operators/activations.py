@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
-
 import torch
 from opwheel import Operator, Rows
-from opwheel.dispatch import ErrorSample, Sample
 from torch import Tensor
 from torch.nn import functional
 
 from .checks import check_like
-from .samples import SHAPES, measured, randn, wide
+from .precision import wide
 
 
 def _swiglu(a: Tensor, b: Tensor) -> Tensor:
@@ -51,31 +47,6 @@ def _geglu_backward(grad_output: Tensor, a: Tensor, b: Tensor, approximate: str)
     return (grad_ * b_ * derivative).to(a.dtype), (grad_ * value).to(a.dtype)
 
 
-# Where an activation is nearly 0 or its argument, and beside the zeros of silu's and gelu's derivatives.
-_SATURATED = (-90.0, -30.0, -20.0, -16.0, -8.0, -1.2785, -0.7519, 1e-3, 8.0, 16.0, 20.0, 30.0, 90.0)
-
-
-def _samples(
-    device: str, dtype: torch.dtype, requires_grad: bool, *, inputs: int = 2, options: tuple[str, ...] = ()
-) -> Iterator[Sample]:
-    make = partial(randn, device=device, dtype=dtype, requires_grad=requires_grad)
-    for shape in SHAPES:
-        yield Sample(*(make(*shape) for _ in range(inputs)), *options[:1])
-    for option in options[1:]:
-        yield Sample(*(make(3, 8) for _ in range(inputs)), option)
-    for chosen in options or (None,):
-        a = torch.tensor(_SATURATED, device=device, dtype=dtype).requires_grad_(requires_grad)
-        others = (make(len(_SATURATED)) for _ in range(inputs - 1))
-        gradient = [next(others)] if inputs == 3 else []
-        yield Sample(*gradient, a, *others, *([chosen] if chosen else []))
-
-
-def _errors(device: str) -> Iterator[ErrorSample]:
-    a = torch.ones(3, 4, device=device)
-    yield ErrorSample(Sample(a, torch.ones(3, 5, device=device)), RuntimeError)
-    yield ErrorSample(Sample(a, a.double()), RuntimeError)
-
-
 _ARGUMENTS = """
     Args:
         a: tensor of at least one dimension; float16, bfloat16, float32 or float64.
@@ -95,10 +66,6 @@ SWIGLU = Operator(
     reference=_swiglu,
     rule=Rows(a=1, b=1),
     derivatives={"a, b": "swiglu_backward(grad, a, b)"},
-    samples=_samples,
-    measured=measured(2, large=True),
-    peers={"F.silu(a) * b": lambda a, b: functional.silu(a) * b},
-    errors=_errors,
     doc=f"""``silu(a) * b`` with ``silu(a) = a * sigmoid(a)`` (Shazeer 2020, https://arxiv.org/abs/2002.05202).
 {_ARGUMENTS}{_OUT}{_RESULT}
     Raises:
@@ -109,17 +76,12 @@ SWIGLU_BACKWARD = Operator(
     "swiglu_backward",
     reference=_swiglu_backward,
     rule=Rows(grad_output=1, a=1, b=1),
-    samples=partial(_samples, inputs=3),
 )
 GEGLU = Operator(
     "geglu",
     reference=_geglu,
     rule=Rows(a=1, b=1),
     derivatives={"a, b": "geglu_backward(grad, a, b, approximate)"},
-    samples=partial(_samples, options=("tanh", "none")),
-    measured=measured(2),
-    peers={"F.gelu(a) * b": lambda a, b, approximate="tanh": functional.gelu(a, approximate=approximate) * b},
-    errors=_errors,
     doc=f"""``gelu(a) * b`` (Hendrycks and Gimpel 2016, https://arxiv.org/abs/1606.08415; Shazeer 2020).
 {_ARGUMENTS}
         approximate: ``"tanh"``: ``gelu(a) = a / 2 * (1 + tanh(sqrt(2 / pi) * (a + 0.044715 * a ** 3)))``; ``"none"``:
@@ -132,5 +94,4 @@ GEGLU_BACKWARD = Operator(
     "geglu_backward",
     reference=_geglu_backward,
     rule=Rows(grad_output=1, a=1, b=1),
-    samples=partial(_samples, inputs=3, options=("tanh", "none")),
 )

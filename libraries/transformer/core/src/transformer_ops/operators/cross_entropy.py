@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
-from math import inf, nan
-from typing import Any
+from math import inf
 
 import torch
 from opwheel import Operator
-from opwheel.dispatch import ErrorSample, Sample
 from torch import Tensor
 
 from .checks import check_shape
-from .samples import confident_rows, randn, wide
+from .precision import wide
 
 
 def _capped(x: Tensor, softcap: float) -> Tensor:
@@ -62,25 +58,6 @@ def cross_entropy_rows_reference(
     return loss, z_loss, lse, lse_rest
 
 
-def _pytorchs(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    ignore_index: int,
-    lse_square_scale: float,
-    label_smoothing: float,
-    softcap: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The rows' losses by PyTorch, from which log(sum(exp)) follows without another pass over the logits."""
-    if weight is not None or lse_square_scale or label_smoothing or softcap:
-        raise ValueError("without weights, lse_square_scale, label_smoothing and softcap")
-    loss = torch.nn.functional.cross_entropy(wide(input), target, ignore_index=ignore_index, reduction="none")
-    counted = target != ignore_index
-    index = torch.where(counted, target, 0).unsqueeze(-1)
-    lse = loss.detach() + wide(input.detach().gather(-1, index).squeeze(-1))
-    return loss, torch.zeros_like(loss), torch.where(counted, lse, 0), torch.zeros_like(loss)
-
-
 def cross_entropy_backward_reference(
     grad_loss: Tensor,
     grad_z_loss: Tensor,
@@ -113,53 +90,6 @@ def cross_entropy_backward_reference(
     return torch.where(counted, d, 0).to(input.dtype)
 
 
-def _numbers() -> Iterator[tuple[float, float, float]]:
-    """lse_square_scale, label_smoothing, softcap."""
-    yield 0.0, 0.0, 0.0
-    yield 1e-2, 0.1, 0.0
-    yield 0.0, 0.1, 3.0
-
-
-def _arguments(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[tuple[Any, ...]]:
-    make = partial(randn, device=device, dtype=dtype)
-    target = torch.tensor([1, 0, -100, 4, 2], device=device)
-    for numbers in _numbers():
-        yield make(5, 37, requires_grad=requires_grad), target, None, -100, *numbers
-        weight = torch.rand(5, device=device, dtype=dtype)
-        yield make(5, 5, requires_grad=requires_grad), target, weight, -100, *numbers
-        sure = confident_rows(40, device=device, dtype=dtype, requires_grad=requires_grad)
-        yield sure, torch.arange(len(sure), device=device), None, -100, *numbers
-
-
-def _samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
-    for arguments in _arguments(device, dtype, requires_grad):
-        yield Sample(*arguments)
-
-
-def _measured(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
-    rows, classes = 512, 32_000
-    target = torch.randint(classes, (rows,), device=device)
-    x = randn(rows, classes, device=device, dtype=dtype, requires_grad=requires_grad)
-    yield Sample(x, target, None, -100, 0.0, 0.0, 0.0)
-
-
-def _backward_samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
-    for x, target, weight, ignored, *numbers in _arguments(device, dtype, requires_grad):
-        _, _, *kept = cross_entropy_rows_reference(x.detach(), target, weight, ignored, *numbers)
-        grads = [torch.rand(len(x), device=device, dtype=kept[0].dtype, requires_grad=requires_grad) for _ in range(2)]
-        yield Sample(*grads, x, target, weight, *(one.requires_grad_(requires_grad) for one in kept), ignored, *numbers)
-
-
-def _errors(device: str) -> Iterator[ErrorSample]:
-    x, numbers = torch.ones(2, 3, device=device), (-100, 0.0, 0.0, 0.0)
-    wrong_target = torch.tensor([0, 3], device=device)
-    yield ErrorSample(Sample(x, wrong_target, None, *numbers), (RuntimeError, IndexError), by_values=True)
-    yield ErrorSample(Sample(x, torch.tensor([0], device=device), None, *numbers), RuntimeError)
-    target = torch.tensor([0, 1], device=device)
-    for wrong in ((0.0, 1.5, 0.0), (0.0, 0.0, -2.0), (0.0, 0.0, nan), (0.0, 0.0, inf)):
-        yield ErrorSample(Sample(x, target, None, -100, *wrong), RuntimeError)
-
-
 CROSS_ENTROPY_ROWS = Operator(
     "cross_entropy_rows",
     reference=cross_entropy_rows_reference,
@@ -168,11 +98,5 @@ CROSS_ENTROPY_ROWS = Operator(
         "lse_square_scale, label_smoothing, softcap)"
     },
     not_differentiable=("lse", "lse_rest"),
-    samples=_samples,
-    measured=_measured,
-    peers={"F.cross_entropy": _pytorchs},
-    errors=_errors,
 )
-CROSS_ENTROPY_BACKWARD = Operator(
-    "cross_entropy_backward", reference=cross_entropy_backward_reference, samples=_backward_samples
-)
+CROSS_ENTROPY_BACKWARD = Operator("cross_entropy_backward", reference=cross_entropy_backward_reference)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
-
 import torch
 from opwheel import Operator, Rows
-from opwheel.dispatch import ErrorSample, Sample
 from torch import Tensor
 
-from .samples import SHAPES, measured, randn, wide
+from .precision import wide
 
 
 def _layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
@@ -22,10 +18,6 @@ def _layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = N
     if bias is not None:
         values = values + wide(bias)
     return values.to(x.dtype)
-
-
-def _pytorchs(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
-    return torch.nn.functional.layer_norm(x, x.shape[-1:], weight, bias, eps)
 
 
 def _layer_norm_backward(
@@ -43,37 +35,11 @@ def _layer_norm_backward(
     return d_x.to(x.dtype), d_weight.to(x.dtype), d_bias.to(x.dtype)
 
 
-def _samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
-    make = partial(randn, device=device, dtype=dtype, requires_grad=requires_grad)
-    for shape in SHAPES:
-        yield Sample(make(*shape), make(shape[-1]), make(shape[-1]))
-    yield Sample(make(4, 16))
-    yield Sample(make(4, 16), make(16))
-    yield Sample(make(4, 16), None, make(16), 1e-3)
-
-
-def _backward_samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
-    make = partial(randn, device=device, dtype=dtype, requires_grad=requires_grad)
-    for shape in SHAPES[:3]:
-        yield Sample(make(*shape), make(*shape), make(shape[-1]), 1e-5)
-    yield Sample(make(3, 8), make(3, 8), None, 1e-5)
-
-
-def _errors(device: str) -> Iterator[ErrorSample]:
-    x = torch.ones(3, 4, device=device)
-    yield ErrorSample(Sample(x, torch.ones(5, device=device)), RuntimeError)
-    yield ErrorSample(Sample(x, None, torch.ones(3, device=device)), RuntimeError)
-
-
 LAYER_NORM = Operator(
     "layer_norm",
     reference=_layer_norm,
     rule=Rows(x=1),
     derivatives={"x, weight, bias": "layer_norm_backward(grad, x, weight, eps)"},
-    samples=_samples,
-    measured=measured(1, 2),
-    peers={"F.layer_norm": _pytorchs},
-    errors=_errors,
     doc="""Normalise each row to mean 0 and variance 1: ``(x - mean) / sqrt(variance + eps) * weight + bias``.
 
     Mean and variance (divided by the row's length) are over the last dimension (Ba, Kiros and Hinton 2016,
@@ -92,4 +58,4 @@ LAYER_NORM = Operator(
         RuntimeError: a shape or dtype does not fit.
     """,
 )
-LAYER_NORM_BACKWARD = Operator("layer_norm_backward", reference=_layer_norm_backward, samples=_backward_samples)
+LAYER_NORM_BACKWARD = Operator("layer_norm_backward", reference=_layer_norm_backward)

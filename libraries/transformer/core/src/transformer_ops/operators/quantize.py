@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import torch
 from opwheel import Operator, Rows
-from opwheel.dispatch import ErrorSample, Sample, Tolerance
 from torch import Tensor
-
-from .samples import SHAPES, randn
 
 
 def _quantize_rowwise(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -24,30 +19,11 @@ def _dequantize_rowwise(q: Tensor, scale: Tensor, dtype: torch.dtype = torch.flo
     return (q.to(scale.dtype) * scale.unsqueeze(-1)).to(dtype)
 
 
-def _samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
-    for shape in (*SHAPES, (2, 0)):
-        yield Sample(randn(*shape, device=device, dtype=dtype, requires_grad=requires_grad))
-
-
-def _dequantize_samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
-    q = torch.randint(-127, 128, (4, 16), device=device, dtype=torch.int8)
-    scale = torch.rand(4, device=device).requires_grad_(requires_grad)
-    yield Sample(q, scale)
-    yield Sample(q, scale, dtype=dtype)
-
-
-def _errors(device: str) -> Iterator[ErrorSample]:
-    q = torch.ones(2, 3, dtype=torch.int8, device=device)
-    yield ErrorSample(Sample(q, torch.ones(3, device=device)), RuntimeError)
-
-
 QUANTIZE_ROWWISE = Operator(
     "quantize_rowwise",
     reference=_quantize_rowwise,
     rule=Rows(x=1),
     derivatives=None,
-    samples=_samples,
-    tolerance={torch.int8: Tolerance(0, 1)},
     doc="""Quantise each row to int8: ``scale = max(abs(x)) / 127``, ``q = round(x / scale)``.
 
     Args:
@@ -66,8 +42,6 @@ DEQUANTIZE_ROWWISE = Operator(
     "dequantize_rowwise",
     reference=_dequantize_rowwise,
     rule=Rows(q=1, scale=0),
-    samples=_dequantize_samples,
-    errors=_errors,
     doc="""Undo :func:`quantize_rowwise`: ``q * scale``.
 
     Args:

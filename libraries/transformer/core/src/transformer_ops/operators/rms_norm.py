@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
-
 import torch
 from opwheel import Operator, Rows
-from opwheel.dispatch import ErrorSample, Sample
 from torch import Tensor
 
 from .checks import check_apart
-from .samples import SHAPES, measured, randn, wide
+from .precision import wide
 
 MODES = ("llama", "gemma", "none")
 
@@ -27,24 +23,6 @@ def _rms_norm(
     if weight is not None:
         values = values * (offset + wide(weight))
     return values.to(x.dtype)
-
-
-def _pytorchs(
-    x: Tensor, weight: Tensor | None = None, eps: float = 1e-6, offset: float = 0.0, casting_mode: str = "llama"
-) -> Tensor:
-    return torch.nn.functional.rms_norm(x, x.shape[-1:], weight if weight is None else weight + offset, eps)
-
-
-def _pytorchs_of_sum(
-    x: Tensor,
-    residual: Tensor,
-    weight: Tensor | None = None,
-    eps: float = 1e-6,
-    offset: float = 0.0,
-    casting_mode: str = "llama",
-) -> tuple[Tensor, Tensor]:
-    total = x + residual
-    return _pytorchs(total, weight, eps, offset, casting_mode), total
 
 
 def check_mode(casting_mode: str) -> None:
@@ -117,35 +95,6 @@ def _fused_add_rms_norm_backward(
     return (d_x + wide(grad_sum)).to(sum.dtype), d_weight
 
 
-def _rms_norm_samples(device: str, dtype: torch.dtype, requires_grad: bool, *, inputs: int = 1) -> Iterator[Sample]:
-    make = partial(randn, device=device, dtype=dtype, requires_grad=requires_grad)
-    for shape in SHAPES:
-        yield Sample(*(make(*shape) for _ in range(inputs)), make(shape[-1]))
-    rows = [make(4, 16) for _ in range(inputs)]
-    yield Sample(*rows)
-    for mode in MODES:
-        yield Sample(*rows, make(16), 1e-5, 1.0, mode)
-
-
-def _backward_samples(device: str, dtype: torch.dtype, requires_grad: bool, *, inputs: int = 2) -> Iterator[Sample]:
-    make = partial(randn, device=device, dtype=dtype, requires_grad=requires_grad)
-    for shape in SHAPES[:3]:
-        yield Sample(*(make(*shape) for _ in range(inputs)), make(shape[-1]), 1e-6, 0.0, "llama")
-    yield Sample(*(make(3, 8) for _ in range(inputs)), None, 1e-6, 1.0, "gemma")
-    yield Sample(*(make(3, 8) for _ in range(inputs)), make(8), 1e-6, 1.0, "gemma")
-
-
-def _rms_norm_errors(device: str) -> Iterator[ErrorSample]:
-    x = torch.ones(3, 4, device=device)
-    yield ErrorSample(Sample(x, torch.ones(5, device=device)), RuntimeError)
-    yield ErrorSample(Sample(x, torch.ones(4, device=device), 1e-6, 0.0, "qwen"), (RuntimeError, ValueError))
-
-
-def _in_place_errors(device: str) -> Iterator[ErrorSample]:
-    x = torch.ones(3, 4, device=device)
-    yield ErrorSample(Sample(x, x), RuntimeError, "'residual' shares memory with 'x'")
-
-
 _SHARED = """
         weight: None, or a tensor of the last dimension's size and of the dtype of ``x``.
         eps: added to the mean of the squares.
@@ -159,10 +108,6 @@ RMS_NORM = Operator(
     reference=_rms_norm,
     rule=Rows(x=1),
     derivatives={"x, weight": "rms_norm_backward(grad, x, weight, eps, offset, casting_mode)"},
-    samples=_rms_norm_samples,
-    measured=measured(1, 1, large=True),
-    peers={"F.rms_norm": _pytorchs},
-    errors=_rms_norm_errors,
     doc=f"""Divide each row by its root mean square: ``x / sqrt(mean(x ** 2) + eps) * (offset + weight)``.
 
     The mean is over the last dimension (Zhang and Sennrich 2019, https://arxiv.org/abs/1910.07467).
@@ -180,7 +125,7 @@ RMS_NORM = Operator(
             ``out`` is given.
     """,
 )
-RMS_NORM_BACKWARD = Operator("rms_norm_backward", reference=_rms_norm_backward, samples=_backward_samples)
+RMS_NORM_BACKWARD = Operator("rms_norm_backward", reference=_rms_norm_backward)
 
 FUSED_ADD_RMS_NORM = Operator(
     "fused_add_rms_norm",
@@ -189,9 +134,6 @@ FUSED_ADD_RMS_NORM = Operator(
     derivatives={
         "(x, residual), weight": "fused_add_rms_norm_backward(grad_y, grad_sum, sum, weight, eps, offset, casting_mode)"
     },
-    samples=partial(_rms_norm_samples, inputs=2),
-    measured=measured(2, 1),
-    peers={"F.rms_norm": _pytorchs_of_sum},
     doc=f"""Add a residual, then normalise: ``sum = x + residual``, ``y = rms_norm(sum)``, in one pass over memory.
 
     Args:
@@ -208,9 +150,7 @@ FUSED_ADD_RMS_NORM = Operator(
 FUSED_ADD_RMS_NORM_ = Operator(
     "fused_add_rms_norm_",
     reference=_fused_add_rms_norm_in_place,
-    samples=partial(_rms_norm_samples, inputs=2),
     derivatives=None,
-    errors=_in_place_errors,
     doc=f"""In place: ``residual`` becomes the sum, ``x`` the normalised sum. Without gradients.
 
     Args:
@@ -224,5 +164,4 @@ FUSED_ADD_RMS_NORM_ = Operator(
 FUSED_ADD_RMS_NORM_BACKWARD = Operator(
     "fused_add_rms_norm_backward",
     reference=_fused_add_rms_norm_backward,
-    samples=partial(_backward_samples, inputs=3),
 )

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
-
 import torch
 from opwheel import Operator, Rows
-from opwheel.dispatch import Sample
 from torch import Tensor
 
-from .samples import SHAPES, confident_rows, measured, randn, wide
+from .precision import wide
 
 
 def _softmax(x: Tensor) -> Tensor:
@@ -24,28 +20,11 @@ def _softmax_backward(grad_output: Tensor, y: Tensor) -> Tensor:
     return (values * (gradients - mean)).to(y.dtype)
 
 
-def _samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
-    make = partial(randn, device=device, dtype=dtype, requires_grad=requires_grad)
-    for shape in SHAPES:
-        yield Sample(make(*shape))
-    yield Sample(confident_rows(40, device=device, dtype=dtype, requires_grad=requires_grad))
-
-
-def _backward_samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
-    make = partial(randn, device=device, dtype=dtype)
-    for x in (*(make(*shape) for shape in SHAPES), confident_rows(40, device=device, dtype=dtype)):
-        y = _softmax(x).requires_grad_(requires_grad)
-        yield Sample(make(*x.shape, requires_grad=requires_grad), y)
-
-
 SOFTMAX = Operator(
     "softmax",
     reference=_softmax,
     rule=Rows(x=1),
     derivatives={"x": "softmax_backward(grad, result)"},
-    samples=_samples,
-    measured=measured(1),
-    peers={"F.softmax": lambda x: torch.softmax(x, -1)},
     doc="""``exp(x - max(x)) / sum(exp(x - max(x)))`` over the last dimension.
 
     Args:
@@ -62,5 +41,4 @@ SOFTMAX_BACKWARD = Operator(
     "softmax_backward",
     reference=_softmax_backward,
     rule=Rows(grad_output=1, y=1),
-    samples=_backward_samples,
 )

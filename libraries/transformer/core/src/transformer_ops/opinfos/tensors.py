@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import torch
-from opwheel.dispatch import Sample
+from opwheel_tools import Sample
+from opwheel_tools.bench import machine
 from torch import Tensor
 
 SHAPES = ((3, 8), (2, 3, 5), (7,), (0, 4), (2, 100))
 """Of inputs whose last dimension is a row: one, several and no leading dimensions, no rows, more than a register."""
-
-
-def wide(tensor: Tensor) -> Tensor:
-    """In the dtype that is computed in: float64 for float64, else float32."""
-    return tensor if tensor.dtype is torch.float64 else tensor.float()
 
 
 def randn(*shape: int, device: str, dtype: torch.dtype, requires_grad: bool = False) -> Tensor:
@@ -53,10 +49,7 @@ def beyond_caches(dtype: torch.dtype) -> tuple[int, int]:
 
     Of less, a part is in the cache from one call to the next, and which one depends on what is measured beside it.
     """
-    # Benchmarks alone call this; what is imported with the operators is not to need it.
-    from opwheel_tools.bench.machine import last_level_caches
-
-    caches = last_level_caches()
+    caches = machine.last_level_caches()
     rows, length = 32768, 2048
     while rows * length * dtype.itemsize <= caches:
         rows *= 2

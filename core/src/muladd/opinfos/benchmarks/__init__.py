@@ -4,12 +4,12 @@ from opwheel_tools.bench.suite import Suite
 
 import muladd
 
-from . import cases, peers
+from . import cases, implementations
 from .operands import make_operands
 
 SUITE = Suite(
-    ours=peers.MULADD,
-    peers=peers.OTHERS,
+    ours=implementations.MULADD,
+    baselines=implementations.OTHERS,
     operands=make_operands,
     computes=lambda a, b, c: a * b + c,
     gradients={"a": lambda grad, a, b, c: grad * b, "b": lambda grad, a, b, c: grad * a},  # noqa: ARG005  # by position
@@ -18,8 +18,8 @@ SUITE = Suite(
     quick=cases.QUICK,
     on_accelerators=cases.ON_ACCELERATORS,
     largest=cases.LARGEST,
-    cpu_limit=peers.TRIAD,
-    accelerator_limit=peers.COPY,
+    cpu_limit=implementations.TRIAD,
+    accelerator_limit=implementations.COPY,
     control="addcmul",
     names={"muladd": muladd},
     module=__name__,

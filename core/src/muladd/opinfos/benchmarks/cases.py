@@ -60,6 +60,6 @@ LARGEST = Case(OUT, Form.OUT, "contiguous", torch.float32, 1)
 
 
 def working_set(case: Case) -> int:
-    """The most memory that any peer needs: three operands, and a temporary and a result of an expression."""
+    """The most memory that any implementation needs: three operands, and a temporary and a result of an expression."""
     tensors = 8 if case.form is Form.BACKWARD else 5
     return tensors * case.elements * case.dtype.itemsize

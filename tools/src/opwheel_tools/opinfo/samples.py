@@ -1,4 +1,4 @@
-"""Calls that an operator declares: what its tests, the conformance kit and the benchmarks make."""
+"""Calls of an operator that its tests, the conformance kit and the benchmarks make, and how near results are to be."""
 
 from __future__ import annotations
 

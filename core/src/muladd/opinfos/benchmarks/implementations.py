@@ -8,7 +8,9 @@ from typing import Any
 
 import torch
 from opwheel_tools.bench import triad
-from opwheel_tools.bench.suite import OVERHEAD, Case, Form, Names, Operands, Peer
+from opwheel_tools.bench.suite import OVERHEAD, Case, Form, Implementation, Names, Operands
+from opwheel_tools.bench.unavailable import UnavailableError
+from opwheel_tools.compiled import CompileError, compiler
 from torch import Tensor
 
 import muladd
@@ -28,7 +30,7 @@ def _addcmul_setup(case: Case, operands: Operands) -> Names:  # noqa: ARG001  # 
     return {"c": c if isinstance(c, Tensor) else operands.out.new_tensor(c)}
 
 
-@functools.lru_cache(maxsize=1)  # two peers use it, one after the other
+@functools.lru_cache(maxsize=1)  # two implementations use it, one after the other
 def _compiled(case: Case) -> Names:
     torch.compiler.reset()  # or each case's static shapes would count against the limit on recompilations
     return {"compiled": expressions.compiled(case.form), "compiled_muladd": expressions.compiled_muladd()}
@@ -36,7 +38,10 @@ def _compiled(case: Case) -> Names:
 
 def _compile_setup(case: Case, operands: Operands) -> Names:
     if operands.out.device.type == "cpu":
-        triad.compiler()
+        try:
+            compiler()
+        except CompileError as error:
+            raise UnavailableError(str(error)) from error
     return _compiled(case)
 
 
@@ -64,8 +69,8 @@ def _in_fresh_memory(call: Callable[[], Any], huge_pages: str) -> Any:
         library.set_result_cache(chosen.result_cache)
 
 
-def _fresh_memory_peer(name: str, huge_pages: str, explanation: str) -> Peer:
-    return Peer(
+def _fresh_memory_peer(name: str, huge_pages: str, explanation: str) -> Implementation:
+    return Implementation(
         name,
         {
             form: f"in_fresh_memory(lambda: {MULADD.statements[form]}, '{huge_pages}')"
@@ -78,7 +83,7 @@ def _fresh_memory_peer(name: str, huge_pages: str, explanation: str) -> Peer:
     )
 
 
-MULADD = Peer(
+MULADD = Implementation(
     "muladd",
     _forms("muladd.muladd(a, b, c)", out="muladd.muladd(a, b, c, out=out)", in_place="muladd.muladd_(a, b, c)"),
 )
@@ -89,28 +94,30 @@ _ADDCMUL = _forms(
     "torch.addcmul(c, a, b)", out="torch.addcmul(c, a, b, out=out)", in_place="torch.addcmul(c, a, b, out=a)"
 )
 OTHERS = (
-    Peer(
+    Implementation(
         "torch.ops",
         _forms("torch.ops.muladd.muladd.default(a, b, c)"),
         groups=_OVERHEAD_ONLY,
         explanation="the operator without its public function",
     ),
-    Peer(
+    Implementation(
         "torch.ops.aten",
         _forms("torch.ops.aten.addcmul.default(c, a, b)"),
         setup=_addcmul_setup,
         groups=_OVERHEAD_ONLY,
         explanation="addcmul called as torch.ops is: what that way costs PyTorch's own operators",
     ),
-    Peer(
+    Implementation(
         "eager",
         _forms("a * b + c", out="torch.mul(a, b, out=out).add_(c)", in_place="a.mul_(b).add_(c)"),
         explanation="the expression as PyTorch runs it: two operators, a temporary result between them",
     ),
-    Peer("addcmul", _ADDCMUL, setup=_addcmul_setup, explanation="torch.addcmul, PyTorch's own operator for it"),
+    Implementation(
+        "addcmul", _ADDCMUL, setup=_addcmul_setup, explanation="torch.addcmul, PyTorch's own operator for it"
+    ),
     _fresh_memory_peer("huge pages", "advise", "muladd without its result cache: fresh memory, in huge pages"),
     _fresh_memory_peer("small pages", "never", "muladd with neither the result cache nor huge pages"),
-    Peer(
+    Implementation(
         "addcmul, huge pages",
         _ADDCMUL,
         setup=_addcmul_setup,
@@ -119,7 +126,7 @@ OTHERS = (
         environment={"THP_MEM_ALLOC_ENABLE": "1"},
         explanation="addcmul in a process with THP_MEM_ALLOC_ENABLE=1, PyTorch's own switch for huge pages",
     ),
-    Peer(
+    Implementation(
         "addcmul, out=",
         {Form.NEW: _ADDCMUL[Form.OUT]},
         setup=_addcmul_setup,
@@ -127,7 +134,7 @@ OTHERS = (
         least_elements=_FRESH_ELEMENTS,
         explanation="addcmul into a result that was allocated once: no fresh memory",
     ),
-    Peer(
+    Implementation(
         "mul_",
         {Form.IN_PLACE: "a.mul_(b)"},
         setup=_ones,
@@ -136,27 +143,27 @@ OTHERS = (
         groups=_OVERHEAD_ONLY,
         explanation="a.mul_(b), which computes less: the cheapest call in place",
     ),
-    Peer(
+    Implementation(
         "compile",
         _forms("compiled(a, b, c)", out="compiled(a, b, c, out)", in_place="compiled(a, b, c)"),
         setup=_compile_setup,
         explanation="the expression under torch.compile, with static shapes",
     ),
-    Peer(
+    Implementation(
         "muladd in compile",
         _forms("compiled_muladd(a, b, c)"),
         setup=_compile_setup,
         groups=_OVERHEAD_ONLY,
         explanation="muladd.muladd under torch.compile, with static shapes",
     ),
-    Peer(
+    Implementation(
         "custom_op",
         _forms("custom(a, b, c)", out="custom(a, b, c, out)", in_place="custom(a, b, c)"),
         setup=_custom_setup,
         explanation="the expression as a torch.library.custom_op",
     ),
 )
-TRIAD = Peer(
+TRIAD = Implementation(
     "triad",
     {Form.NEW: "triad(torch.empty_like(a))", Form.OUT: "triad(out)", Form.IN_PLACE: "triad(a)"},
     setup=_triad_setup,
@@ -164,7 +171,7 @@ TRIAD = Peer(
     layouts=frozenset({"contiguous"}),
     explanation="a loop in C++ compiled for this processor, without any checks: what the memory allows",
 )
-COPY = Peer(
+COPY = Implementation(
     "copy",
     {Form.NEW: "a.clone()", Form.OUT: "out.copy_(a)"},
     computes=lambda a, b, c: a,  # noqa: ARG005  # by position

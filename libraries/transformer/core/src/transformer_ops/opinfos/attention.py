@@ -1,0 +1,101 @@
+"""Calls of attention for tests and benchmarks, and what else computes the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import torch
+from opwheel_tools import ErrorSample, OpInfo, Sample, Tolerance
+from torch import Tensor
+
+from ..operators.attention import attention_training_reference
+from ..operators.rope import rotated
+from .tensors import confident_rows, randn, rotations
+
+_Call = tuple[Tensor, Tensor, Tensor, bool, float | None, Tensor | None, Tensor | None]
+
+
+def _arguments(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[_Call]:
+    make = partial(randn, device=device, dtype=dtype, requires_grad=requires_grad)
+    yield make(2, 3, 2, 5), make(2, 3, 2, 5), make(2, 3, 2, 5), True, None, None, None
+    yield make(1, 2, 4, 20), make(1, 3, 2, 20), make(1, 3, 2, 20), False, 0.5, None, None
+    cos, sin = rotations(34, 2, device=device, dtype=dtype)
+    yield make(1, 34, 2, 2), make(1, 34, 1, 2), make(1, 34, 1, 2), True, None, cos, sin
+    sure = confident_rows(8, device=device, dtype=dtype)[None, :4, None].requires_grad_(requires_grad)
+    same = torch.eye(8, device=device, dtype=dtype)[None, :, None].requires_grad_(requires_grad)  # scores are queries
+    yield sure, same, make(1, 8, 1, 8), False, 1.0, None, None
+
+
+def _samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
+    for arguments in _arguments(device, dtype, requires_grad):
+        yield Sample(*arguments)
+
+
+def _backward_samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
+    for arguments in _arguments(device, dtype, requires_grad):
+        q, k, v = arguments[:3]
+        with torch.no_grad():
+            y, lse = attention_training_reference(*arguments)
+        kept = (y.contiguous().requires_grad_(requires_grad), lse.requires_grad_(requires_grad))
+        grad_output = randn(*q.shape, device=device, dtype=dtype, requires_grad=requires_grad)
+        yield Sample(grad_output, q, k, v, *kept, *arguments[3:])
+
+
+def sdpa_of_rows(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    is_causal: bool = False,
+    scale: float | None = None,
+    cos: Tensor | None = None,
+    sin: Tensor | None = None,
+) -> Tensor:
+    """PyTorch's own attention, in this order of dimensions."""
+    if cos is not None and sin is not None:
+        q, k = (rotated(x, cos, sin, 2) for x in (q, k))
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    y = torch.nn.functional.scaled_dot_product_attention(
+        q, k, v, is_causal=is_causal, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
+    )
+    return y.transpose(1, 2)
+
+
+def _measured(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
+    for shape in ((1, 1024, 16, 128), (16, 256, 4, 64)):
+        yield Sample(*(randn(*shape, device=device, dtype=dtype, requires_grad=requires_grad) for _ in range(3)), True)
+
+
+def _errors(device: str) -> Iterator[ErrorSample]:
+    q = torch.ones(2, 4, 3, 8, device=device)
+    yield ErrorSample(Sample(q, q[:, :, :2], q[:, :, :2]), RuntimeError)
+    yield ErrorSample(Sample(q, q, q[:, :2]), RuntimeError)
+    yield ErrorSample(Sample(q, q[..., :4], q[..., :4]), RuntimeError)
+    yield ErrorSample(Sample(q[0], q[0], q[0]), RuntimeError)
+    yield ErrorSample(Sample(q, q.double(), q.double()), RuntimeError)
+    table, few = torch.ones(4, 8, device=device), q[:, :3]
+    for cos, sin in ((table, None), (None, table), (table[:3], table[:3]), (table[:, :4], table[:, :4])):
+        yield ErrorSample(Sample(q, q, q, False, None, cos, sin), RuntimeError)
+    yield ErrorSample(Sample(q, few, few, False, None, table, table), RuntimeError)
+
+
+# On GPUs factors of products are rounded to 16 bits, turned queries and keys too, and weights are exp() of that.
+TOLERANCE = {dtype: Tolerance(*[2 * torch.finfo(dtype).eps] * 2) for dtype in (torch.float16, torch.bfloat16)}
+BACKWARD_TOLERANCE = {
+    torch.float64: Tolerance(1e-13, 1e-13),  # sums of products of sums, in another order
+    torch.float32: Tolerance(1e-5, 1e-5),  # the same, also of differences where one key has nearly all of the weight
+    torch.float16: Tolerance(4e-3, 4e-3),
+    torch.bfloat16: Tolerance(3e-2, 3e-2),
+}
+
+INFOS = {
+    "attention": OpInfo(
+        samples=_samples,
+        errors=_errors,
+        measured=_measured,
+        baselines={"F.scaled_dot_product_attention": sdpa_of_rows},
+        tolerance=TOLERANCE,
+    ),
+    "attention_training": OpInfo(samples=_samples, tolerance=TOLERANCE),
+    "attention_backward": OpInfo(samples=_backward_samples, tolerance=BACKWARD_TOLERANCE),
+}

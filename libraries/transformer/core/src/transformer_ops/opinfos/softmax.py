@@ -1,0 +1,36 @@
+"""Calls of softmax for tests and benchmarks, and what else computes the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import torch
+from opwheel_tools import OpInfo, Sample
+
+from ..operators.softmax import SOFTMAX
+from .tensors import SHAPES, confident_rows, measured, randn
+
+
+def _samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
+    make = partial(randn, device=device, dtype=dtype, requires_grad=requires_grad)
+    for shape in SHAPES:
+        yield Sample(make(*shape))
+    yield Sample(confident_rows(40, device=device, dtype=dtype, requires_grad=requires_grad))
+
+
+def _backward_samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
+    make = partial(randn, device=device, dtype=dtype)
+    for x in (*(make(*shape) for shape in SHAPES), confident_rows(40, device=device, dtype=dtype)):
+        y = SOFTMAX.reference(x).requires_grad_(requires_grad)
+        yield Sample(make(*x.shape, requires_grad=requires_grad), y)
+
+
+INFOS = {
+    "softmax": OpInfo(
+        samples=_samples,
+        measured=measured(1),
+        baselines={"F.softmax": lambda x: torch.softmax(x, -1)},
+    ),
+    "softmax_backward": OpInfo(samples=_backward_samples),
+}
