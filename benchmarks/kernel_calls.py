@@ -24,7 +24,6 @@ from opwheel_tools.build.toolchain import SDK_INCLUDE, find_cxx, find_torch, sta
 SOURCE = """
 #include <chrono>
 
-#include "opwheel/allocate.h"
 #include "opwheel/call.h"
 
 using namespace opwheel;

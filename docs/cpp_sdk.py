@@ -13,12 +13,13 @@ PAGE = Path(__file__).with_name("cpp-sdk.md")
 INCLUDE = Path(__file__).parents[1] / "tools/src/opwheel_tools/include/opwheel"
 HEAD = """# C++ SDK
 
-The headers under `opwheel/` that operator libraries and backends are made of; `opwheel_tools.build` passes their
+The headers under `opwheel/` that operator libraries and backends include; `opwheel_tools.build` passes their
 folder to the compiler, and `muladd config --includes` prints it. They need C++20 and the LibTorch
 stable ABI, nothing else of PyTorch.
 [Writing a backend](writing-a-backend.md) uses them from top to bottom.
 
-Made from the headers by `python docs/cpp_sdk.py`. Everything in a namespace `detail` is private.
+Made from the headers by `python docs/cpp_sdk.py`. Nobody includes what is in `opwheel/detail/`; where a
+header passes some of it on, the page shows it with the first that does. Everything in a namespace `detail` is private.
 
 | header | what |
 |---|---|
@@ -26,19 +27,11 @@ Made from the headers by `python docs/cpp_sdk.py`. Everything in a namespace `de
 
 # The order in which one reads them.
 ORDER = (
-    *("operators", "functor", "dtype", "elementwise_kernels", "registration", "elementwise", "tensor", "layout"),
-    *("overlap", "stride_sums", "huge_pages", "result_cache"),
-    *("error", "schema", "abi", "schema_library", "load", "c_shim", "device_guard", "reference_loop"),
-    *("indexing_32bit", "offset_calculator"),
-    *("kernels", "kernel_list", "arguments", "check", "dtypes", "allocate", "call", "call_plan", "combine", "cpu/rows"),
-    *("row_functor", "row_groups"),
-    *("cpu/row_kernels", "cpu/row_table", "cpu/vectorized_rows", "cpu/vector_math", "cpu/matmul"),
-    *("cpu/backend", "cpu/loop", "cpu/vectorized_loops", "cpu/parallel_loop", "cpu/capability"),
-    *("cuda/backend", "cuda/launch", "cuda/elementwise", "cuda/vector", "cuda/enqueue", "cuda/stream"),
-    *("cuda/enqueue.cuh", "cuda/rows.cuh"),
-    *("xpu/backend", "xpu/launch", "xpu/queue", "xpu/kernel_bundle", "device_image", "xpu/spirv"),
-    *("xpu/rows", "xpu/device/rows"),
-    *("xpu/device/elementwise", "xpu/device/element", "xpu/device/operand_dtypes", "xpu/device/convert"),
+    *("operators.h", "functor.h", "schema_library.h", "kernels.h", "call.h", "elementwise_kernels.h", "load.h"),
+    *("cpu/backend.h", "cpu/vectorized_loops.h", "cpu/rows.h", "cpu/row_kernels.h", "cpu/row_table.h"),
+    *("cpu/vectorized_rows.h", "cpu/matmul.h"),
+    *("cuda/backend.h", "cuda/enqueue.cuh", "cuda/rows.cuh"),
+    *("xpu/backend.h", "xpu/device/elementwise.h", "xpu/device/rows.h", "xpu/rows.h"),
 )
 
 
@@ -51,9 +44,35 @@ class Declaration(NamedTuple):
 
 
 def headers() -> list[Path]:
-    """All of them, those that are not in ORDER last."""
-    found = {_name(path).removesuffix(".h"): path for path in sorted(INCLUDE.rglob("*.*h"))}
-    return [found.pop(name) for name in ORDER if name in found] + list(found.values())
+    """Those that authors include."""
+    found = {path for path in INCLUDE.rglob("*.*h") if "detail" not in path.relative_to(INCLUDE).parts}
+    ordered = [INCLUDE / name for name in ORDER]
+    if found != set(ordered):
+        raise ValueError(f"ORDER and the headers differ in {sorted(map(_name, found.symmetric_difference(ordered)))}")
+    return ordered
+
+
+_EXPORTS = re.compile(r"^// IWYU pragma: begin_exports\n(.*?)^// IWYU pragma: end_exports\n", re.MULTILINE | re.DOTALL)
+_INCLUDED = re.compile(r'^#include "opwheel/(detail/.+)"$', re.MULTILINE)
+
+
+def passed_on(header: Path) -> list[Path]:
+    """The headers in ``detail/`` that are a part of this one: its exports, and what is included inside a namespace."""
+    source = header.read_text()
+    names = [name for block in _EXPORTS.findall(source) for name in _INCLUDED.findall(block)]
+    names += [name for name in _INCLUDED.findall(source) if name.endswith(".inc.h")]
+    return [INCLUDE / name for name in names]
+
+
+def sections() -> list[tuple[Path, list[Path]]]:
+    """Each header with what it is the first one to pass on."""
+    shown: set[Path] = set()
+    found = []
+    for header in headers():
+        new = [path for path in passed_on(header) if path not in shown]
+        shown.update(new)
+        found.append((header, new))
+    return found
 
 
 def _name(header: Path) -> str:
@@ -191,7 +210,7 @@ def _signature(words: str) -> str:
 
 def page() -> str:
     """The page's text."""
-    return HEAD + "".join(map(_row, headers())) + "".join(map(_section, headers()))
+    return HEAD + "".join(map(_row, headers())) + "".join(_section(header, new) for header, new in sections())
 
 
 def _row(header: Path) -> str:
@@ -200,11 +219,17 @@ def _row(header: Path) -> str:
     return f"| [`opwheel/{_name(header)}`](#{anchor}) | {first_sentence} |\n"
 
 
-def _section(header: Path) -> str:
+def _section(header: Path, passed: list[Path]) -> str:
+    parts = [f"## opwheel/{_name(header)}", *_content(header)]
+    for path in passed:
+        parts += [f"### {path.name.partition('.')[0].replace('_', ' ').capitalize()}", *_content(path)]
+    return "\n" + "\n\n".join(parts) + "\n"
+
+
+def _content(header: Path) -> list[str]:
     source = f"<!-- from {header.relative_to(INCLUDE.parents[4])} -->"
     about = re.sub(r"^```(?=\w)", f"{source}\n\n```", summary(header), flags=re.MULTILINE)
-    items = "\n".join(map(_item, declarations(header)))
-    return "\n" + "\n\n".join([f"## opwheel/{_name(header)}", about, items]) + "\n"
+    return [about, *filter(None, ["\n".join(map(_item, declarations(header)))])]
 
 
 def _item(declaration: Declaration) -> str:

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from opwheel_tools.audit.binaries import UNSTABLE
 from opwheel_tools.audit.elf import Symbol, read_tables
 
 # Sources that builds and benchmarks compile where they run, those of new projects, and those of a runtime that others
@@ -24,7 +25,6 @@ from opwheel_tools.audit.elf import Symbol, read_tables
 _SOURCES = re.compile(
     r"opwheel_tools/(build/sycl_front_end|bench/triad|testing/guarded_memory)\.cpp|opwheel_tools/scaffold/templates/.+|muladd_executorch/sdk/.+"
 )
-_UNSTABLE = re.compile(r"_ZN?K?(2at|3c10|5torch|N2at|N3c10|N5torch)")
 _CPP = re.compile(r"_Z(T[ISV])?(N[KR]*)?K?(2at|3c10|5torch|6caffe2|N2at|N3c10|N5torch)")  # of libtorch in C++
 # What other wheels have, which each library's own wheel requires, and the interpreter.
 _RUNTIMES = {
@@ -138,7 +138,7 @@ def _import_problems(library: Path, symbol: Symbol) -> Iterator[str]:
     is_known = name.startswith(("aoti_torch_", "torch_")) or symbol.version or symbol.is_weak or is_runtime
     if name.startswith("Py") and not is_runtime:
         yield f"it needs Python: {name}"
-    elif _UNSTABLE.match(name) and not is_runtime:
+    elif UNSTABLE.match(name) and not is_runtime:
         yield f"it uses an unstable symbol of PyTorch: {name}"
     elif not is_known:
         yield f"it needs {name} of an unknown library"

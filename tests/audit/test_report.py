@@ -12,6 +12,7 @@ import pytest
 import torch
 import typer
 from opwheel_tools.audit import binaries, calls, checks, releases, report, reproduction, run
+from opwheel_tools.audit.elf import Symbol, read_tables
 from opwheel_tools.audit.outcomes import Cell, Outcome, Result
 from opwheel_tools.audit.target import Target
 from opwheel_tools.commands.audit import audit
@@ -137,6 +138,31 @@ def test_what_binds_a_library():
     with pytest.raises(ValueError, match="no 64-bit little-endian ELF"):
         binaries.read(Path(__file__))
     assert found.torch == ""
+
+
+def test_the_tables_that_the_loader_reads(tmp_path):
+    source, library = tmp_path / "tables.c", tmp_path / "libtables.so"
+    source.write_text(
+        "#include <stdio.h>\nint absent(void); __attribute__((weak)) int maybe(void); static int hidden;\n"
+        'int present(void) { puts(""); return absent() + (maybe ? maybe() : 0) + hidden; }\n'
+    )
+    options = ["-shared", "-fPIC", "-Wl,-rpath,$ORIGIN/a:/b", "-Wl,--no-as-needed", "-lm"]
+    subprocess.run(["gcc", str(source), "-o", str(library), *options], check=True)
+    tables = read_tables(library)
+    assert [name for name in tables.needed if "libm." in name]
+    assert tables.search == ["$ORIGIN/a:/b"]
+    symbols = {symbol.name: symbol for symbol in tables.symbols}
+    assert symbols["present"] == Symbol("present", is_defined=True, is_weak=False, version="")
+    assert symbols["absent"] == Symbol("absent", is_defined=False, is_weak=False, version="")
+    assert symbols["maybe"] == Symbol("maybe", is_defined=False, is_weak=True, version="")
+    assert symbols["puts"].version.startswith("GLIBC_")
+    assert symbols["puts"].version in tables.versions
+    assert tables.glibc >= tuple(int(number) for number in symbols["puts"].version[6:].split("."))
+    assert "" not in symbols
+    assert "hidden" not in symbols
+    library.write_bytes(library.read_bytes()[:4] + b"\x01" + library.read_bytes()[5:])  # of 32 bits
+    with pytest.raises(ValueError, match="no 64-bit little-endian ELF"):
+        read_tables(library)
 
 
 def test_the_lowest_torch_of_a_library_on_the_stable_abi():

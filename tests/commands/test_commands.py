@@ -164,7 +164,7 @@ def test_config():
     includes, libs = muladd("config", "--includes").stdout, muladd("config", "--libs").stdout.splitlines()
     own, framework = (folder.removeprefix("-I") for folder in includes.split()[:2])
     assert Path(own, "muladd/operators.h").is_file()
-    assert Path(framework, "opwheel/elementwise.h").is_file()
+    assert Path(framework, "opwheel/detail/elementwise.h").is_file()
     assert [Path(path).name for path in libs] == ["libmuladd_schema.so", "libmuladd_cpu.so"]
     assert all(Path(path).is_file() for path in libs)
     assert "-DTORCH_TARGET_VERSION=0x020a" in muladd("config", "--cflags").stdout

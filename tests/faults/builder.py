@@ -14,7 +14,7 @@ from pathlib import Path
 
 KERNELS = Path(__file__).parent / "kernels.cpp"
 INTRUDER = Path(__file__).parent / "intruder.cpp"
-_HEADERS = ("<torch/csrc/stable/library.h>", '"muladd/operators.h"', '"opwheel/operators.h"')
+_HEADERS = ("<torch/csrc/stable/library.h>", '"muladd/operators.h"', '"opwheel/kernels.h"')
 
 _MODULE = """\
 from pathlib import Path
@@ -42,7 +42,7 @@ def module_source(name: str, extra: str = "", /, **fields: str) -> str:
 
 
 def with_abi(library: bytes, abi: int) -> bytes:
-    """The library as an SDK of that number would have built it (``opwheel/abi.h``)."""
+    """The library as an SDK of that number would have built it (``opwheel/detail/abi.h``)."""
     own = b"opwheel\0" + struct.pack("<i", 1)
     assert library.count(own) == 1
     return library.replace(own, b"opwheel\0" + struct.pack("<i", abi))

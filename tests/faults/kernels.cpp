@@ -3,6 +3,8 @@
 //   OPERATORS          a comma-separated list; the whole list if left out
 //   BEFORE, AFTER      a statement in a static initialiser, before or after the registration
 //   DEFINE             registers the namespace itself instead
+#include "opwheel/kernels.h"
+
 #include <dlfcn.h>
 #include <torch/csrc/stable/library.h>
 #include <unistd.h>
@@ -13,8 +15,6 @@
 #include <string>
 
 #include "muladd/operators.h"
-#include "opwheel/abi.h"
-#include "opwheel/operators.h"
 
 OPWHEEL_DECLARE_OPERATORS(muladd, MULADD_OPERATORS)
 

@@ -157,7 +157,7 @@ def test_a_set_with_a_dtype_without_a_type_does_not_compile(tmp_path, dtype):
     """For torch 2.10, whose C functions have no number for float8_e8m0fnu."""
     source = tmp_path / "kernel.cpp"
     source.write_text(
-        '#include "opwheel/dtypes.h"\nusing namespace opwheel;\n'
+        '#include "opwheel/kernels.h"\nusing namespace opwheel;\n'
         f"void f(ScalarType x) {{ dispatch<DTypes(floating | ScalarType::{dtype})>(x, []<class T>() {{}}); }}\n"
     )
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Every type of a schema reaches a C++ kernel as opwheel/arguments.h says: what has arrived comes back as text."""
+"""Every type of a schema reaches a C++ kernel as opwheel/kernels.h says: what has arrived comes back as text."""
 
 import ctypes
 import gc

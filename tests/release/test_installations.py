@@ -67,7 +67,7 @@ def test_upgrade_and_downgrade_of_core_and_framework(
 def test_a_backend_of_another_abi_until_it_is_downgraded(
     built: dict[str, Path], environment: Environment, tmp_path: Path
 ) -> None:
-    other_abi = {b"opwheel\0\1\0\0\0": b"opwheel\0\2\0\0\0"}  # the note of opwheel/abi.h
+    other_abi = {b"opwheel\0\1\0\0\0": b"opwheel\0\2\0\0\0"}  # the note of opwheel/detail/abi.h
     environment.install(built["opwheel"], built["core"], repack(built["cpu"], "0.9.0", tmp_path, other_abi))
     report = environment.doctor()
     assert not report["ok"]

@@ -10,17 +10,18 @@ from pathlib import Path
 import muladd
 import opwheel_tools
 import pytest
+import torch
 import torch.utils.cpp_extension
+from opwheel._build import toolchain
 from opwheel.dispatch import kernel_errors
 
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 SDK = Path(opwheel_tools.get_include(), "opwheel")
-# Code for devices needs their compilers; these belong to one instruction set.
-OF_ONE_INSTRUCTION_SET = ("convert.h", "vectorized_loops.h", "vectorized_rows.h", "vector_math.h")
+# Code for devices needs their compilers.
 HEADERS = sorted(
     str(path.relative_to(SDK.parent))
-    for folder in (SDK, SDK / "cpu", SDK / "cuda")
-    for path in folder.glob("*.h")
-    if path.name not in OF_ONE_INSTRUCTION_SET
+    for path in SDK.rglob("*.h")
+    if "xpu" not in path.parts and not path.name.endswith(".inc.h")
 )
 
 
@@ -45,13 +46,18 @@ def compile_source(tmp_path_factory):
 
 @pytest.mark.parametrize("header", HEADERS)
 def test_header_stands_alone(compile_source, header):
-    assert compile_source(f'#include "{header}"\n#include "{header}"\n') == ""
+    assert compile_source(f'#define OPWHEEL_ISA tested\n#include "{header}"\n#include "{header}"\n') == ""
+
+
+@pytest.mark.parametrize("header", ["vectorized_loops.h", "vectorized_rows.h"])
+def test_a_header_for_one_instruction_set_wants_its_name(compile_source, header):
+    assert "define OPWHEEL_ISA, the name of the instruction set" in compile_source(f'#include "opwheel/cpu/{header}"\n')
 
 
 WRONG_KERNEL = """
 #include "muladd/operators.h"
 #include "opwheel/operators.h"
-#include "opwheel/registration.h"
+#include "opwheel/kernels.h"
 OPWHEEL_DECLARE_OPERATORS(muladd, MULADD_OPERATORS)
 using opwheel::Tensor;
 {kernel}
@@ -124,7 +130,7 @@ def test_a_functor_that_does_not_fit_its_schema_does_not_compile(compile_source,
 
 def test_the_codes_of_kernels_errors_are_python_s():
     """What the header says, read as what it is: a call to each way to fail, and the code in front of what comes out."""
-    text = Path(opwheel_tools.get_include(), "opwheel", "error.h").read_text()
+    text = Path(opwheel_tools.get_include(), "opwheel/detail/error.h").read_text()
     in_header = dict(re.findall(r'string_view (\w+) = "(\[OPWHEEL:\w+\])"', text))
     assert in_header == {"out_of_memory": kernel_errors.OUT_OF_MEMORY, "launch": kernel_errors.LAUNCH}
     assert all(kernel_errors.has_code(RuntimeError(f"{code} mul: anything")) for code in in_header.values())
@@ -134,7 +140,7 @@ def test_the_codes_of_kernels_errors_are_python_s():
 def test_out_of_memory_says_in_python_s_form_how_much_was_wanted(tmp_path):
     source, program = tmp_path / "wanted.cpp", tmp_path / "wanted"
     source.write_text(
-        '#include <cstdio>\n#include "opwheel/error.h"\nint main() {\n'
+        '#include <cstdio>\n#include "opwheel/detail/error.h"\nint main() {\n'
         '  try {\n    opwheel::fail(opwheel::code::out_of_memory, " words ", opwheel::memory_wanted(96, "npu:1"));\n'
         "  } catch (const std::exception& error) {\n    std::puts(error.what());\n  }\n}\n"
     )
@@ -225,7 +231,7 @@ def test_what_a_row_throws_arrives_whatever_thread_it_was_on(tmp_path, threads, 
 
 
 TWICE = """
-#include "opwheel/kernel_list.h"
+#include "opwheel/operators.h"
 #define LIST(KERNEL) KERNEL(f, "f(Tensor x) -> Tensor") KERNEL(g, "f(Tensor y) -> Tensor")
 OPWHEEL_DECLARE_KERNELS(waves, LIST)
 """
@@ -235,9 +241,39 @@ def test_a_name_that_is_listed_twice_does_not_compile(compile_source):
     assert "two rows of a list of operators have the same name" in compile_source(TWICE)
 
 
+ELEMENTS = """
+#include <cstdio>
+#include "opwheel/elementwise_kernels.h"
+using namespace opwheel;
+
+int main() {
+  const DType dtypes[] = {DType::float16, DType::bfloat16, DType::float32, DType::float64};
+  for (DType dtype : dtypes) {
+    alignas(8) char place[8] = {};
+    store_element(dtype, place, 1.0 / 3);
+    std::printf("%.17g ", load_element<double>(dtype, place));
+    store_element(dtype, place, 1.0f / 3);
+    std::printf("%.17g ", static_cast<double>(load_element<float>(dtype, place)));
+  }
+}
+"""
+
+
+def test_elements_of_every_dtype_are_stored_and_loaded(tmp_path):
+    source, program = tmp_path / "elements.cpp", tmp_path / "elements"
+    source.write_text(ELEMENTS)
+    torch_include = f"-isystem{toolchain.find_torch().include}"
+    command = ["g++", "-std=c++20", "-O1", f"-I{opwheel_tools.get_include()}", torch_include, str(source)]
+    subprocess.run([*command, *toolchain.stable_abi_macros("2.10"), "-o", str(program)], check=True)
+    found = [float(word) for word in subprocess.run([program], capture_output=True, check=True).stdout.split()]
+    third = torch.tensor(1 / 3, dtype=torch.float64)
+    expected = [(x.to(dtype).item(), x.float().to(dtype).item()) for x in [third] for dtype in DTYPES]
+    assert found == [value for pair in expected for value in pair]
+
+
 FILLS_CACHES = """
 #include <cstdio>
-#include "opwheel/cpu/streaming.h"
+#include "opwheel/detail/cpu/streaming.h"
 
 int main() { std::printf("%d %d", opwheel::cpu::fills_caches(1 << 18), opwheel::cpu::fills_caches(64 << 20)); }
 """

@@ -20,7 +20,7 @@ with open(arguments[arguments.index("-o") + 1], "w") as image:
     image.write("\\n".join(arguments))
 """
 HOST = """
-#include "opwheel/device_image.h"
+#include "opwheel/detail/device_image.h"
 #pragma GCC visibility push(default)
 extern "C" int exported_count() { return opwheel::device_images().size(); }
 extern "C" const char* exported_name(int i) { return opwheel::device_images()[i].name.data(); }
@@ -40,7 +40,7 @@ def project(tmp_path, monkeypatch):
     (tmp_path / "host.cpp").write_text(HOST)
     (tmp_path / "device/shared.h").write_text("#pragma once\nint shared;\n")
     (tmp_path / "device/kernels.cpp").write_text(
-        '#include <sycl/sycl.hpp>\n#include "shared.h"\n#include "shared.h"\n#include "opwheel/dtype.h"\n'
+        '#include <sycl/sycl.hpp>\n#include "shared.h"\n#include "shared.h"\n#include "opwheel/detail/dtype.h"\n'
     )
     monkeypatch.chdir(tmp_path)
     return tmp_path

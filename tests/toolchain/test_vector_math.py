@@ -1,4 +1,4 @@
-"""exp, sigmoid, tanh and erf of vectors (opwheel/cpu/vector_math.h): the errors that the header names."""
+"""exp, sigmoid, tanh and erf of vectors (opwheel/detail/cpu/vector_math.h): the errors that the header names."""
 
 import ctypes
 import subprocess

@@ -4,6 +4,7 @@ What tools use of a library, its opinfos, may import the tools; nothing else of 
 """
 
 import ast
+import graphlib
 import re
 import sys
 from pathlib import Path
@@ -107,6 +108,27 @@ def test_parts_of_the_tools(part):
             assert f"opwheel.{part_of(name, FRAMEWORK)}".rstrip(".") in TOOLS_ARROWS[part], f"{path} imports {name}"
 
 
+def modules_and_imports(root):
+    """The modules of a package by their dotted names, each with those of the same package that it imports."""
+    files = {".".join(path.relative_to(root.parent).with_suffix("").parts): path for path in root.rglob("*.py")}
+    modules = {name.removesuffix(".__init__"): path for name, path in files.items()}
+    found = {}
+    for module, path in modules.items():
+        package = ".".join(path.relative_to(root.parent).parts[:-1])
+        names = {name if name in modules else name.rpartition(".")[0] for name in imports(path, package)}
+        found[module] = {name for name in names if name in modules and not module.startswith(f"{name}.")} - {module}
+    return found
+
+
+@pytest.mark.parametrize(
+    "root",
+    [TOOLS, ROOT / "libraries/transformer/backends/triton/src/transformer_ops_triton"],
+    ids=lambda root: root.name,
+)
+def test_no_circle_of_files(root):
+    assert list(graphlib.TopologicalSorter(modules_and_imports(root)).static_order())  # a circle is a CycleError
+
+
 @pytest.mark.parametrize("part", ["registry", "commands"])
 def test_operations_need_the_standard_library_and_what_production_has(part):
     allowed = {"opwheel", "torch", "pluggy", "packaging", "tomli", *sys.stdlib_module_names}
@@ -153,6 +175,35 @@ def test_backends_do_not_import_the_library(path):
     assert {"muladd", "transformer_ops"}.isdisjoint({name.split(".")[0] for name in imports(path, "backend")})
 
 
+SDK = TOOLS / "include/opwheel"
+INCLUDE = re.compile(r"^\s*#\s*include\s+(\S+)", re.MULTILINE)
+SOURCES = {".h", ".cuh", ".cpp", ".cu", ".jinja", ".py", ".md"}
+
+
+def text_files(*folders):
+    """Sources, documentation and what has C++ in it as text: what a build has made is left out."""
+    for folder in folders:
+        for path in sorted((ROOT / folder).rglob("*")):
+            parts = path.relative_to(ROOT).parts
+            is_made = {"build", "_build", ".venv", "__pycache__"} & set(parts) and "opwheel_tools" not in parts
+            if path.suffix in SOURCES and not is_made and path.is_file():
+                yield path
+
+
+EVERYWHERE = (
+    "framework",
+    "tools",
+    "core",
+    "backends",
+    "libraries",
+    "examples",
+    "benchmarks",
+    "docs",
+    "tests",
+    "release",
+)
+
+
 def test_headers_of_the_framework():
     allowed = re.compile(
         r'"opwheel/.*"|<(torch|sycl)/.*>|<cuda_runtime\.h>|<(dlfcn|link|immintrin|stdlib|unistd|sys/mman)\.h>|<[a-z_]+>'
@@ -163,3 +214,49 @@ def test_headers_of_the_framework():
         for include in re.findall(r"^#\s*include\s+(\S+)", path.read_text(), re.MULTILINE):
             beside = (path.parent / include.strip('"')).is_file()
             assert beside or allowed.fullmatch(include), f"{path.relative_to(ROOT)} includes {include}"
+
+
+def test_every_header_of_the_sdk_that_is_included_exists():
+    found = 0
+    for path in text_files(*EVERYWHERE):
+        for name in re.findall(r'#\s*include\s+"(opwheel/[\w./]+)"', path.read_text()):
+            assert (SDK.parent / name).is_file(), f"{path.relative_to(ROOT)} includes {name}"
+            found += 1
+    assert found > 300
+
+
+def test_only_the_tools_include_what_is_in_detail():
+    """Authors include the other headers; tests/toolchain has the SDK's own tests."""
+    folders = [folder for folder in EVERYWHERE if folder != "tools"]
+    templates = TOOLS.relative_to(ROOT) / "scaffold/templates"
+    for path in text_files(*folders, templates):
+        if "toolchain" not in path.parts:
+            assert not re.search(r'#\s*include\s+"opwheel/detail/', path.read_text()), path.relative_to(ROOT)
+
+
+def namespaces_of_includes(source):
+    """Each include of a source, and the depth of braces that it is at."""
+    code = re.sub(r"//[^\n]*", "", source)
+    for include in INCLUDE.finditer(code):
+        before = re.sub(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])\'', "", code[: include.start()])
+        before = re.sub(r"^\s*#\s*define(?:.*\\\n)*.*", "", before, flags=re.MULTILINE)
+        yield include[1], before.count("{") - before.count("}")
+
+
+def test_what_is_included_inside_a_namespace_says_so_in_its_name():
+    """It is named .inc.h, and has no guard: each place that includes it gets its own."""
+    inside = set()
+    for path in text_files("tools/src/opwheel_tools/include", "backends", "libraries", "core"):
+        if path.suffix in {".h", ".cuh", ".cpp", ".cu"}:
+            source = path.read_text()
+            for include, depth in namespaces_of_includes(source):
+                assert depth == 0 or include.endswith('.inc.h"'), f"{path.relative_to(ROOT)} includes {include}"
+                inside |= {include} if depth else set()
+            is_guarded = "#pragma once" in source or re.search(r"^#ifndef (\w+)\n#define \1$", source, re.MULTILINE)
+            assert not (path.name.endswith(".inc.h") and is_guarded), path.relative_to(ROOT)
+    assert '"opwheel/detail/reductions.inc.h"' in inside
+
+
+def test_includes_inside_a_namespace_are_seen():
+    source = '#include <a>\n#define F(x) {\nnamespace n {\n// {\n#include "b"\n}\nconst char* c = "{";\n#include "d"\n'
+    assert list(namespaces_of_includes(source)) == [("<a>", 0), ('"b"', 1), ('"d"', 0)]

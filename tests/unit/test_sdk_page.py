@@ -24,16 +24,24 @@ def test_the_sdk_page_is_current(sdk):
 FUNCTION = re.compile(r"^(?:(?:inline|constexpr|\[\[\w+\]\]|[\w:<>]+[&*]?) )+\*?(\w+)\(", re.MULTILINE)
 
 
-def test_every_public_function_of_the_headers_is_on_the_page():
+def test_every_public_function_of_the_headers_is_on_the_page(sdk):
     page = (DOCS / "cpp-sdk.md").read_text()
     names = set()
-    for header in (ROOT / "tools/src/opwheel_tools/include/opwheel").rglob("*.h"):
+    for header in (path for entry, passed in sdk["sections"]() for path in (entry, *passed)):
         public = re.sub(
             r"^namespace detail \{.*?^\}  // namespace detail", "", header.read_text(), flags=re.MULTILINE | re.DOTALL
         )
         names |= {match[1] for match in FUNCTION.finditer(public)}
     assert len(names) > 15
     assert {name for name in names if f"{name}(" not in page} == set()
+
+
+def test_the_page_has_no_headers_of_their_own_but_those_that_authors_include(sdk):
+    page = (DOCS / "cpp-sdk.md").read_text()
+    include = ROOT / "tools/src/opwheel_tools/include"
+    entries = [str(path.relative_to(include)) for path in sdk["headers"]()]
+    assert re.findall(r"^## (opwheel/.+)$", page, re.MULTILINE) == entries
+    assert not any("/detail/" in entry for entry in entries)
 
 
 HEADER = """// About it.

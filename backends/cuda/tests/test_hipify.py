@@ -9,11 +9,11 @@ import pytest
 from torch.utils.hipify import hipify_python
 
 SOURCES = Path(__file__).parents[1] / "csrc"
-SDK = Path(opwheel_tools.get_include(), "opwheel/cuda")
+SDK = [Path(opwheel_tools.get_include(), "opwheel", folder) for folder in ("cuda", "detail/cuda")]
 # PyTorch's C interface keeps its names on ROCm, and its device type and dispatch key are CUDA's there.
 KEPT = (
     r"aoti_torch_device_type_cuda|aoti_torch_get_current_cuda_stream|\w+::cuda|library, CUDA|cuda::|namespace cuda"
-    r"|OPWHEEL_\w+|opwheel/cuda/"
+    r"|OPWHEEL_\w+|opwheel/(detail/)?cuda/"
 )
 
 
@@ -21,7 +21,8 @@ KEPT = (
 def hip(tmp_path_factory):
     folder = tmp_path_factory.mktemp("hip") / "csrc"
     shutil.copytree(SOURCES, folder)
-    shutil.copytree(SDK, folder, dirs_exist_ok=True)
+    for headers in SDK:
+        shutil.copytree(headers, folder, dirs_exist_ok=True)
     results = hipify_python.hipify(
         project_directory=str(folder),
         output_directory=str(folder),
@@ -35,7 +36,7 @@ def hip(tmp_path_factory):
 
 
 def test_the_kernels_become_hip_kernels(hip):
-    assert set(hip) >= {path.name for folder in (SOURCES, SDK) for path in folder.iterdir()}
+    assert set(hip) >= {path.name for folder in (SOURCES, *SDK) for path in folder.iterdir()}
     text = hip["enqueue.cuh"]
     assert "__global__" in text
     for word in ("hip/hip_runtime.h", "hipLaunchKernel", "hipError_t", "hipStream_t", "hipGetErrorString"):

@@ -9,6 +9,7 @@ import opwheel_tools
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from opwheel._build.toolchain import find_torch
 
 HERE = Path(__file__).parent
 LIMIT = 2**31
@@ -18,10 +19,8 @@ LIMIT = 2**31
 def index(tmp_path_factory):
     library = tmp_path_factory.mktemp("index") / "libindex.so"
     command = ["g++", "-std=c++20", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared"]
-    subprocess.run(
-        [*command, f"-I{opwheel_tools.get_include()}", str(HERE / "simulated/index.cpp"), "-o", str(library)],
-        check=True,
-    )
+    include = [f"-I{opwheel_tools.get_include()}", f"-isystem{find_torch().include}"]
+    subprocess.run([*command, *include, str(HERE / "simulated/index.cpp"), "-o", str(library)], check=True)
     loaded = ctypes.CDLL(str(library))
     loaded.quotient.argtypes = [ctypes.c_uint32, ctypes.c_uint32]
     loaded.quotient.restype = ctypes.c_uint32

@@ -8,7 +8,7 @@ import opwheel_tools
 import pytest
 import torch
 
-HEADER = Path(opwheel_tools.get_include(), "opwheel/xpu/device/convert.h")
+HEADER = Path(opwheel_tools.get_include(), "opwheel/detail/xpu/device/convert.h")
 SOURCE = """
 #include "{header}"
 #include <cstddef>

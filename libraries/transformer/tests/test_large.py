@@ -19,7 +19,7 @@ FEW = 8  # rows
 
 
 def least_streamed():
-    """The bytes of operands from which on results are streamed, as ``opwheel/cpu/streaming.h`` has it."""
+    """The bytes of operands from which on results are streamed, as ``opwheel/detail/cpu/streaming.h`` has it."""
     size = Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
     last_level_cache = int(size.read_text().strip().removesuffix("K")) << 10 if size.exists() else 32 << 20
     return min(last_level_cache, 64 << 20)

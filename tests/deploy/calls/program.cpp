@@ -1,8 +1,7 @@
 // program FILE...: loads the libraries of waves_deployed, and prints what two operators give for [[2.0]], or the error.
 #include <cstdio>
 
-#include "opwheel/allocate.h"
-#include "opwheel/arguments.h"
+#include "opwheel/kernels.h"
 #include "opwheel/load.h"
 
 using namespace opwheel;

@@ -1,6 +1,5 @@
 // Calls from C functions, in a library that registers nothing: it can be opened many times, as copies, and each makes
 // first calls.
-#include "opwheel/allocate.h"
 #include "opwheel/call.h"
 
 using namespace opwheel;

@@ -5,7 +5,6 @@
 #include "opwheel/cpu/matmul.h"
 #include "opwheel/cpu/row_kernels.h"
 #include "opwheel/kernels.h"
-#include "opwheel/overlap.h"
 #include "opwheel/schema_library.h"
 
 #define OF_EVERY_DTYPE(KERNEL)                                                        \

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "opwheel/kernel_list.h"
+#include "opwheel/operators.h"
 
 #define WAVES_KERNELS(KERNEL)                                                                                    \
   KERNEL(rms_norm, "rms_norm(Tensor x, Tensor weight, float eps) -> (Tensor y, Tensor rstd)")                    \

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <numeric>
 
-#include "opwheel/cuda/launch.h"
+#include "opwheel/cuda/backend.h"
 
 namespace muladd::cuda {
 

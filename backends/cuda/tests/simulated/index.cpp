@@ -1,5 +1,5 @@
 // The index arithmetic by itself, for ctypes.
-#include "opwheel/offset_calculator.h"
+#include "opwheel/elementwise_kernels.h"
 
 namespace {
 constexpr int kOperands = 3;

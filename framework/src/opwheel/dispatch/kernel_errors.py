@@ -1,4 +1,4 @@
-"""Reads the codes in front of a kernel's error messages. ``opwheel/error.h`` in the C++ SDK has the same codes.
+"""Reads the codes in front of a kernel's error messages. ``opwheel/detail/error.h`` in the C++ SDK has the same codes.
 
 Nothing but the codes is looked at, never the words. A call that failed with a code is not made again: it may have
 written.
@@ -16,7 +16,7 @@ OUT_OF_MEMORY = "[OPWHEEL:OOM]"
 LAUNCH = "[OPWHEEL:LAUNCH]"  # the kernel failed, perhaps after it had written a part of the result
 
 _ANY = "[OPWHEEL:"
-_WANTED = r"\(bytes=(\d+) device=(\w+)((?::\d+)?)\)$"  # memory_wanted() in opwheel/error.h
+_WANTED = r"\(bytes=(\d+) device=(\w+)((?::\d+)?)\)$"  # memory_wanted() in opwheel/detail/error.h
 
 
 def has_code(error: BaseException) -> bool:

@@ -1,4 +1,4 @@
-"""Whether an output may be written while the inputs are being read; as ``opwheel/overlap.h`` in the C++ SDK."""
+"""Whether an output may be written while the inputs are being read; as ``opwheel/detail/overlap.h`` in the C++ SDK."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from .results import ResultError, checked, copy_results, owner_of
 from .rules import Elementwise
 from .tensor_iterator import check_output, compute_dtype, grown, has_shape, infer, output_strides
 
-MAX_DIMS = 64  # as in opwheel/layout.h
+MAX_DIMS = 64  # as in opwheel/detail/layout.h
 
 Launch = Callable[[str, tuple[Tensor, ...], tuple[Any, ...]], None]
 

@@ -1,4 +1,4 @@
-"""Whether multiples of strides add up to a distance; as ``opwheel/stride_sums.h`` in the C++ SDK."""
+"""Whether multiples of strides add up to a distance; as ``opwheel/detail/stride_sums.h`` in the C++ SDK."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shape, dtype, strides and validity of element-wise results: the twin of ``opwheel/elementwise.h`` in the C++ SDK."""
+"""Shape, dtype, strides and validity of element-wise results: the twin of ``opwheel/detail/elementwise.h`` in C++."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a library that was built with the C++ SDK says of itself in ELF notes (``opwheel/abi.h``).
+"""What a library that was built with the C++ SDK says of itself in ELF notes (``opwheel/detail/abi.h``).
 
 It is read from the file and not asked of the open library, because opening a library registers its kernels.
 """

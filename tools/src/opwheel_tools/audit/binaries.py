@@ -9,7 +9,8 @@ from typing import NamedTuple
 from . import releases
 from .elf import read_tables
 
-_UNSTABLE = re.compile(r"_ZN?[KV]*(2at|3c10|5torch)|_ZT[ISV]N?(2at|3c10|5torch)")
+# Mangled names of PyTorch's C++ interface, which changes with each release.
+UNSTABLE = re.compile(r"_ZN?[KV]*(2at|3c10|5torch)|_ZT[ISV]N?(2at|3c10|5torch)")
 _STABLE = re.compile(r"(aoti_torch_|torch_)\w+")
 _PYTHON = re.compile(r"_?Py[A-Z_]\w*")
 
@@ -65,7 +66,7 @@ def read(path: Path) -> Binary:
     tables = read_tables(path)
     undefined = [symbol.name for symbol in tables.symbols if not symbol.is_defined]
     stable = [name for name in undefined if _STABLE.fullmatch(name)]
-    unstable = [name for name in undefined if _UNSTABLE.match(name)]
+    unstable = [name for name in undefined if UNSTABLE.match(name)]
     cuda = [found[1] for name in tables.needed if (found := re.match(r"libcudart[-.\w]*?\.so\.(\d+)", name))]
     tag = re.search(r"cpython-\d+|abi3", path.name)
     return Binary(

@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-_64_BIT_LITTLE_ENDIAN = b"\x7fELF\x02\x01"
-_DYNAMIC, _DYNSYM, _VERNEED, _VERSYM = 6, 11, 0x6FFFFFFE, 0x6FFFFFFF  # kinds of sections
-_NEEDED, _RPATH, _RUNPATH = 1, 15, 29  # tags in the dynamic section
-_WEAK = 2  # the binding of a symbol
+from elftools.common.exceptions import ELFError
+from elftools.elf.dynamic import DynamicSection
+from elftools.elf.elffile import ELFFile
+from elftools.elf.gnuversions import GNUVerNeedSection, GNUVerSymSection
+from elftools.elf.sections import Section, SymbolTableSection
+
 _INDEX = 0x7FFF  # of a version; the other bit says that the symbol is hidden
 
 
@@ -53,80 +55,49 @@ class Tables(NamedTuple):
         return max((tuple(map(int, one[1].split("."))) for one in found if one), default=())
 
 
-class _Section(NamedTuple):
-    kind: int
-    offset: int
-    size: int
-    link: int
-
-
 def read_tables(path: Path) -> Tables:
     """Read a shared library's tables.
 
     Raises:
         ValueError: it is no 64-bit little-endian ELF file.
     """
-    content = path.read_bytes()
-    if not content.startswith(_64_BIT_LITTLE_ENDIAN):
-        raise ValueError(f"{path} is no 64-bit little-endian ELF file")
-    sections = list(_sections(content))
-    dynamic = list(_dynamic(content, sections))
-    versions = dict(_versions(content, sections))
-    return Tables(
-        needed=[text for tag, text in dynamic if tag == _NEEDED],
-        search=[text for tag, text in dynamic if tag != _NEEDED],
-        symbols=list(_symbols(content, sections, versions)),
-        versions=list(versions.values()),
-    )
+    with path.open("rb") as file:
+        try:
+            elf = ELFFile(file)
+        except ELFError:
+            elf = None
+        if elf is None or elf.elfclass != 64 or not elf.little_endian:
+            raise ValueError(f"{path} is no 64-bit little-endian ELF file")
+        sections = list(elf.iter_sections())
+        tags = [tag for one in sections if isinstance(one, DynamicSection) for tag in one.iter_tags()]
+        versions = dict(_versions(sections))
+        return Tables(
+            needed=[tag.needed for tag in tags if tag.entry.d_tag == "DT_NEEDED"],
+            search=[getattr(tag, name) for tag in tags for name in ("rpath", "runpath") if hasattr(tag, name)],
+            symbols=list(_symbols(sections, versions)),
+            versions=list(versions.values()),
+        )
 
 
-def _sections(content: bytes) -> Iterator[_Section]:
-    (table,) = struct.unpack_from("<Q", content, 40)
-    size, count = struct.unpack_from("<HH", content, 58)
-    for i in range(count):
-        _, kind, _, _, offset, length, link = struct.unpack_from("<IIQQQQI", content, table + i * size)
-        yield _Section(kind, offset, length, link)
-
-
-def _string(content: bytes, strings: _Section, at: int) -> str:
-    start = strings.offset + at
-    return content[start : content.index(b"\0", start)].decode()
-
-
-def _dynamic(content: bytes, sections: list[_Section]) -> Iterator[tuple[int, str]]:
-    """Tags of the dynamic section that stand for texts, and these."""
-    for section in sections:
-        if section.kind == _DYNAMIC:
-            for at in range(section.offset, section.offset + section.size, 16):
-                tag, value = struct.unpack_from("<qQ", content, at)
-                if tag in (_NEEDED, _RPATH, _RUNPATH):
-                    yield tag, _string(content, sections[section.link], value)
-
-
-def _symbols(content: bytes, sections: list[_Section], versions: dict[int, str]) -> Iterator[Symbol]:
-    indices = next((section.offset for section in sections if section.kind == _VERSYM), None)
-    for section in sections:
-        if section.kind != _DYNSYM:
-            continue
-        for i in range(1, section.size // 24):  # the first entry is empty
-            name, info, _, where = struct.unpack_from("<IBBH", content, section.offset + 24 * i)
-            (index,) = (0,) if indices is None else struct.unpack_from("<H", content, indices + 2 * i)
-            text = _string(content, sections[section.link], name)
-            if text:  # sections have none
-                yield Symbol(text, where != 0, info >> 4 == _WEAK, versions.get(index & _INDEX, ""))
-
-
-def _versions(content: bytes, sections: list[_Section]) -> Iterator[tuple[int, str]]:
+def _versions(sections: list[Section]) -> Iterator[tuple[int, str]]:
     """The versions that are needed of other libraries, by the index that symbols have."""
     for section in sections:
-        if section.kind != _VERNEED:
+        if isinstance(section, GNUVerNeedSection):
+            for _, versions in section.iter_versions():
+                yield from ((version["vna_other"] & _INDEX, version.name) for version in versions)
+
+
+def _symbols(sections: list[Section], versions: dict[int, str]) -> Iterator[Symbol]:
+    # Not by GNUVerSymSection.iter_symbols(), which reads each name again.
+    tables = [
+        struct.unpack(f"<{one.num_symbols()}H", one.data()) for one in sections if isinstance(one, GNUVerSymSection)
+    ]
+    for section in sections:
+        if not isinstance(section, SymbolTableSection) or section["sh_type"] != "SHT_DYNSYM":
             continue
-        at, more = section.offset, True
-        while more:
-            _, count, _, first, following = struct.unpack_from("<HHIII", content, at)
-            one = at + first
-            for _ in range(count):
-                _, _, index, name, next_one = struct.unpack_from("<IHHII", content, one)
-                yield index & _INDEX, _string(content, sections[section.link], name)
-                one += next_one
-            at, more = at + following, following != 0
+        indices = tables[0] if tables else (0,) * section.num_symbols()
+        for symbol, index in zip(section.iter_symbols(), indices, strict=True):
+            if symbol.name:  # sections have none, nor the first entry
+                is_weak = symbol["st_info"]["bind"] == "STB_WEAK"
+                version = versions.get(index & _INDEX, "")
+                yield Symbol(symbol.name, symbol["st_shndx"] != "SHN_UNDEF", is_weak, version)

@@ -15,7 +15,9 @@ targeted release on. This package imports neither torch nor the rest of opwheel 
 """
 
 from .commands import commands
-from .extensions import CppLibrary, CudaLibrary, SyclLibrary
+from .cuda import CudaLibrary
+from .extensions import CppLibrary
 from .instruction_sets import instruction_sets
+from .sycl import SyclLibrary
 
 __all__ = ["CppLibrary", "CudaLibrary", "SyclLibrary", "commands", "instruction_sets"]

@@ -1,4 +1,4 @@
-"""Finds CUDA's compiler, on this machine or among the installed packages, and says how to call it."""
+"""Libraries with CUDA kernels: finds the compiler, here or among the installed packages, and says how to call it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from opwheel._build.device_code import DeviceCode, join, write_if_changed
 from opwheel._build.toolchain import (
@@ -22,16 +23,51 @@ from opwheel._build.toolchain import (
     stable_abi_macros,
 )
 
-from .extensions import CudaLibrary
+from .extensions import CppLibrary
 
-# What the host compiler gets from CXX_FLAGS, in nvcc's words. Lambdas and relaxed constexpr stay off: the device code
-# is plain C++.
+# What the host compiler gets from CXX_FLAGS, in nvcc's words. Extended lambdas and relaxed constexpr stay off: the
+# device code is plain C++.
 NVCC_FLAGS = ["-std=c++20", "-O3", "-Xcompiler=-fPIC,-fvisibility=hidden,-Wall", "--threads=2"]
 
 # A PyTorch without CUDA has no libtorch_cuda.so to link with, and the wheel must not depend on which one was there. So
 # it is linked with an empty library of that name; the loader then uses the real one, and says so when there is none.
 STUB_SOURCE = "void aoti_torch_get_current_cuda_stream() {}\n"
 STUB_NAME = "libtorch_cuda.so"
+
+
+class CudaLibrary(CppLibrary):
+    """A shared library of which some sources are CUDA (``.cu``). Built without a GPU; the CUDA runtime is linked in.
+
+    Beside the library comes a JSON file of the same name that says what it was built for: ``cuda`` (the release),
+    ``architectures`` and ``ptx`` (compute capabilities).
+
+    Args:
+        name: as for :class:`CppLibrary`.
+        sources: ``.cpp`` files go to the C++ compiler, ``.cu`` files to nvcc.
+        cuda: the CUDA release to build with; any of its major release will do.
+        architectures: compute capabilities to make machine code for: ``"9.0"``.
+        ptx: compute capabilities to include PTX for, which drivers compile for newer devices.
+        options: as for :class:`CppLibrary`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        sources: Sequence[str],
+        *,
+        cuda: str,
+        architectures: Sequence[str],
+        ptx: Sequence[str] = (),
+        **options: Any,
+    ) -> None:
+        super().__init__(name, sources, **options)
+        self.cuda = cuda
+        self.architectures = tuple(architectures)
+        self.ptx = tuple(ptx)
+
+    def device_code(self, build_dir: Path) -> DeviceCode:
+        """Rules for nvcc."""
+        return device_code(self, build_dir)
 
 
 @dataclass(frozen=True)

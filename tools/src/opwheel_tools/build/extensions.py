@@ -1,13 +1,12 @@
-"""The descriptions of an operator library's shared libraries: C++, CUDA, SYCL."""
+"""The description of an operator library's shared library in C++."""
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from opwheel._build.device_code import DeviceCode
 from opwheel._build.extensions import NativeLibrary
 from opwheel._build.toolchain import ToolchainError
 
@@ -49,77 +48,6 @@ class CppLibrary(NativeLibrary):
         """The operator library's headers and the SDK's."""
         of_library = {library_include(self.library): f"{self.library}/include"} if self.library else {}
         return {**of_library, Path(get_include()): "opwheel/include"}
-
-
-class CudaLibrary(CppLibrary):
-    """A shared library of which some sources are CUDA (``.cu``). Built without a GPU; the CUDA runtime is linked in.
-
-    Beside the library comes a JSON file of the same name that says what it was built for: ``cuda`` (the release),
-    ``architectures`` and ``ptx`` (compute capabilities).
-
-    Args:
-        name: as for :class:`CppLibrary`.
-        sources: ``.cpp`` files go to the C++ compiler, ``.cu`` files to nvcc.
-        cuda: the CUDA release to build with; any of its major release will do.
-        architectures: compute capabilities to make machine code for: ``"9.0"``.
-        ptx: compute capabilities to include PTX for, which drivers compile for newer devices.
-        options: as for :class:`CppLibrary`.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        sources: Sequence[str],
-        *,
-        cuda: str,
-        architectures: Sequence[str],
-        ptx: Sequence[str] = (),
-        **options: Any,
-    ) -> None:
-        super().__init__(name, sources, **options)
-        self.cuda = cuda
-        self.architectures = tuple(architectures)
-        self.ptx = tuple(ptx)
-
-    def device_code(self, build_dir: Path) -> DeviceCode:
-        """Rules for nvcc."""
-        from . import cuda
-
-        return cuda.device_code(self, build_dir)
-
-
-class SyclLibrary(CppLibrary):
-    """A library with kernels in SYCL C++, which are compiled into images that it embeds (``opwheel/device_image.h``).
-
-    Args:
-        name: as for :class:`CppLibrary`.
-        sources: the host code.
-        device_source: the file with the kernels, as free functions. What it includes with quotes is embedded along.
-        images: options of the device compiler for each image, by the image's name.
-        libsycl: the runtime that the library is for, which has to be the one in PyTorch: ``"libsycl.so.9"``.
-        options: as for :class:`CppLibrary`.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        sources: Sequence[str],
-        *,
-        device_source: str,
-        images: Mapping[str, Sequence[str]],
-        libsycl: str,
-        **options: Any,
-    ) -> None:
-        super().__init__(name, sources, **options)
-        self.device_source = device_source
-        self.images = {image: tuple(arguments) for image, arguments in images.items()}
-        self.libsycl = libsycl
-
-    def device_code(self, build_dir: Path) -> DeviceCode:
-        """Rules for the SYCL compiler, and the images as a source."""
-        from . import sycl
-
-        return sycl.device_code(self, build_dir)
 
 
 def library_include(package: str) -> Path:

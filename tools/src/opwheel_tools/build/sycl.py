@@ -1,4 +1,4 @@
-"""SYCL kernels: finds the compiler, and says how ninja makes device images and embeds them into a library.
+"""Libraries with SYCL kernels: finds the compiler, and says how ninja makes device images and embeds them.
 
 With icpx on PATH it compiles the images, ahead of time for the GPUs of ``TORCH_XPU_ARCH_LIST``. Without it the DPC++
 front end inside of the package intel-sycl-rt makes them, as SPIR-V that any Intel GPU's driver takes: a module for each
@@ -11,21 +11,54 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from opwheel._build.device_code import DeviceCode, escape, join, write_if_changed
 from opwheel._build.toolchain import ToolchainError, find_cxx, include_folders
 
-from .extensions import SyclLibrary
+from .extensions import CppLibrary
 
 _FRONT_END = Path(__file__).with_name("sycl_front_end.cpp")
 _RUNTIME = "dpcpp-cpp-rt"
 HOST_FLAGS = ["-DSYCL_DISABLE_FSYCL_SYCLHPP_WARNING"]  # the host code is not compiled with -fsycl, and need not be
 # PyTorch's own kernels are compiled so; icpx would take floating-point arithmetic for real numbers otherwise.
 ICPX_FLAGS = ["-fsycl", "--offload-new-driver", "-fsyclbin=executable", "-std=c++17", "-O3", "-fp-model=precise"]
+
+
+class SyclLibrary(CppLibrary):
+    """A library with kernels in SYCL C++, compiled into images that it embeds (``opwheel/detail/device_image.h``).
+
+    Args:
+        name: as for :class:`CppLibrary`.
+        sources: the host code.
+        device_source: the file with the kernels, as free functions. What it includes with quotes is embedded along.
+        images: options of the device compiler for each image, by the image's name.
+        libsycl: the runtime that the library is for, which has to be the one in PyTorch: ``"libsycl.so.9"``.
+        options: as for :class:`CppLibrary`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        sources: Sequence[str],
+        *,
+        device_source: str,
+        images: Mapping[str, Sequence[str]],
+        libsycl: str,
+        **options: Any,
+    ) -> None:
+        super().__init__(name, sources, **options)
+        self.device_source = device_source
+        self.images = {image: tuple(arguments) for image, arguments in images.items()}
+        self.libsycl = libsycl
+
+    def device_code(self, build_dir: Path) -> DeviceCode:
+        """Rules for the SYCL compiler, and the images as a source."""
+        return device_code(self, build_dir)
 
 
 @dataclass(frozen=True)
@@ -168,7 +201,7 @@ def _icpx_rules(sycl: Sycl) -> tuple[list[str], str]:
 
 
 def _embedding(library: SyclLibrary) -> str:
-    """C++ that defines what ``opwheel/device_image.h`` declares."""
+    """C++ that defines what ``opwheel/detail/device_image.h`` declares."""
     files = {f"image_{index}": f"{name}.image" for index, name in enumerate(library.images)}
     files["source"] = "device_source.cpp"
     assembly = "".join(f'{label}:\\n.incbin \\"{file}\\"\\n{label}_end:\\n' for label, file in files.items())
@@ -182,7 +215,7 @@ def _embedding(library: SyclLibrary) -> str:
     return "\n".join(
         [
             "#include <array>",
-            '#include "opwheel/device_image.h"',
+            '#include "opwheel/detail/device_image.h"',
             f'asm(".section .rodata\\n.balign 16\\n{assembly}.previous\\n");'.replace("\\\\n", "\\n"),
             f'extern "C" {{ extern __attribute__((visibility("hidden"))) const char {declared}; }}',
             "namespace opwheel {",

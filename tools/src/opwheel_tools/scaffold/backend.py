@@ -114,8 +114,8 @@ def check_lists(library: Library, operators: Mapping[str, Sequence[tuple[str, st
         macro = f"{library.namespace.upper()}_{name}"
         if operators[kind] and macro not in text:
             raise ScaffoldError(
-                f"{header} has no list {macro}, which kernels in C++ are built from (opwheel/operators.h, "
-                "opwheel/kernel_list.h); add it to the library, or use --language python"
+                f"{header} has no list {macro}, which kernels in C++ are built from (opwheel/operators.h); "
+                "add it to the library, or use --language python"
             )
 
 

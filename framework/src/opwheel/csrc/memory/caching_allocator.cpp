@@ -5,9 +5,9 @@
 // needs none of this. Its amount is limited, and less where memory is scarce; what nobody has taken for some seconds
 // goes back to the system.
 //
-// Backends call opwheel_cache_empty_strided() through a pointer that they are given (opwheel/result_cache.h); Python
-// calls the other C functions (opwheel/result_cache.py). Each of opwheel's native libraries is for one minor release of
-// PyTorch, because c10::Allocator is an interface in C++.
+// Backends call opwheel_cache_empty_strided() through a pointer that they are given (opwheel/detail/result_cache.h);
+// Python calls the other C functions (opwheel/result_cache.py). Each of opwheel's native libraries is for one minor
+// release of PyTorch, because c10::Allocator is an interface in C++.
 #include <ATen/EmptyTensor.h>
 #include <c10/core/CPUAllocator.h>
 #include <pthread.h>

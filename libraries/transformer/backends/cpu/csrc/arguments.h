@@ -8,8 +8,6 @@
 #include "kernels.h"
 #include "opwheel/cpu/row_kernels.h"
 #include "opwheel/kernels.h"
-#include "opwheel/layout.h"
-#include "opwheel/overlap.h"
 
 namespace transformer_ops::cpu {
 

@@ -7,6 +7,12 @@ namespace {
 
 using namespace ::opwheel::cpu::OPWHEEL_ISA;
 
+// What others use comes first.
+#include "reciprocal_root.inc.h"
+#if defined(__AVX512F__)
+#include "norms_bfloat16.inc.h"
+#endif
+
 #include "activations.inc.h"
 #include "angles.inc.h"
 #include "attention.inc.h"

@@ -7,12 +7,6 @@ inline void rows_of_part(int64_t rows, int64_t parts, int64_t part, int64_t& beg
   end = begin + size < rows ? begin + size : rows;
 }
 
-// 1 / sqrt(mean + eps), of squares
-template <class C>
-inline C reciprocal_root(C mean, double eps) {
-  return C(1) / static_cast<C>(__builtin_sqrt(static_cast<double>(mean) + eps));
-}
-
 // What normalised rows are multiplied by, offset + weight or 1, in the type that is computed in: made once for many
 // rows, where it is not the weight itself.
 template <class T>
@@ -38,10 +32,6 @@ class Factors {
   const C* weight_;
   Buffer<C> made_;
 };
-
-#if defined(__AVX512F__)
-#include "norms_bfloat16.inc.h"
-#endif
 
 // has_residual: the sum of x and a residual is normalised, and kept. It is read again: where it is streamed, from a
 // buffer: [4096, 2048] takes 0.86 of the time where memory is read and written, and as long where a cache holds all.

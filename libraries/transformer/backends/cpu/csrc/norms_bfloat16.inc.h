@@ -1,5 +1,5 @@
 // rms_norm's rows of bfloat16 with the instructions that AVX512_BF16 has for them, 32 elements at a time. The loops in
-// norms.inc.h, which round in several instructions, take half as long again. Included by norms.inc.h.
+// norms.inc.h, which round in several instructions, take half as long again. Included by kernels.inc.h.
 //
 // These instructions take numbers below 2^-126 for zero. Where there might be some, a row is computed without them.
 #define WITH_AVX512_BF16 __attribute__((target("avx512bf16")))

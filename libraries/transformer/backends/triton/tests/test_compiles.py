@@ -10,7 +10,7 @@ pytest.importorskip("triton")
 
 import triton  # where it is installed
 from opwheel_tools.opinfo.lookup import op_info_of
-from transformer_ops_triton._backend import IS_INTERPRETED
+from transformer_ops_triton._interpreted import IS_INTERPRETED
 from transformer_ops_triton.kernels import FUNCTIONS
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource

@@ -3,7 +3,7 @@
 import pytest
 import torch
 import transformer_ops
-from transformer_ops_triton._backend import IS_INTERPRETED
+from transformer_ops_triton._interpreted import IS_INTERPRETED
 
 DEVICE = "cpu" if IS_INTERPRETED else "xpu" if torch.xpu.is_available() else "cuda"
 if not any(status.name.startswith("triton") for status in transformer_ops.backends().values() if status.operators):

@@ -6,13 +6,13 @@
 //     auto [y, mean, rstd] = call<layer_norm>(x, {columns}, std::nullopt, std::nullopt, 1e-5);
 //
 // The schema stands at namespace scope, as the operator declares it. It makes the call's signature: arguments and
-// results are what those of a kernel are (opwheel/arguments.h, opwheel/registration.h), so a Tensor is returned by
-// value, several as a std::array, and where a mutable argument is handed back the call returns void. Arguments with
-// defaults may be left out of it; aliases that are not written, `Tensor(a)`, are left out always.
+// results are what those of a kernel are (opwheel/kernels.h), so a Tensor is returned by value, several as a
+// std::array, and where a mutable argument is returned the call returns void. Arguments with defaults may be left out
+// of it; aliases that are not written, `Tensor(a)`, are left out always.
 //
-// The first call compares the schema with the operator's own in this process. Arguments go by their names, and those
-// that the call does not have get the operator's defaults: an operator may get more arguments with defaults, and no
-// caller has to be built again. Anything else that differs is an error with both schemas. The registry compares them
+// The first call compares the schema with the operator's own in this process. Arguments are found by their names, and
+// those that the call does not have get the operator's defaults: an operator may get more arguments with defaults, and
+// no caller has to be built again. Anything else that differs is an error with both schemas. The registry compares them
 // when it loads the library, too, and refuses the library (OPWHEEL-E032).
 //
 // A call goes through PyTorch's dispatcher, below Autograd and Autocast: nothing is recorded, dtypes stay as they are,
@@ -35,12 +35,16 @@
 #include <type_traits>
 #include <utility>
 
-#include "opwheel/abi.h"
-#include "opwheel/arguments.h"
-#include "opwheel/call_plan.h"
-#include "opwheel/error.h"
-#include "opwheel/registration.h"
-#include "opwheel/schema.h"
+#include "opwheel/detail/abi.h"
+#include "opwheel/detail/call_plan.h"
+#include "opwheel/detail/error.h"
+#include "opwheel/detail/registration.h"
+#include "opwheel/detail/schema.h"
+
+// IWYU pragma: begin_exports
+#include "opwheel/detail/allocate.h"
+#include "opwheel/detail/arguments.h"
+// IWYU pragma: end_exports
 
 namespace opwheel {
 namespace detail {
@@ -171,20 +175,21 @@ extern "C" __attribute__((visibility("default"), used)) inline void opwheel_set_
 }
 
 // Declares an operator that kernels call, at namespace scope: a type for call<>, from its schema with the namespace.
-#define OPWHEEL_CALLEE(identifier, text)                                                                               \
-  struct identifier {                                                                                                  \
-    static constexpr const char* schema_text = text;                                                                   \
-    static constexpr ::opwheel::Schema schema = ::opwheel::parse_schema(text);                                         \
-    static_assert(schema.error != ::opwheel::SchemaError::syntax && schema.name.find("::") != std::string_view::npos,  \
-                  "opwheel: the schema of the callee " #identifier                                                     \
-                  " is not of the form 'namespace::name(Type argument, ...) -> Type'");                                \
-    static_assert(schema.error != ::opwheel::SchemaError::results,                                                     \
-                  "opwheel: the callee " #identifier                                                                   \
-                  " has a result that is not a Tensor, the only one that a call can take");                            \
-    static_assert(schema.error == ::opwheel::SchemaError::none,                                                        \
-                  "opwheel: the callee " #identifier                                                                   \
-                  " has an argument that a call cannot pass: one of a type that opwheel/schema.h does not list, "      \
-                  "such as a Scalar, a Generator without torch_target=\"2.13\" in setup.py, or more than 32 of them. " \
-                  "Leave it out of the schema if it has a default, or call another overload");                         \
-  };                                                                                                                   \
+#define OPWHEEL_CALLEE(identifier, text)                                                                              \
+  struct identifier {                                                                                                 \
+    static constexpr const char* schema_text = text;                                                                  \
+    static constexpr ::opwheel::Schema schema = ::opwheel::parse_schema(text);                                        \
+    static_assert(schema.error != ::opwheel::SchemaError::syntax && schema.name.find("::") != std::string_view::npos, \
+                  "opwheel: the schema of the callee " #identifier                                                    \
+                  " is not of the form 'namespace::name(Type argument, ...) -> Type'");                               \
+    static_assert(schema.error != ::opwheel::SchemaError::results,                                                    \
+                  "opwheel: the callee " #identifier                                                                  \
+                  " has a result that is not a Tensor, the only one that a call can take");                           \
+    static_assert(                                                                                                    \
+        schema.error == ::opwheel::SchemaError::none,                                                                 \
+        "opwheel: the callee " #identifier                                                                            \
+        " has an argument that a call cannot pass: one of a type that opwheel/detail/schema.h does not list, "        \
+        "such as a Scalar, a Generator without torch_target=\"2.13\" in setup.py, or more than 32 of them. "          \
+        "Leave it out of the schema if it has a default, or call another overload");                                  \
+  };                                                                                                                  \
   OPWHEEL_DETAIL_NOTE(identifier##_callee_note, callee, text)

@@ -4,7 +4,7 @@
 //     template <class Op, class... Params>
 //     static void launch(const ElementwisePlan& plan, Params...);  // only called with plan.numel > 0
 // where Op::Functor<C>(params...) computes one element in the compute type C (opwheel/functor.h). What launch throws
-// reaches the caller behind a code (opwheel/error.h) and the operator's name; the call is not made again.
+// reaches the caller behind a code (opwheel/detail/error.h) and the operator's name; the call is not made again.
 #pragma once
 
 #include <torch/csrc/stable/library.h>
@@ -18,10 +18,19 @@
 #include <tuple>
 #include <utility>
 
-#include "opwheel/elementwise.h"
+#include "opwheel/detail/overlap.h"
+#include "opwheel/detail/registration.h"
+
+// IWYU pragma: begin_exports
+#include "opwheel/detail/device_guard.h"
+#include "opwheel/detail/dtype.h"
+#include "opwheel/detail/elementwise.h"
+#include "opwheel/detail/indexing_32bit.h"
+#include "opwheel/detail/offset_calculator.h"
+#include "opwheel/detail/reference_loop.h"
+#include "opwheel/functor.h"
 #include "opwheel/operators.h"
-#include "opwheel/overlap.h"
-#include "opwheel/registration.h"
+// IWYU pragma: end_exports
 
 namespace opwheel {
 

@@ -12,7 +12,7 @@
 //
 // An operator with several results returns Results<C, N>. Numbers and elements are combined by arithmetic and ?: alone:
 // C may be a vector, which exp() and its like of the C++ library do not take. What needs those is a KERNEL over rows
-// (opwheel/kernels.h; opwheel/cpu/vector_math.h has exp, sigmoid, tanh and erf of vectors). Nothing here depends on
+// (opwheel/kernels.h; opwheel/cpu/vectorized_rows.h has exp, sigmoid, tanh and erf of vectors). Nothing here depends on
 // PyTorch or on a device: the same functor is compiled for the CPU, for CUDA and for SYCL.
 #pragma once
 

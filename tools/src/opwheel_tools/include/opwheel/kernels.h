@@ -1,5 +1,5 @@
-// Kernels that somebody writes, for operators that are not element-wise. A library lists them (opwheel/kernel_list.h);
-// a backend has one source file such as
+// For kernels written by hand, of operators that are not element-wise: tensors, checks of arguments, dtypes and the
+// registration. A library lists them (opwheel/operators.h); a backend has one source file such as
 //
 //     #include "opwheel/kernels.h"
 //     #include "opwheel/cpu/rows.h"
@@ -21,11 +21,17 @@
 // A kernel whose signature is not the schema's does not compile.
 #pragma once
 
-#include "opwheel/allocate.h"
-#include "opwheel/arguments.h"
-#include "opwheel/check.h"
-#include "opwheel/dtypes.h"
-#include "opwheel/kernel_list.h"
-#include "opwheel/registration.h"
+// IWYU pragma: begin_exports
+#include "opwheel/detail/allocate.h"
+#include "opwheel/detail/arguments.h"
+#include "opwheel/detail/check.h"
+#include "opwheel/detail/dtypes.h"
+#include "opwheel/detail/error.h"
+#include "opwheel/detail/layout.h"
+#include "opwheel/detail/overlap.h"
+#include "opwheel/detail/registration.h"
+#include "opwheel/detail/tensor.h"
+#include "opwheel/operators.h"
+// IWYU pragma: end_exports
 
 #define OPWHEEL_KERNELS(library, key, m) STABLE_TORCH_LIBRARY_IMPL(library, key, m)

@@ -1,5 +1,6 @@
-// For programs without Python: opens the schema library and the backends' libraries, which register their operators
-// with the PyTorch that the program is linked against. It needs nothing but the dynamic loader.
+// Loads an operator library into a program without Python: opens the schema library and the backends' libraries, which
+// register their operators with the PyTorch that the program is linked against. It needs nothing but the dynamic
+// loader.
 //
 //     opwheel::load("waves", {"cpu"});                      // finds libwaves_schema.so and libwaves_cpu.so
 //     opwheel::load("waves", {"/opt/ops/libwaves_cpu.so"});  // the schema library is looked for in that folder, too

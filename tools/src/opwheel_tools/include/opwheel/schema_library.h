@@ -1,5 +1,5 @@
-// Everything in a schema library: defines a library's operators and nothing else, so that programs without Python find
-// them. A schema library has one source file:
+// Defines a library's operators, and nothing else, in a schema library, so that programs without Python find them. A
+// schema library has one source file:
 //
 //     #include "opwheel/schema_library.h"
 //     #include "waves/operators.h"
@@ -12,10 +12,9 @@
 #include <string>
 #include <utility>
 
-#include "opwheel/kernel_list.h"
+#include "opwheel/detail/registration.h"
+#include "opwheel/detail/schema.h"
 #include "opwheel/operators.h"
-#include "opwheel/registration.h"
-#include "opwheel/schema.h"
 
 namespace opwheel::schema_library {
 

@@ -2,7 +2,8 @@
 
 from opwheel import Backend, hookimpl
 
-from ._backend import IS_INTERPRETED, describe
+from ._backend import describe
+from ._interpreted import IS_INTERPRETED
 
 
 @hookimpl

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,8 +10,6 @@ from opwheel import Backend, Probe
 
 if TYPE_CHECKING:
     import torch
-
-IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 
 def describe(name: str, device_type: str, dispatch_key: str) -> Backend:

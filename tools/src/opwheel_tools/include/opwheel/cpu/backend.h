@@ -17,18 +17,18 @@
 #include <cstdint>
 #include <initializer_list>
 
-#include "opwheel/c_shim.h"
-#include "opwheel/cpu/capability.h"
-#include "opwheel/cpu/loop.h"
-#include "opwheel/cpu/parallel_loop.h"
-#include "opwheel/cpu/streaming.h"
-#include "opwheel/elementwise.h"
+#include "opwheel/detail/c_shim.h"
+#include "opwheel/detail/cpu/capability.h"
+#include "opwheel/detail/cpu/loop.h"
+#include "opwheel/detail/cpu/parallel_loop.h"
+#include "opwheel/detail/cpu/streaming.h"
+#include "opwheel/detail/elementwise.h"
 #include "opwheel/elementwise_kernels.h"
 #include "opwheel/operators.h"
 
 namespace opwheel::cpu {
 
-// Whether to write the results past the caches (opwheel/cpu/streaming.h).
+// Whether to write the results with non-temporal stores (opwheel/detail/cpu/streaming.h).
 inline bool should_stream(const ElementwisePlan& plan) {
   int64_t bytes = 0;
   for (int i = 0; i < plan.operand_count; ++i) bytes += plan.operands[i].info.numel * element_size(plan.dtype);

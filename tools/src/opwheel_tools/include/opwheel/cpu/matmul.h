@@ -6,9 +6,9 @@
 
 #include <cstdint>
 
-#include "opwheel/allocate.h"
-#include "opwheel/layout.h"
-#include "opwheel/tensor.h"
+#include "opwheel/detail/allocate.h"
+#include "opwheel/detail/layout.h"
+#include "opwheel/detail/tensor.h"
 
 namespace opwheel {
 namespace detail {

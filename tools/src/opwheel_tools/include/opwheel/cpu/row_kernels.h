@@ -1,4 +1,4 @@
-// Kernels over rows that exist for several instruction sets, and the tensors they are given, for the source file that
+// Runs kernels over rows that exist for several instruction sets, and sees tensors as rows, for the source file that
 // registers operators. A backend declares a table of functions of plain pointers, one for each instruction set,
 //
 //     struct Norm { const void* x; void* y; int64_t length, stride; double eps; };      // what a kernel is given
@@ -15,13 +15,16 @@
 #include <new>
 #include <string>
 
-#include "opwheel/allocate.h"
-#include "opwheel/cpu/capability.h"
+#include "opwheel/detail/allocate.h"
+#include "opwheel/detail/cpu/capability.h"
+#include "opwheel/detail/error.h"
+#include "opwheel/detail/tensor.h"
+
+// IWYU pragma: begin_exports
 #include "opwheel/cpu/row_table.h"
 #include "opwheel/cpu/rows.h"
-#include "opwheel/cpu/streaming.h"
-#include "opwheel/error.h"
-#include "opwheel/tensor.h"
+#include "opwheel/detail/cpu/streaming.h"
+// IWYU pragma: end_exports
 
 namespace opwheel::cpu {
 
@@ -38,7 +41,8 @@ const Table& best(const char* library, const Table& baseline, const Table& avx2,
 }
 
 // Runs a kernel for all rows, on several threads where there is work enough. `cost` is that of a row, in elements.
-// Arguments may have a member `stream`: whether results are written past the caches (opwheel/cpu/streaming.h).
+// Arguments may have a member `stream`: whether results are written with non-temporal stores
+// (opwheel/detail/cpu/streaming.h).
 template <class Arguments>
 void run(const ByDtype<Arguments>& kernel, ScalarType dtype, const Arguments& arguments, int64_t rows, int64_t cost) {
   const int32_t code = code_of(dtype);

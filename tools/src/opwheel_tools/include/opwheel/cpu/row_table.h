@@ -1,5 +1,5 @@
-// A kernel over rows for each dtype, in a table that sources of every instruction set include: plain types alone, no
-// inline functions (opwheel/cpu/loop.h says why).
+// Tables of row kernels by dtype. Sources with the flags of different instruction sets include this: it has plain types
+// and no inline functions, of which the linker would keep any one (opwheel/detail/cpu/loop.h).
 #pragma once
 
 #include <cstdint>

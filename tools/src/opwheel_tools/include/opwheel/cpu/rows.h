@@ -9,8 +9,11 @@
 #include <exception>
 #include <memory>
 
-#include "opwheel/combine.h"
-#include "opwheel/error.h"
+#include "opwheel/detail/error.h"
+
+// IWYU pragma: begin_exports
+#include "opwheel/detail/combine.h"
+// IWYU pragma: end_exports
 
 namespace opwheel::cpu {
 
@@ -86,14 +89,9 @@ Acc reduce(int64_t count, Acc start, const Value& value, const Combine& combine)
   }
   return partial[0];
 }
-template <class Acc, class Value>
-Acc sum(int64_t count, const Value& value) {
-  return reduce<Acc>(count, Acc(0), value, Add());
-}
-template <class Acc, class Value>
-Acc maximum(int64_t count, Acc start, const Value& value) {
-  return reduce<Acc>(count, start, value, Larger());
-}
+
+#define OPWHEEL_DETAIL_REDUCTION inline
+#include "opwheel/detail/reductions.inc.h"
 
 // Memory for one row's intermediate values: on the stack where it is little. Not initialised.
 template <class T>

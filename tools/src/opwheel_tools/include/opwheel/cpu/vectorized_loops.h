@@ -2,7 +2,7 @@
 //
 // A source file defines OPWHEEL_ISA and is compiled with the flags of that instruction set. OPWHEEL_CPU_LOOPS makes
 // library::cpu::<OPWHEEL_ISA>::choose_<operator> for each operator, which returns the loop for given operands. All the
-// rest has internal linkage, because the same templates are compiled with other flags, too (opwheel/cpu/loop.h).
+// rest has internal linkage, because the same templates are compiled with other flags, too (opwheel/detail/cpu/loop.h).
 //
 // One call of a loop computes `n` elements in each of `rows` rows, for every operand k, results first:
 //
@@ -18,8 +18,8 @@
 //     strided      all of dtype T, a row is not contiguous       one element after another
 //     contiguous   all of dtype T, rows contiguous or repeated,  a[i .. i+w], b[i .. i+w] -> f -> out[i .. i+w],
 //                  T is C                                        two cache lines at a time
-//     vectors      the same, but T has 16 bits, or results are   a[i .. i+w] -> widen -> f -> round -> out[i .. i+w],
-//                  written past the caches (spec.stream)         a register at a time
+//     vectors      the same, but T has 16 bits, or with          a[i .. i+w] -> widen -> f -> round -> out[i .. i+w],
+//                  non-temporal stores (spec.stream)             a register at a time
 //     blocked      anything else: mixed dtypes, or 16 bits       blocks of 512 elements, see below
 //                  on a processor without AVX2
 //
@@ -33,21 +33,16 @@
 //                  |tile 0|tile 1|           | 0| 1| 2|                   float32): each cache line of b is fetched
 //                  +------+------+--         |  |  |  |                   once for all rows that it has elements of
 //                  |  ..  |  ..  |           +--+--+--+--
+#pragma once
+
 #include <cstddef>
 #include <cstdint>
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
-#include "opwheel/cpu/loop.h"
+#include "opwheel/detail/cpu/convert.h"
+#include "opwheel/detail/cpu/loop.h"
 
 namespace opwheel::cpu::OPWHEEL_ISA {
 namespace {
-
-#ifndef OPWHEEL_DETAIL_CONVERT
-#define OPWHEEL_DETAIL_CONVERT
-#include "convert.h"
-#endif
 
 constexpr int64_t kBlock = 512;  // elements computed at a time: all operands' blocks stay in the first-level cache
 // The same where results are streamed: nothing is read while they are written, so the turns are short. Every second
@@ -90,7 +85,7 @@ __attribute__((noinline)) inline Arrangement arrangement(const LoopSpec& spec, D
 
 template <template <class> class Functor, class T>
 struct Loops {
-  using C = typename Compute<T>::type;
+  using C = ComputeType<T>;
   using F = Functor<C>;
   static constexpr int kOutputs = FunctorTraits<F>::kOutputs, kInputs = FunctorTraits<F>::kInputs;
   static constexpr int64_t kSize = sizeof(T);
@@ -311,16 +306,9 @@ struct Loops {
   // The tile's n elements of each of `rows` rows of input k. Each of its cache lines is read once, whole: a row of the
   // input has as many cache lines as elements, which in large powers of two displace each other.
   static void load_tile(C* tile, const LoopSpec& spec, char* const* data, int k, int64_t n, int64_t rows) {
-    switch (spec.dtypes[kOutputs + k]) {
-      case DType::float16:
-        return load_tile_as<Half>(tile, spec, data, k, n, rows);
-      case DType::bfloat16:
-        return load_tile_as<BFloat16>(tile, spec, data, k, n, rows);
-      case DType::float32:
-        return load_tile_as<float>(tile, spec, data, k, n, rows);
-      default:
-        return load_tile_as<double>(tile, spec, data, k, n, rows);
-    }
+    with_element_type<StoredTypes>(spec.dtypes[kOutputs + k], [&](auto type) __attribute__((always_inline)) {
+      load_tile_as<typename decltype(type)::type>(tile, spec, data, k, n, rows);
+    });
   }
 
   template <class From>
@@ -347,16 +335,9 @@ struct Loops {
   static const C* load(C* block, const LoopSpec& spec, char* const* data, int k, int64_t begin, int64_t n) {
     const int64_t step = spec.strides[kOutputs + k];
     const char* from = data[kOutputs + k] + begin * step;
-    switch (spec.dtypes[kOutputs + k]) {
-      case DType::float16:
-        return load_as<Half>(block, from, step, n);
-      case DType::bfloat16:
-        return load_as<BFloat16>(block, from, step, n);
-      case DType::float32:
-        return load_as<float>(block, from, step, n);
-      default:
-        return load_as<double>(block, from, step, n);
-    }
+    return with_element_type<StoredTypes>(spec.dtypes[kOutputs + k], [&](auto type) __attribute__((always_inline)) {
+      return load_as<typename decltype(type)::type>(block, from, step, n);
+    });
   }
 
   template <class From>
@@ -399,7 +380,8 @@ struct Loops {
     }
   }
 
-  // Rounds a block to n elements that lie `step` bytes apart; contiguous ones past the caches if `stream` says so.
+  // Rounds a block to n elements that lie `step` bytes apart; contiguous ones with non-temporal stores if `stream` says
+  // so.
   static void store(char* to, int64_t step, const C* block, int64_t n, bool stream) {
     if (step != kSize) {
       for (int64_t i = 0; i < n; ++i) *reinterpret_cast<T*>(to + i * step) = narrow<T>(block[i]);
@@ -454,16 +436,9 @@ struct Loops {
 
 template <template <class> class Functor>
 Loop2d choose_loop(DType result, const LoopSpec& spec) {
-  switch (result) {
-    case DType::float16:
-      return Loops<Functor, Half>::choose(spec, result);
-    case DType::bfloat16:
-      return Loops<Functor, BFloat16>::choose(spec, result);
-    case DType::float32:
-      return Loops<Functor, float>::choose(spec, result);
-    default:
-      return Loops<Functor, double>::choose(spec, result);
-  }
+  return with_element_type<StoredTypes>(result, [&](auto type) __attribute__((always_inline)) {
+    return Loops<Functor, typename decltype(type)::type>::choose(spec, result);
+  });
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
-// What kernels over rows are written with, for one instruction set.
+// For kernels over rows: vectors, reductions and conversions, compiled for one instruction set.
 //
 // A source file defines OPWHEEL_ISA and is compiled with the flags of that instruction set. Its kernels are functions
 // of plain pointers in a namespace of the library's, library::cpu::<OPWHEEL_ISA>, which a table hands to the source
 // file that registers operators (opwheel/cpu/row_kernels.h). All of this has internal linkage, because the same
-// templates are compiled with other flags, too (opwheel/cpu/loop.h).
+// templates are compiled with other flags, too (opwheel/detail/cpu/loop.h).
 //
 // T is what elements are in memory: Half, BFloat16, float or double; they are computed in float, or in double for
 // double, in registers of as many as fit:
@@ -14,25 +14,22 @@
 //     map(n, results, stream, [](auto& values, auto u, auto v) { values[0] = u * v; }, a, b);
 //
 // `at` is a position, of whole registers and then of single elements: get() and put() convert.
+#pragma once
+
 #include <cstddef>
 #include <cstdint>
 #include <new>
 #include <type_traits>
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
+
+// IWYU pragma: begin_exports
+#include "opwheel/detail/cpu/convert.h"
+#include "opwheel/detail/cpu/vector_math.h"
+// IWYU pragma: end_exports
 
 namespace opwheel::cpu::OPWHEEL_ISA {
 namespace {
 
-#ifndef OPWHEEL_DETAIL_CONVERT
-#define OPWHEEL_DETAIL_CONVERT
-#include "convert.h"
-#endif
-#include "vector_math.h"
-
-template <class T>
-using ComputeType = typename Compute<T>::type;
+using opwheel::ComputeType;
 template <class C>
 using Vector = typename VectorOf<C>::type;
 template <class C>
@@ -100,8 +97,8 @@ inline void put(T* row, Some at, Vector<ComputeType<T>> values) {
   for (int64_t i = 0; i < at.count; ++i) row[at.index + i] = some[i];
 #endif
 }
-// put() of a result, past the caches if `stream` says so (opwheel/cpu/streaming.h): rows then begin where cache lines
-// do. Numbers that are converted one at a time are written as usual.
+// put() of a result, with a non-temporal store if `stream` says so (opwheel/detail/cpu/streaming.h): rows then begin
+// where cache lines do. Numbers that are converted one at a time are written as usual.
 template <class T>
 inline void put(T* row, Whole at, Vector<ComputeType<T>> values, bool stream) {
   if constexpr (kIs<T, ComputeType<T>> || kHasVectors<T>) {

@@ -13,9 +13,9 @@
 
 #include <cstdint>
 
-#include "opwheel/cuda/launch.h"
-#include "opwheel/cuda/stream.h"
-#include "opwheel/elementwise.h"
+#include "opwheel/detail/cuda/launch.h"
+#include "opwheel/detail/cuda/stream.h"
+#include "opwheel/detail/elementwise.h"
 #include "opwheel/elementwise_kernels.h"
 
 namespace opwheel::cuda {
@@ -28,16 +28,10 @@ struct Backend {
   template <class Op, class... Params>
   static void launch(const ElementwisePlan& plan, Params... params) {
     Device device(plan.device.index);
-    switch (plan.dtype) {
-      case DType::float16:
-        return cuda::launch<Half>(plan, typename Op::template Functor<float>{params...}, device);
-      case DType::bfloat16:
-        return cuda::launch<BFloat16>(plan, typename Op::template Functor<float>{params...}, device);
-      case DType::float32:
-        return cuda::launch<float>(plan, typename Op::template Functor<float>{params...}, device);
-      default:
-        return cuda::launch<double>(plan, typename Op::template Functor<double>{params...}, device);
-    }
+    with_element_type<StoredTypes>(plan.dtype, [&](auto type) {
+      using T = typename decltype(type)::type;
+      cuda::launch<T>(plan, typename Op::template Functor<ComputeType<T>>{params...}, device);
+    });
   }
 };
 

@@ -1,11 +1,11 @@
-// Makes a CUDA kernel of each kernel in elementwise.h. A .cu file instantiates them for one dtype.
+// The CUDA kernels of a library's element-wise operators. A .cu file instantiates them for one dtype.
 #pragma once
 
 #include <cuda_runtime.h>
 
-#include "opwheel/cuda/elementwise.h"
-#include "opwheel/cuda/enqueue.h"
-#include "opwheel/error.h"
+#include "opwheel/detail/cuda/elementwise.h"
+#include "opwheel/detail/cuda/enqueue.h"
+#include "opwheel/detail/error.h"
 
 namespace opwheel::cuda {
 
@@ -49,7 +49,7 @@ void* address_of() {
     using ::opwheel::cuda::BFloat16;                                  \
     using ::opwheel::cuda::Half;                                      \
     using T = dtype;                                                  \
-    using C = ::opwheel::cuda::ComputeType<T>;                        \
+    using C = ::opwheel::ComputeType<T>;                              \
     LIST(OPWHEEL_DETAIL_CUDA_KERNELS, OPWHEEL_DETAIL_NO_CUDA_KERNELS) \
     }                                                                 \
   }

@@ -35,11 +35,14 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "opwheel/combine.h"
 #include "opwheel/cuda/enqueue.cuh"
-#include "opwheel/cuda/stream.h"
-#include "opwheel/row_functor.h"
-#include "opwheel/row_groups.h"
+#include "opwheel/detail/row_groups.h"
+
+// IWYU pragma: begin_exports
+#include "opwheel/detail/combine.h"
+#include "opwheel/detail/cuda/stream.h"
+#include "opwheel/detail/row_functor.h"
+// IWYU pragma: end_exports
 
 namespace opwheel::cuda {
 
@@ -93,14 +96,9 @@ __device__ Acc reduce(int64_t count, Acc start, const Value& value, const Combin
   for_each(count, [&](int64_t k) { mine = combine(mine, static_cast<Acc>(value(k))); });
   return detail::reduce_block(mine, start, combine);
 }
-template <class Acc, class Value>
-__device__ Acc sum(int64_t count, const Value& value) {
-  return reduce<Acc>(count, Acc(0), value, Add());
-}
-template <class Acc, class Value>
-__device__ Acc maximum(int64_t count, Acc start, const Value& value) {
-  return reduce<Acc>(count, start, value, Larger());
-}
+
+#define OPWHEEL_DETAIL_REDUCTION __device__
+#include "opwheel/detail/reductions.inc.h"
 
 namespace detail {
 
@@ -121,7 +119,7 @@ __global__ void __launch_bounds__(kMostThreads) run_rows(const F functor, int64_
 }  // namespace detail
 
 // Calls functor(row), or functor(row, Scratch<T>), for 0 <= row < rows on PyTorch's current stream of the device, and
-// does not wait. `length` is that of a row: of Scratch, and what a block's number of threads goes by. The functor is
+// does not wait. `length` is that of a row: of Scratch; a block's number of threads depends on it. The functor is
 // copied to the device: its pointers must be to the device's memory.
 template <class F>
 void for_rows(Device device, int64_t rows, int64_t length, const F& functor) {

@@ -10,12 +10,12 @@
 
 #include <string>
 
-#include "opwheel/device_guard.h"
-#include "opwheel/elementwise.h"
+#include "opwheel/detail/device_guard.h"
+#include "opwheel/detail/elementwise.h"
+#include "opwheel/detail/xpu/kernel_bundle.h"
+#include "opwheel/detail/xpu/launch.h"
+#include "opwheel/detail/xpu/queue.h"
 #include "opwheel/elementwise_kernels.h"
-#include "opwheel/xpu/kernel_bundle.h"
-#include "opwheel/xpu/launch.h"
-#include "opwheel/xpu/queue.h"
 
 namespace opwheel::xpu {
 

@@ -5,12 +5,15 @@
 #include <string>
 #include <sycl/sycl.hpp>
 
-#include "opwheel/device_guard.h"
-#include "opwheel/dtypes.h"
-#include "opwheel/row_groups.h"
+#include "opwheel/detail/device_guard.h"
+#include "opwheel/detail/dtypes.h"
+#include "opwheel/detail/row_groups.h"
+#include "opwheel/detail/xpu/kernel_bundle.h"
+
+// IWYU pragma: begin_exports
+#include "opwheel/detail/xpu/queue.h"
 #include "opwheel/xpu/device/rows.h"
-#include "opwheel/xpu/kernel_bundle.h"
-#include "opwheel/xpu/queue.h"
+// IWYU pragma: end_exports
 
 namespace opwheel::xpu {
 namespace detail {
@@ -27,7 +30,7 @@ template <class T>
 using Element = decltype(detail::element_of(T()));
 
 // Calls functor(row), or functor(row, Scratch<T>), for 0 <= row < rows on PyTorch's current stream of the device, and
-// does not wait. `length` is that of a row: of Scratch, and what a work-group's size goes by. The functor is copied to
+// does not wait. `length` is that of a row: of Scratch; a work-group's size depends on it. The functor is copied to
 // the device: its pointers must be to the device's memory.
 template <template <class> class F, class E>
 void for_rows(Device device, int64_t rows, int64_t length, const F<E>& functor) {

@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from .._backend import IS_INTERPRETED
+from .._interpreted import IS_INTERPRETED
 
 _IS_INTERPRETED: tl.constexpr = tl.constexpr(IS_INTERPRETED)
 

@@ -1,8 +1,8 @@
-// The operators: a row each, with its schema (opwheel/kernel_list.h). Nothing else lists them: the schema library and
+// The operators: a row each, with its schema (opwheel/operators.h). Nothing else lists them: the schema library and
 // every backend go by this list.
 #pragma once
 
-#include "opwheel/kernel_list.h"
+#include "opwheel/operators.h"
 
 #define TRANSFORMER_OPS_KERNELS(KERNEL)                                                                               \
   KERNEL(rms_norm,                                                                                                    \

@@ -1,4 +1,4 @@
-// Device code for element-wise operators: kernels for operands that lie densely and for operands of any strides and
+// Device code for element-wise operators: kernels for contiguous operands and for operands of any strides and
 // dtypes, made of a library's functors. A library's device code is compiled once for each dtype, into an image of its
 // own, so that a GPU without float64 or float16 runs the others:
 //
@@ -10,10 +10,13 @@
 #include <cstdint>
 #include <sycl/sycl.hpp>
 
+#include "opwheel/detail/offset_calculator.h"
+#include "opwheel/detail/xpu/device/operand_dtypes.h"
 #include "opwheel/functor.h"
-#include "opwheel/offset_calculator.h"
-#include "opwheel/xpu/device/element.h"
-#include "opwheel/xpu/device/operand_dtypes.h"
+
+// IWYU pragma: begin_exports
+#include "opwheel/detail/xpu/device/element.h"
+// IWYU pragma: end_exports
 
 namespace opwheel::xpu {
 
@@ -37,7 +40,7 @@ inline Range work_items() {
   return {static_cast<int64_t>(item.get_global_linear_id()), static_cast<int64_t>(item.get_global_range(0))};
 }
 
-// Every operand lies densely in the image's own dtype, aligned to 16 bytes: the widest load of one work-item.
+// Every operand is contiguous, of the image's own dtype and aligned to 16 bytes: the widest load of one work-item.
 template <class Own, class F>
 void dense(void* const (&data)[kMaxOperands], int64_t numel, F functor) {
   using Storage = typename Own::Storage;
@@ -84,7 +87,8 @@ void strided(void* const (&data)[kMaxOperands], uint32_t numel, const OffsetCalc
 
 }  // namespace opwheel::xpu
 
-// Defines <operator>_dense and <operator>_strided for each operator of the list, as opwheel/xpu/launch.h launches them.
+// Defines <operator>_dense and <operator>_strided for each operator of the list, as opwheel/detail/xpu/launch.h
+// launches them.
 #define OPWHEEL_XPU_KERNELS(library, LIST, dtype)                 \
   namespace library::xpu {                                        \
   using Own = ::opwheel::xpu::dtype;                              \

@@ -1,7 +1,7 @@
 // Loops over rows on a SYCL device, under the names that they have on the host (opwheel/cpu/rows.h) and in CUDA
 // (opwheel/cuda/rows.cuh). A work-group works on one row at a time: its work-items share the row's elements and combine
-// what they find. A kernel is a functor over an element type (opwheel/xpu/device/element.h), in a header that device
-// and host compile:
+// what they find. A kernel is a functor over an element type (opwheel/detail/xpu/device/element.h), in a header that
+// device and host compile:
 //
 //     namespace xpu = opwheel::xpu;
 //
@@ -37,9 +37,11 @@
 #include <sycl/sycl.hpp>
 #include <type_traits>
 
-#include "opwheel/combine.h"
-#include "opwheel/row_functor.h"
-#include "opwheel/xpu/device/element.h"
+// IWYU pragma: begin_exports
+#include "opwheel/detail/combine.h"
+#include "opwheel/detail/row_functor.h"
+#include "opwheel/detail/xpu/device/element.h"
+// IWYU pragma: end_exports
 
 namespace opwheel::xpu {
 
@@ -107,14 +109,9 @@ Acc reduce(int64_t count, Acc start, const Value& value, const Combine& combine)
   for_each(count, [&](int64_t k) { mine = combine(mine, static_cast<Acc>(value(k))); });
   return detail::reduce_group(mine, start, combine);
 }
-template <class Acc, class Value>
-Acc sum(int64_t count, const Value& value) {
-  return reduce<Acc>(count, Acc(0), value, Add());
-}
-template <class Acc, class Value>
-Acc maximum(int64_t count, Acc start, const Value& value) {
-  return reduce<Acc>(count, start, value, Larger());
-}
+
+#define OPWHEEL_DETAIL_REDUCTION inline
+#include "opwheel/detail/reductions.inc.h"
 
 namespace detail {
 

@@ -1,0 +1,79 @@
+// New tensors of any dtype and shape, and access to their memory.
+#pragma once
+
+#include <torch/csrc/stable/library.h>
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "opwheel/detail/dtypes.h"
+#include "opwheel/detail/tensor.h"
+
+namespace opwheel {
+
+using Sizes = std::vector<int64_t>;
+
+inline Sizes sizes_of(const Tensor& tensor) {
+  const TensorInfo info(tensor);
+  return {info.sizes, info.sizes + info.ndim};
+}
+inline Device device_of(const Tensor& tensor) { return TensorInfo(tensor).device; }
+inline int64_t numel(const Sizes& sizes) {
+  int64_t count = 1;
+  for (int64_t size : sizes) count *= size;
+  return count;
+}
+
+// A contiguous tensor whose memory holds anything.
+inline Tensor new_empty(const Sizes& sizes, ScalarType dtype, Device device) {
+  Sizes strides(sizes.size());
+  int64_t following = 1;
+  for (std::size_t i = sizes.size(); i-- > 0;) {
+    strides[i] = following;
+    following *= sizes[i] > 1 ? sizes[i] : 1;
+  }
+  const int32_t code = code_of(dtype);
+  return Tensor::empty(static_cast<int64_t>(sizes.size()), sizes.data(), strides.data(), code, element_size(code),
+                       device);
+}
+inline Tensor new_empty_like(const Tensor& tensor) {
+  return new_empty(sizes_of(tensor), dtype_of(tensor), device_of(tensor));
+}
+
+// Another reference to the same tensor.
+inline Tensor share(const Tensor& tensor) {
+  AtenTensorHandle handle = nullptr;
+  OPWHEEL_SHIM(aoti_torch_new_tensor_handle(tensor.handle(), &handle));
+  return Tensor(handle);
+}
+
+// The tensor itself if it is contiguous, else a copy that is.
+inline Tensor contiguous(const Tensor& tensor) {
+  bool is_contiguous = true;
+  OPWHEEL_SHIM(aoti_torch_is_contiguous(tensor.handle(), &is_contiguous));
+  if (is_contiguous) return share(tensor);
+  Tensor copy = new_empty_like(tensor);
+  OPWHEEL_SHIM(aoti_torch_copy_(copy.handle(), tensor.handle(), 0));
+  return copy;
+}
+
+// Copies the elements of a tensor of the same shape; nothing, where both are the same memory. A kernel that can only
+// write contiguous memory writes into y = contiguous(out), and ends with copy_to(out, y).
+inline void copy_to(const Tensor& to, const Tensor& from) {
+  void *target = nullptr, *source = nullptr;
+  OPWHEEL_SHIM(aoti_torch_get_data_ptr(to.handle(), &target));
+  OPWHEEL_SHIM(aoti_torch_get_data_ptr(from.handle(), &source));
+  if (target != source) OPWHEEL_SHIM(aoti_torch_copy_(to.handle(), from.handle(), 0));
+}
+
+// The first element. T must be the dtype's C++ type: dispatch() gives it.
+template <class T>
+T* data(const Tensor& tensor) {
+  void* pointer = nullptr;
+  OPWHEEL_SHIM(aoti_torch_get_data_ptr(tensor.handle(), &pointer));
+  return static_cast<T*>(pointer);
+}
+
+}  // namespace opwheel

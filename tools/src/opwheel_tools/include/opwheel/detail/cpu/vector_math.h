@@ -1,0 +1,152 @@
+// exp, sigmoid, tanh and erf on vectors of float, free of branches and divisions, and on vectors of double as the C
+// library has them, for one instruction set.
+//
+// The polynomials are weighted least-squares fits, at Chebyshev nodes, of the functions named beside them. The errors
+// are those that tests/toolchain/test_vector_math.py allows, against float64: exp_of_negative(x) is exp(x) for x <= 0,
+// within 2 units in the last place; zero below -86, where exp(x) is less than 4.5e-38. sigmoid(x) is 1 / (1 + exp(-x)),
+// within 4 units where it is more than 4.5e-38, and zero below; tanh(x) is within 6 units. exp_of_negative_for<T>() and
+// sigmoid_for<T>() are the same for what is multiplied and rounded to T, and never subtracted from: for bfloat16 their
+// relative error is up to 2^-12, a sixteenth of its unit in the last place. Of 1 - p, of p - 1, or of a sum with both
+// signs, it may leave no digit: exp_of_negative() and sigmoid() are for those.
+#pragma once
+
+#include "opwheel/detail/cpu/convert.h"
+
+namespace opwheel::cpu::OPWHEEL_ISA {
+namespace {
+
+using Floats = VectorOf<float>::type;
+using Doubles = VectorOf<double>::type;
+using Bits = VectorOf<uint32_t>::type;
+
+inline Doubles each(Doubles x, double (*function)(double)) {
+  for (int i = 0; i < kWidth / 8; ++i) x[i] = function(x[i]);
+  return x;
+}
+inline Doubles exp_of_negative(Doubles x) {
+  return each(x, [](double value) { return __builtin_exp(value); });
+}
+inline Doubles sigmoid(Doubles x) { return 1.0 / (1.0 + exp_of_negative(-x)); }
+inline Doubles tanh(Doubles x) {
+  return each(x, [](double value) { return __builtin_tanh(value); });
+}
+inline Doubles erf(Doubles x) {
+  return each(x, [](double value) { return __builtin_erf(value); });
+}
+
+// exp(r) of what exp(x) = 2^n * exp(r) leaves, with n = round(x / ln 2), |r| <= ln(2) / 2 and exp(r) = 1 + r + r^2
+// q(r); n is also in the last bits of `shifted`.
+inline Floats exp_of_remainder(Floats x, Floats& shifted, Floats& n) {
+  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: a sum with it has n in its last bits
+  shifted = x * 1.44269504f + kRound;
+  n = shifted - kRound;
+  const Floats r = x - n * 0.693359375f - n * -2.12194440e-4f;  // ln 2 in two parts, the first with few bits
+  Floats q = r * 1.38145965e-3f + 8.36871751e-3f;
+  q = q * r + 4.16683890e-2f;
+  q = q * r + 1.66665211e-1f;
+  q = q * r + 4.99999940e-1f;
+  return r * r * q + r + 1.0f;
+}
+
+#if defined(__AVX512F__)
+inline Floats exp_of_negative(Floats x) {
+  Floats shifted, n;
+  const Floats value = exp_of_remainder(x, shifted, n);
+  const __mmask16 is_large = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-86.0f), _CMP_NLT_UQ);  // or nan
+  return _mm512_maskz_scalef_ps(is_large, value, n);
+}
+
+// A reciprocal of 14 bits and a step of Newton's method take less time than a division.
+inline Floats sigmoid(Floats x) {
+  const __m512 limit = _mm512_set1_ps(87.0f);  // nan, as the second operand, stays
+  const Floats inside = _mm512_max_ps(-limit, _mm512_min_ps(limit, x));
+  Floats shifted, n;
+  const Floats value = exp_of_remainder(-inside, shifted, n);
+  const Floats d = 1.0f + Floats(_mm512_scalef_ps(value, n)), y = _mm512_rcp14_ps(d);
+  const Floats error = 1.0f - d * y;
+  const __mmask16 is_large = _mm512_cmp_ps_mask(x, -limit, _CMP_NLT_UQ);
+  return _mm512_maskz_mov_ps(is_large, y + y * error);
+}
+
+// 2^t = 2^floor(t) * 2^r with 0 <= r < 1, and 2^r a polynomial, with an error of 2^-13.
+inline Floats exp2_short(Floats t) {
+  const Floats r = _mm512_reduce_ps(t, _MM_FROUND_TO_NEG_INF);
+  Floats p = r * 7.70670700e-2f + 2.27644960e-1f;
+  p = p * r + 6.95116790e-1f;
+  p = p * r + 1.0f;
+  return _mm512_scalef_ps(p, t);
+}
+#else
+inline Floats exp_of_negative(Floats x) {
+  Floats shifted, n;
+  const Floats value = exp_of_remainder(x, shifted, n);
+  const Floats scaled =
+      reinterpret_cast<Floats>(reinterpret_cast<Bits>(value) + (reinterpret_cast<Bits>(shifted) << 23));
+  return x != x ? x : x < -86.0f ? Floats{} : scaled;
+}
+
+// With e = exp(-|x|), which does not overflow, it is 1 / (1 + e) or e / (1 + e); the reciprocal is a cubic polynomial
+// on [1, 2] and two steps of Newton's method, because a division takes as long as all the rest.
+inline Floats sigmoid(Floats x) {
+  const Floats e = exp_of_negative(x < 0 ? x : -x), d = 1.0f + e;
+  Floats y = d * -2.21833467e-1f + 1.33100605f;
+  y = y * d - 2.93931723f;
+  y = y * d + 2.82841134f;
+  y = y * (2.0f - d * y);
+  y = y * (2.0f - d * y);
+  return x < 0 ? e * y : y;
+}
+#endif
+
+template <class T, class V>
+inline V exp_of_negative_for(V x) {
+#if defined(__AVX512F__)
+  if constexpr (kIs<T, BFloat16> && kIs<V, Floats>) {
+    const __mmask16 is_large = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-86.0f), _CMP_NLT_UQ);
+    return _mm512_maskz_mov_ps(is_large, exp2_short(x * 1.44269504f));
+  }
+#endif
+  return exp_of_negative(x);
+}
+template <class T, class V>
+inline V sigmoid_for(V x) {
+#if defined(__AVX512F__)
+  if constexpr (kIs<T, BFloat16> && kIs<V, Floats>) return _mm512_rcp14_ps(1.0f + exp2_short(x * -1.44269504f));
+#endif
+  return sigmoid(x);
+}
+
+// Within 0.6: x + x^3 p(x^2), so that what is next to zero keeps all of its digits. Beyond: 2 sigmoid(2 x) - 1.
+inline Floats tanh(Floats x) {
+  const Floats s = x * x;
+  Floats p = s * -5.89394523e-3f + 2.07946170e-2f;
+  p = p * s - 5.37832938e-2f;
+  p = p * s + 1.33319154e-1f;
+  p = p * s - 3.33332986e-1f;
+  return s < 0.36f ? x + x * s * p : 2.0f * sigmoid(2.0f * x) - 1.0f;
+}
+
+// Within 1: x (1 + p(x^2)). Beyond: 1 - exp(l(|x|) - |x|), from a fit of log(1 - erf(x)) + x; 1 from 4 on. The absolute
+// error is 1.5e-7 at most.
+inline Floats erf(Floats x) {
+  const Floats t = x < 0 ? -x : x, s = x * x;
+  Floats p = s * 7.88911930e-5f - 8.02084105e-4f;
+  p = p * s + 5.18953521e-3f;
+  p = p * s - 2.68544443e-2f;
+  p = p * s + 1.12836003e-1f;
+  p = p * s - 3.76126260e-1f;
+  p = p * s + 1.28379166e-1f;
+  const Floats four = Floats{} + 4.0f, u = t > four ? four : t;
+  Floats l = u * -2.16868501e-5f + 4.41336364e-4f;
+  l = l * u - 4.20456193e-3f;
+  l = l * u + 2.52082571e-2f;
+  l = l * u - 1.08418576e-1f;
+  l = l * u - 6.33219898e-1f;
+  l = l * u - 1.29578426e-1f;
+  l = l * u + 1.88040227e-4f;
+  const Floats outer = 1.0f - exp_of_negative(l - u);
+  return t < 1.0f ? x + x * p : x < 0 ? -outer : x != x ? x : outer;
+}
+
+}  // namespace
+}  // namespace opwheel::cpu::OPWHEEL_ISA
