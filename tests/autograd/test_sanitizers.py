@@ -127,7 +127,7 @@ autograd = ctypes.CDLL(str(library_file("autograd")))
 autograd.opwheel_autograd_register.restype = ctypes.c_void_p
 message = ctypes.create_string_buffer(500)
 for _ in range({calls}):
-    handle = autograd.opwheel_autograd_register(b"operator lost::double", message, 500)
+    handle = autograd.opwheel_autograd_register(b"opwheel-derivatives 1\\noperator lost::double\\nend", message, 500)
     assert handle, message.value
     autograd.opwheel_autograd_remove(ctypes.c_void_p(handle))
 """

@@ -167,6 +167,19 @@ def test_a_schema_library_without_derivatives(train, libraries, tmp_path):
     assert "its schema library has no derivatives" in last_line(result)
 
 
+OLDER = """
+extern "C" void* muladd_schemas() { return nullptr; }
+extern "C" const char* muladd_derivatives() { return "opwheel-derivatives 0\\nend"; }
+"""
+
+
+def test_a_schema_library_of_another_opwheel(train, libraries, tmp_path):
+    compile_library(tmp_path / "libmuladd_schema.so", OLDER)
+    result = train(tmp_path / "libmuladd_schema.so", *libraries[1:])
+    assert result.returncode == 2
+    assert "muladd: no gradients: the derivatives begin with 'opwheel-derivatives 0', and this" in last_line(result)
+
+
 def test_a_library_for_another_pytorch(train, libraries, tmp_path):
     """PyTorch's version is that of a function, here of a later release."""
     later = tmp_path / "liblater.so"

@@ -16,7 +16,8 @@ OUT_OF_MEMORY = "[OPWHEEL:OOM]"
 LAUNCH = "[OPWHEEL:LAUNCH]"  # the kernel failed, perhaps after it had written a part of the result
 
 _ANY = "[OPWHEEL:"
-_WANTED = r"\(bytes=(\d+) device=(\w+)((?::\d+)?)\)$"  # memory_wanted() in opwheel/detail/error.h
+# memory_wanted() in opwheel/detail/error.h; csrc/autograd/wanted_memory.h reads the same, and says why both do.
+_WANTED = re.compile(r"\(bytes=(\d{1,18}) device=(\w+)((?::\d+)?)\)\s*\Z", re.ASCII)
 
 
 def has_code(error: BaseException) -> bool:
@@ -26,7 +27,7 @@ def has_code(error: BaseException) -> bool:
 
 def memory_wanted(error: BaseException) -> tuple[int, str, str] | None:
     """Bytes, device type and index (such as ``":1"``) of memory that a kernel did not get; None for other errors."""
-    wanted = re.search(_WANTED, str(error)) if str(error).startswith(OUT_OF_MEMORY) else None
+    wanted = _WANTED.search(str(error)) if str(error).startswith(OUT_OF_MEMORY) else None
     return (int(wanted[1]), wanted[2], wanted[3]) if wanted else None
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -20,6 +20,9 @@ import torch
 
 from .._torch import private
 from .._torch.native import open_library
+from .derivatives import Derivatives
+from .derivatives.expression import NotCarriedError
+from .derivatives.notation import describe, document
 from .overload import Overload
 
 _MESSAGE_BYTES = 2000
@@ -28,26 +31,26 @@ _MESSAGE_BYTES = 2000
 class NativeAutograd:
     """The registrations of one operator library in the native Autograd library; :meth:`remove` takes them back.
 
+    Args:
+        derivatives: of each overload that has tensors.
+
     Attributes:
         operators: names of the overloads that have native kernels.
         refused: for each other overload the reason.
     """
 
-    def __init__(self, overloads: Mapping[str, Overload]) -> None:
+    def __init__(self, derivatives: Iterable[Derivatives]) -> None:
         self.operators: set[str] = set()
         self.refused: dict[str, str] = {}
         self._handles: list[int] = []
         self._references: torch.library.Library | None = None
         library = _library()
-        if isinstance(library, str):
-            self.refused = dict.fromkeys(overloads, library)
-            return
-        for overload in overloads.values():
-            problem = self._register(library, overload)
+        for one in derivatives:
+            problem = library if isinstance(library, str) else self._register(library, one)
             if problem:
-                self.refused[overload.name] = problem
+                self.refused[one.overload.name] = problem
             else:
-                self.operators.add(overload.name)
+                self.operators.add(one.overload.name)
 
     def remove(self) -> None:
         """Undo the registrations."""
@@ -58,18 +61,20 @@ class NativeAutograd:
         if self._references is not None:
             private.destroy_library(self._references)
 
-    def _register(self, library: ctypes.CDLL, overload: Overload) -> str:
+    def _register(self, library: ctypes.CDLL, derivatives: Derivatives) -> str:
         """The reason why it cannot be registered; empty if it is."""
+        overload = derivatives.overload
         if overload.operator.training:
             return f"where a gradient is recorded, {overload.operator.training} is called in its place"
-        text = description(overload)
-        if text is None:
-            return "its derivatives are Python functions"
+        try:
+            description = describe(derivatives, reference=f"{_references(overload)}::{overload.name}")
+        except NotCarriedError as reason:
+            return str(reason)
         self._define_reference(overload)
         message = ctypes.create_string_buffer(_MESSAGE_BYTES)
-        handle = library.opwheel_autograd_register(text.encode(), message, _MESSAGE_BYTES)
+        handle = library.opwheel_autograd_register(document([description]).encode(), message, _MESSAGE_BYTES)
         if not handle:
-            return message.value.decode()
+            return message.value.decode(errors="replace")
         self._handles.append(handle)
         return ""
 
@@ -86,35 +91,6 @@ class NativeAutograd:
             return decomposed(overload, overload.bind(args, kwargs))
 
         self._references.impl(overload.name, reference, "CompositeImplicitAutograd")
-
-
-def description(overload: Overload, *, is_python: bool = True) -> str | None:
-    """An operator's derivatives in the notation of ``csrc/autograd/operator.h``.
-
-    Args:
-        overload: the operator.
-        is_python: whether Python is there to help. Without it there is no reference, and formulas that are Python
-            functions are left out: a gradient that needs one of them is an error.
-
-    Returns:
-        The lines; None if some formulas are Python functions, and Python is there to compute them.
-    """
-    operator = overload.operator
-    formulas = operator.derivatives or {}
-    texts = {inputs: formula for inputs, formula in formulas.items() if isinstance(formula, str)}
-    lines = [f"operator {overload.qualified_name}"]
-    if is_python:
-        if len(texts) < len(formulas):
-            return None
-        lines.append(f"reference {_references(overload)}::{overload.name}")
-    if operator.derivatives is None:
-        lines.append("no_derivative")
-    lines += [f"derivative {inputs} = {formula}" for inputs, formula in texts.items()]
-    if operator.not_differentiable:
-        lines.append(f"not_differentiable {', '.join(operator.not_differentiable)}")
-    if overload.is_random:
-        lines.append("random")
-    return "\n".join(lines)
 
 
 def why_not() -> str:

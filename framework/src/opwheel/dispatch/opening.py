@@ -9,8 +9,9 @@ from typing import Any
 
 from ..registry.library import OperatorLibrary
 from .declaration import Operator
+from .derivatives import Derivatives
+from .derivatives.notation import describe, document
 from .functions import Functions, make_functions
-from .native_autograd import description
 from .overload import Overload
 from .registration import register
 
@@ -54,9 +55,10 @@ class Library(OperatorLibrary):
     def derivatives(self) -> str:
         """What programs without Python know of the operators' derivatives; the build puts it into the schema library.
 
-        In the notation of ``csrc/autograd/operator.h``. Formulas that are Python functions are not in it.
+        In the notation of ``csrc/autograd/notation.h``. Formulas that are Python functions are not in it.
         """
-        return "\n\n".join(str(description(one, is_python=False)) for one in self.overloads.values())
+        differentiable = [one for one in self.overloads.values() if one.tensor_positions]
+        return document(describe(Derivatives(one), reference=None) for one in differentiable)
 
 
 def open_library(package: str, operators: Iterable[Operator], *, distribution: str, version: str) -> Library:

@@ -12,6 +12,7 @@ from .._import_hooks import after_import
 from .._torch import private
 from . import autocast, calls, fake, fallback, vmap
 from .declaration import Operator
+from .derivatives import Derivatives
 from .native_autograd import NativeAutograd
 from .overload import Overload
 from .rules.rule import refuse
@@ -66,6 +67,7 @@ def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, O
         _check_result_names(overload)
         if overload.operator.training:
             _check_training(overload, overloads)
+    derivatives = {name: Derivatives(overload) for name, overload in overloads.items() if overload.tensor_positions}
 
     _overloads[library.namespace] = overloads
     _described[library.namespace] = library
@@ -76,12 +78,12 @@ def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, O
         private.destroy_library(earlier)
     target = torch.library.Library(library.namespace, "IMPL")
     private.keep_as_ours(target)
-    native = NativeAutograd(overloads)
+    native = NativeAutograd(derivatives.values())
     _libraries[attempt] = target, native
     for overload in overloads.values():
         _register_overload(overload, target, library)
-        if overload.tensor_positions and overload.name not in native.operators:
-            _register_autograd(overload, target)
+    for name in native.refused:
+        _register_autograd(derivatives[name], target)
     _register_later(overloads, library)
     return overloads
 
@@ -184,11 +186,12 @@ def _register_overload(overload: Overload, target: torch.library.Library, librar
             target.impl(name, autocast.autocast_kernel(overload, device_type), key)
 
 
-def _register_autograd(overload: Overload, target: torch.library.Library) -> None:
+def _register_autograd(derivatives: Derivatives, target: torch.library.Library) -> None:
     """The kernels in Python, where there are no native ones."""
     from .adinplaceorview import adinplaceorview_kernel  # not imported where nothing needs them
     from .autograd import autograd_kernel
 
-    target.impl(overload.name, autograd_kernel(overload), "Autograd", with_keyset=True)
+    overload = derivatives.overload
+    target.impl(overload.name, autograd_kernel(derivatives), "Autograd", with_keyset=True)
     if overload.mutates:
         target.impl(overload.name, adinplaceorview_kernel(overload), "ADInplaceOrView", with_keyset=True)

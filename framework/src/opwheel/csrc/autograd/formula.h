@@ -1,9 +1,4 @@
-// Formulas in the notation of PyTorch's derivatives.yaml: "norm_backward(grad, x, weight, rstd)", "-grads[0] *
-// aten::cos(x)".
-//
-// Calls of the library's own operators by name and of others as namespace::name, the four arithmetic operators,
-// numbers, lists, and the names of arguments, results (result, result0) and gradients (grad, grads[0], grad_<result>).
-// A name with two meanings is an error.
+// Formulas: made from their parts, and computed.
 #pragma once
 
 #include <c10/util/FunctionRef.h>
@@ -15,8 +10,17 @@
 
 namespace opwheel::autograd {
 
-// Throws std::invalid_argument, naming what is not understood.
-Expression parse_formula(const Operator& op, const std::string& text);
+// Expressions of a kind. They throw std::invalid_argument for parts that the kind cannot have.
+
+Expression make_constant(c10::IValue value);
+// A gradient that arrives, an argument or a result, by position.
+Expression make_given(Expression::Kind kind, int index, c10::TypePtr type);
+Expression make_list(std::vector<Expression> parts);
+Expression make_negative(Expression operand);
+Expression make_arithmetic(Expression::Kind kind, Expression left, Expression right);
+// Of the operator's overloads the first that takes the arguments: those by position, then one for each keyword.
+Expression make_call(const std::string& name, std::vector<Expression> arguments,
+                     const std::vector<std::string>& keywords);
 
 // What formulas are computed from, by position in the schema.
 struct Known {

@@ -1,11 +1,11 @@
 // The whole library as one source: PyTorch's headers, which take nearly all of the time, are read once.
 #include "evaluate.cpp"
+#include "expression.cpp"
 #include "in_place.cpp"
 #include "kernel.cpp"
 #include "kernel_errors.cpp"
 #include "node.cpp"
+#include "notation.cpp"
 #include "operator.cpp"
-#include "parse_formula.cpp"
-#include "parse_operator.cpp"
 #include "reference.cpp"
 #include "registration.cpp"

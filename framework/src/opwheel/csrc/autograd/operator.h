@@ -115,17 +115,4 @@ struct Operator {
   mutable std::atomic<const Plan*> latest_ = nullptr;  // most calls need what the one before has needed
 };
 
-// The operator from lines of text:
-//
-//     operator waves::norm
-//     reference waves_reference::norm        an operator with the same schema that calls ATen's operators; optional
-//     derivative x, weight = norm_backward(grad_y, x, weight, rstd)
-//     derivative (x, residual), weight = ... the same value is the gradient of what is in parentheses
-//     not_differentiable rstd                names of results
-//     no_derivative                          a gradient that arrives is an error
-//     random                                 two calls with the same arguments may differ
-//
-// Throws std::invalid_argument for what it does not understand.
-std::unique_ptr<Operator> parse_operator(const std::string& text);
-
 }  // namespace opwheel::autograd

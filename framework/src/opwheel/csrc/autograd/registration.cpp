@@ -4,7 +4,6 @@
 #include <torch/headeronly/version.h>
 #include <torch/library.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <stdexcept>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "kernel.h"
+#include "notation.h"
 
 namespace opwheel::autograd {
 
@@ -38,17 +38,14 @@ const char* own_file() {
   return path.c_str();
 }
 
-// What is described in one text, separated by empty lines, for as long as it lives.
-std::unique_ptr<std::vector<torch::Library>> register_all(const std::string& texts) {
+// What is described in one text, for as long as it lives.
+std::unique_ptr<std::vector<torch::Library>> register_all(const std::string& text) {
   auto libraries = std::make_unique<std::vector<torch::Library>>();
-  for (size_t begin = 0; begin < texts.size();) {
-    const size_t end = std::min(texts.find("\n\n", begin), texts.size());
-    std::unique_ptr<Operator> parsed = parse_operator(texts.substr(begin, end - begin));
-    if (parsed->handle.hasKernelForDispatchKey(c10::DispatchKey::Autograd)) {
-      throw std::invalid_argument(parsed->name + ": it has a kernel for derivatives already");
+  for (std::unique_ptr<Operator>& read : read_operators(text)) {
+    if (read->handle.hasKernelForDispatchKey(c10::DispatchKey::Autograd)) {
+      throw std::invalid_argument(read->name + ": it has a kernel for derivatives already");
     }
-    const Operator& op = *parsed.release();  // nodes in graphs that are still alive refer to it: it is never deleted
-    begin = std::min(end + 2, texts.size());
+    const Operator& op = *read.release();  // nodes in graphs that are still alive refer to it: it is never deleted
 
     const std::string& qualified = op.schema().name();
     const std::string space = qualified.substr(0, qualified.find("::"));
@@ -72,13 +69,13 @@ std::unique_ptr<std::vector<torch::Library>> register_all(const std::string& tex
 
 extern "C" {
 
-// Registers derivatives (operator.h has the notation; an empty line between two operators).
+// Registers derivatives; notation.h describes the text.
 //
 // Returns a handle for opwheel_autograd_remove. Null: nothing was registered, and message, of size bytes, says why.
-__attribute__((visibility("default"))) void* opwheel_autograd_register(const char* texts, char* message, size_t size) {
+__attribute__((visibility("default"))) void* opwheel_autograd_register(const char* text, char* message, size_t size) {
   try {
     opwheel::autograd::check_release();
-    return opwheel::autograd::register_all(texts).release();
+    return opwheel::autograd::register_all(text).release();
   } catch (const c10::Error& error) {
     snprintf(message, size, "%s", error.what_without_backtrace());
   } catch (const std::exception& error) {

@@ -31,6 +31,15 @@ class Names:
         """All names."""
         return {*self._arguments, *self._results, *self.gradients}
 
+    def meaning(self, name: str) -> str:
+        """What a name means that is known and not ambiguous, in the notation of ``csrc/autograd/notation.h``."""
+        where = self.gradients.get(name)
+        if isinstance(where, slice):
+            return "gradients"
+        if where is not None:
+            return f"gradient {self._results[where]}"
+        return f"result {name}" if name in self._results else f"argument {name}"
+
     def ambiguity(self, name: str, *, is_text: bool) -> tuple[str, str] | None:
         """What a name means and what to write instead, if it means more than one thing; else None.
 

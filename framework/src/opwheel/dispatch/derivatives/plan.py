@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from ..overload import Overload
@@ -71,11 +72,13 @@ class Plan(NamedTuple):
         return gradients
 
 
-class _Declared(NamedTuple):
-    inputs: tuple[str, ...]
-    results: tuple[int, ...]
+class Declared(NamedTuple):
+    """A formula as it was declared, and checked."""
+
+    inputs: tuple[str, ...]  # the arguments whose gradients its results are
+    results: tuple[int, ...]  # for each input, which of its results
     formula: TextFormula | Callable[..., Any]
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # which it uses
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -86,6 +89,10 @@ class Derivatives:
     """The declared derivatives of one overload.
 
     Attributes:
+        overload: whose they are.
+        names: what formulas may use.
+        declared: the formulas.
+        fixed: positions of the results that are declared as ``not_differentiable``.
         uncovered: positions of results whose gradients no formula names, although they are not declared as
             ``not_differentiable``. Integers among them have none.
         plan: ``plan(needed, is_uncovered)``: what to do where the gradients of these arguments, by position, are
@@ -97,22 +104,22 @@ class Derivatives:
     """
 
     def __init__(self, overload: Overload) -> None:
-        self._overload = overload
+        self.overload = overload
         self._results = overload.result_names
-        self._names = Names(overload.names, overload.result_names)
+        self.names = Names(overload.names, overload.result_names)
         declared = {} if overload.is_out else overload.operator.derivatives  # out= records nothing
-        self._declared = [self._understood(key, formula) for key, formula in (declared or {}).items()]
+        self.declared = [self._understood(key, formula) for key, formula in (declared or {}).items()]
         unknown = set(overload.operator.not_differentiable) - set(self._results)
         if unknown:
             refuse(overload, f"not_differentiable names {sorted(unknown)}", f"its results are {list(self._results)}")
         if declared is not None and not isinstance(overload.rule, Elementwise) and overload.is_random:
             self._check_random()
         self.fixed = tuple(self._results.index(name) for name in overload.operator.not_differentiable)
-        self.uncovered = self._uncovered() if self._declared else ()
+        self.uncovered = self._uncovered() if self.declared else ()
         self.plan = cache(self._plan)
 
-    def _understood(self, key: str, formula: Any) -> _Declared:
-        overload = self._overload
+    def _understood(self, key: str, formula: Any) -> Declared:
+        overload = self.overload
         try:
             inputs, results = targets_of(key)
         except ValueError as error:
@@ -128,53 +135,60 @@ class Derivatives:
                 formula = parse(overload.namespace, formula)
             except ValueError as error:
                 refuse(overload, f"derivatives[{key!r}]: {error}", "see opwheel.dispatch.derivatives.text")
-            missing = [call.name for call in formula.calls if not overload.has_sibling(call.name)]
-            if missing:
-                refuse(overload, f"derivatives[{key!r}] calls {missing}", "which must be operators of the library")
             names = formula.names
             self._check_calls(key, formula, len({*results}))
         else:
             names = tuple(inspect.signature(formula).parameters)
         self._check_names(key, formula, names)
-        return _Declared(inputs, results, formula, names)
+        return Declared(inputs, results, formula, names)
 
     def _check_names(self, key: str, formula: TextFormula | Callable[..., Any], names: Sequence[str]) -> None:
         """Whether each name means one thing."""
-        known = self._names.known()
+        known = self.names.known()
         if not set(names) <= known:
             unknown = f"derivatives[{key!r}] uses {sorted(set(names) - known)}"
-            refuse(self._overload, unknown, f"there are {sorted(known)}")
+            refuse(self.overload, unknown, f"there are {sorted(known)}")
         constants = formula.constants if isinstance(formula, TextFormula) else ()
         for name in (*names, *constants):
-            found = self._names.ambiguity(name, is_text=isinstance(formula, TextFormula))
+            found = self.names.ambiguity(name, is_text=isinstance(formula, TextFormula))
             if found:
                 meanings, way_out = found
-                refuse(self._overload, f"derivatives[{key!r}] uses {name!r}, which is {meanings}", way_out)
+                refuse(self.overload, f"derivatives[{key!r}] uses {name!r}, which is {meanings}", way_out)
 
     def _check_calls(self, key: str, formula: TextFormula, count: int) -> None:
-        """Of operators of the library: whether they take these arguments, and give as many results as there are."""
+        """Whether there are such operators; of the library's own, whether they take the arguments and give the results.
+
+        Operators of other libraries may be defined later.
+        """
+        own = [call for call in formula.calls if call.is_own]
+        missing = [call.name for call in own if not self.overload.has_sibling(call.name)]
+        if missing:
+            refuse(self.overload, f"derivatives[{key!r}] calls {missing}", "which must be operators of the library")
         for call in formula.calls:
-            sibling = self._overload.sibling(call.name)
+            if call.namespace == "aten" and not hasattr(torch.ops.aten, call.name):
+                refuse(self.overload, f"derivatives[{key!r}] calls aten::{call.name}", "PyTorch has no such operator")
+        for call in own:
+            sibling = self.overload.sibling(call.name)
             if sibling is None:  # of an earlier registration
                 continue
             if not call.fits(sibling.schema):
                 way_out = f"its schema is {sibling.schema_text}"
-                refuse(self._overload, f"derivatives[{key!r}]: {call.name} does not take these arguments", way_out)
+                refuse(self.overload, f"derivatives[{key!r}]: {call.name} does not take these arguments", way_out)
             results = len(sibling.schema.returns)
-            if call.is_outermost and results != count:
+            if call is formula.expression and results != count:
                 problem = f"{call.name} has {results} result{'s' * (results != 1)}, the key takes {count}"
-                refuse(self._overload, f"derivatives[{key!r}]: {problem}", "name as many tensors, or give a function")
+                refuse(self.overload, f"derivatives[{key!r}]: {problem}", "name as many tensors, or give a function")
 
     def _check_random(self) -> None:
-        overload = self._overload
-        names = set().union(*(one.names for one in self._declared))
+        overload = self.overload
+        names = set().union(*(one.names for one in self.declared))
         if not names & set(self._results):
             refuse(
                 overload,
                 "a random operator whose derivatives name no result: the reference would draw again",
                 "return what was drawn (a mask) and name it in the formulas, or declare derivatives=None",
             )
-        have = set().union(*(one.inputs for one in self._declared))
+        have = set().union(*(one.inputs for one in self.declared))
         missing = {overload.names[i] for i in overload.tensor_positions if i not in overload.written} - have
         if missing:
             refuse(
@@ -184,24 +198,24 @@ class Derivatives:
             )
 
     def _uncovered(self) -> tuple[int, ...]:
-        used = set(self.fixed).union(*(self._gradients_in(one) for one in self._declared))
+        used = set(self.fixed).union(*(self._gradients_in(one) for one in self.declared))
         return tuple(i for i in range(len(self._results)) if i not in used)
 
-    def _gradients_in(self, declared: _Declared) -> set[int]:
+    def _gradients_in(self, declared: Declared) -> set[int]:
         """Positions of the results whose gradients a formula names."""
-        positions = self._names.gradients
+        positions = self.names.gradients
         found: set[int] = set()
         for name in declared.names:
             where = positions.get(name, slice(0))
             found |= {where} if isinstance(where, int) else set(range(len(self._results))[where])
         return found
 
-    def _chosen(self, wanted: Sequence[str]) -> tuple[list[_Declared], bool]:
+    def _chosen(self, wanted: Sequence[str]) -> tuple[list[Declared], bool]:
         """The formulas for the wanted gradients, those for several inputs first; whether one is missing."""
-        chosen: list[_Declared] = []
+        chosen: list[Declared] = []
         left = set(wanted)
-        single = {one.inputs[0] for one in self._declared if len(one.inputs) == 1}
-        for one in sorted(self._declared, key=lambda one: -len(one.inputs)):
+        single = {one.inputs[0] for one in self.declared if len(one.inputs) == 1}
+        for one in sorted(self.declared, key=lambda one: -len(one.inputs)):
             needed = left & set(one.inputs)
             if needed and (needed == set(one.inputs) or not needed <= single):
                 chosen.append(one)
@@ -209,7 +223,7 @@ class Derivatives:
         return chosen, bool(left)
 
     def _plan(self, needed: tuple[bool, ...], is_uncovered: bool) -> Plan:
-        overload, names = self._overload, self._overload.names
+        overload, names = self.overload, self.overload.names
         chosen, is_missing = self._chosen([name for name, is_needed in zip(names, needed, strict=True) if is_needed])
         used = set().union(*(one.names for one in chosen))
         kept_results = [i for i, name in enumerate(self._results) if name in used]
@@ -222,7 +236,7 @@ class Derivatives:
         tensors = [i for i in plain if names[i] in used]
         others = [i for i, name in enumerate(names) if name in used and i not in plain]
         count = len(self._results)
-        positions: dict[str, int | slice] = dict(self._names.gradients)
+        positions: dict[str, int | slice] = dict(self.names.gradients)
         kept = [*(names[i] for i in tensors), *(self._results[i] for i in kept_results), *(names[i] for i in others)]
         positions |= {name: count + i for i, name in enumerate(kept)}
         return Plan(

@@ -3,74 +3,61 @@
 ``"norm_backward(grad, x, weight, rstd)"``, ``"mul(grad, b)"``, ``"-grads[0] * aten::cos(x)"``: calls of the library's
 own operators by name and of others as ``namespace::name``, the four arithmetic operators, numbers and names. Nothing
 else is understood, so that a formula can be computed without Python as well.
+
+This is the only place where they are parsed: C++ is given what is understood here (:mod:`.notation`).
 """
 
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Callable
 from functools import cache, cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from ..functions import functions_of
+from .expression import Arithmetic, Call, Constant, Expression, Listed, Name, Negative, in_python, walk
 
 # Words for constants that could be names as well; None, True and False cannot be names in a schema.
-CONSTANTS = {"true": "True", "false": "False"}
+CONSTANTS = {"true": True, "false": False}
 
+_SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 
-class OwnCall(NamedTuple):
-    """A call of an operator of the formula's own library."""
-
-    name: str
-    positional: int
-    keywords: frozenset[str]
-    is_outermost: bool
-
-    def fits(self, schema: Any) -> bool:
-        """Whether an operator with that schema takes these arguments."""
-        plain = [argument.name for argument in schema.arguments if not argument.kwarg_only]
-        given = {*plain[: self.positional], *self.keywords}
-        known = {argument.name for argument in schema.arguments}
-        return (
-            self.positional <= len(plain)
-            and self.keywords <= known - {*plain[: self.positional]}
-            and all(argument.name in given or argument.has_default_value() for argument in schema.arguments)
-        )
-
-
-class _Used(NamedTuple):
-    """What a formula uses."""
-
-    names: dict[str, str]  # for each name the parameter that stands for it
-    constants: list[str]
-    calls: list[OwnCall]
+# `namespace::name`, which is not Python, and strings, where it stays as it is.
+_QUALIFIED = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|\b(\w+)::(?=\w)""")
+_OF = "__of__"  # in its place
 
 
 class TextFormula:
     """A formula, understood.
 
     Attributes:
+        expression: what it computes.
         names: what it uses, in the order of the function's parameters: arguments, results, ``grad``, ``grads[0]`` ...
         constants: of :data:`CONSTANTS`, those that it uses.
-        calls: of the operators of its own library.
+        calls: of operators.
     """
 
-    def __init__(self, namespace: str, text: str, used: _Used, body: str) -> None:
-        self.names = tuple(used.names)
-        self.constants = tuple(used.constants)
-        self.calls = tuple(used.calls)
+    def __init__(self, namespace: str, text: str) -> None:
+        parser = _Parser(namespace, text)
+        self.expression = parser.parse()
+        self.names = tuple(parser.parameters)
+        parts = list(walk(self.expression))
+        self.constants = tuple(one.word for one in parts if isinstance(one, Constant) and one.word)
+        self.calls = tuple(one for one in parts if isinstance(one, Call))
         self._namespace = namespace
         self._text = text
-        self._source = f"lambda {', '.join(used.names.values())}: {body}"
+        self._parameters = parser.parameters
 
     @cached_property
     def function(self) -> Callable[..., Any]:
         """Computes it. Made when it is needed: all formulas of a library at once would delay the import."""
         scope = {"_own": _Own(self._namespace), "_torch": torch.ops}
-        function: Callable[..., Any] = eval(self._source, scope)  # noqa: S307  # of what _written has let through
+        source = f"lambda {', '.join(self._parameters.values())}: {in_python(self.expression)}"
+        function: Callable[..., Any] = eval(source, scope)  # noqa: S307  # of what the parser has let through
         function.__qualname__ = function.__name__ = self._text
         return function
 
@@ -82,16 +69,7 @@ def parse(namespace: str, text: str) -> TextFormula:
     Raises:
         ValueError: saying what is not understood.
     """
-    source = re.sub(r"\b(\w+)::(\w+)", r"\1__of__\2", text) if "::" in text else text
-    try:
-        tree = ast.parse(source, mode="eval").body
-    except SyntaxError as error:
-        raise ValueError(f"{text!r} is not a formula: {error.msg}") from None
-    used = _Used({}, [], [])
-    body = _written(tree, used, text)
-    if isinstance(tree, ast.Call) and body.startswith("_own."):
-        used.calls[-1] = used.calls[-1]._replace(is_outermost=True)
-    return TextFormula(namespace, text, used, body)
+    return TextFormula(namespace, text)
 
 
 def targets_of(key: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
@@ -129,39 +107,69 @@ class _Own:
         return found
 
 
-def _written(node: ast.expr, used: _Used, text: str) -> str:
-    """The expression in Python's words, with parameters of its own for names; notes what it uses."""
+class _Parser:
+    """Python's parser, and of what it understands that which formulas may have.
 
-    def of(part: ast.expr) -> str:
-        return _written(part, used, text)
+    Attributes:
+        parameters: for each name that the formula uses the function's parameter that stands for it.
+    """
 
-    match node:
-        case ast.Name(id=name) if name in CONSTANTS:
-            used.constants.append(name)
-            return CONSTANTS[name]
-        case ast.Name(id=name):
-            return used.names.setdefault(name, f"value{len(used.names)}")
-        case ast.Subscript(value=ast.Name(id="grads"), slice=ast.Constant(value=i)) if type(i) is int:
-            return used.names.setdefault(f"grads[{i}]", f"value{len(used.names)}")
-        case ast.Constant(value=value) if value is None or isinstance(value, (bool, int, float, str)):
-            return repr(value)
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return f"(-{of(operand)})"
-        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div() as sign, right=right):
-            return f"({of(left)} {_SIGNS[type(sign)]} {of(right)})"
-        case ast.List(elts=parts) | ast.Tuple(elts=parts):
-            return f"[{', '.join(map(of, parts))}]"
-        case ast.Call(func=ast.Name(id=called), args=args, keywords=keywords) if all(k.arg for k in keywords):
-            given = ", ".join([*map(of, args), *(f"{k.arg}={of(k.value)}" for k in keywords)])
-            namespace, separator, operator = called.partition("__of__")
-            if not separator:
-                used.calls.append(OwnCall(called, len(args), frozenset(k.arg for k in keywords if k.arg), False))
-                return f"_own.{called}({given})"
-            return f"_torch.{namespace}.{operator}({given})"
-    raise ValueError(
-        f"{text!r}: {ast.unparse(node)!r} is not understood; a formula has names, numbers, calls of operators, and "
-        "+ - * /. Give a function instead"
-    )
+    def __init__(self, namespace: str, text: str) -> None:
+        self._namespace = namespace
+        self._text = text
+        self._source = _QUALIFIED.sub(lambda m: m[1] or f"{m[2]}{_OF}", text.strip())
+        self.parameters: dict[str, str] = {}
+
+    def parse(self) -> Expression:
+        try:
+            tree = ast.parse(self._source, mode="eval").body
+        except SyntaxError as error:
+            lines = self._source.splitlines()[(error.lineno or 1) - 1 :]
+            rest = _as_written(lines[0][error.offset - 1 :]) if lines and error.offset else ""
+            where = f"at {rest!r}" if rest else "at its end"
+            raise ValueError(f"{self._text!r} is not a formula: {error.msg} {where}") from None
+        return self._understood(tree)
+
+    def _understood(self, node: ast.expr) -> Expression:
+        of = self._understood
+        match node:
+            case ast.Name(id=word) if word in CONSTANTS:
+                return Constant(CONSTANTS[word], word)
+            case ast.Name(id=name):
+                return self._named(name)
+            case ast.Subscript(value=ast.Name(id="grads"), slice=ast.Constant(value=i)) if type(i) is int:
+                return self._named(f"grads[{i}]")
+            case ast.Constant(value=float(value)) if math.isinf(value):
+                raise ValueError(f"{self._text!r}: {self._words_of(node)!r} is more than a number can be")
+            case ast.Constant(value=value) if value is None or isinstance(value, (bool, int, float, str)):
+                return Constant(value)
+            case ast.UnaryOp(op=ast.USub(), operand=part):
+                operand = of(part)
+                if isinstance(operand, Constant) and operand.is_number:
+                    return Constant(-operand.value)  # type: ignore[operator]
+                return Negative(operand)
+            case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div() as sign, right=right):
+                return Arithmetic(_SIGNS[type(sign)], of(left), of(right))
+            case ast.List(elts=parts) | ast.Tuple(elts=parts):
+                return Listed(*map(of, parts))
+            case ast.Call(func=ast.Name(id=called), args=args, keywords=keywords) if all(k.arg for k in keywords):
+                namespace, is_qualified, name = called.rpartition(_OF)
+                given = [of(one) for one in args]
+                by_name = {str(k.arg): of(k.value) for k in keywords}
+                if len(by_name) < len(keywords):
+                    raise ValueError(f"{self._text!r}: {self._words_of(node)!r} gives an argument twice")
+                return Call(namespace or self._namespace, name, given, by_name, is_own=not is_qualified)
+        raise ValueError(
+            f"{self._text!r}: {self._words_of(node)!r} is not understood; a formula has names, numbers, calls of "
+            "operators, and + - * /. Give a function instead"
+        )
+
+    def _named(self, name: str) -> Name:
+        return Name(name, self.parameters.setdefault(name, f"value{len(self.parameters)}"))
+
+    def _words_of(self, node: ast.expr) -> str:
+        return _as_written(ast.get_source_segment(self._source, node) or "")
 
 
-_SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
+def _as_written(source: str) -> str:
+    return source.replace(_OF, "::")

@@ -1,0 +1,130 @@
+"""What the native Autograd library is given: what is damaged is refused with a sentence, and registers nothing."""
+
+import ctypes
+import random
+
+import pytest
+import torch
+from opwheel._torch.native import library_file
+from opwheel.dispatch import native_autograd
+
+pytestmark = pytest.mark.skipif(bool(native_autograd.why_not()), reason=native_autograd.why_not())
+
+torch.library.define("waves_notation::f", "(Tensor x, Tensor w, float k) -> (Tensor y, Tensor kept)")
+torch.library.define("waves_notation::back", "(Tensor grad_output, Tensor x, *, float k=1.0) -> (Tensor, Tensor)")
+HEAD = "opwheel-derivatives 1\n"
+OPERATOR = "operator waves_notation::f\n"
+BEGIN = HEAD + OPERATOR
+OTHER_VERSION = (
+    "the derivatives begin with 'operator waves_notation::f', and this Autograd library reads 'opwheel-derivatives 1'; "
+    "build the operator library and take the Autograd library with the same opwheel"
+)
+DESCRIPTION = f"""{BEGIN}not_differentiable kept
+gradient y
+argument w
+negate
+call waves_notation::back 2
+formula x 0 w 1
+gradient y
+argument k
+multiply
+int -2
+float 1e-05
+divide
+add
+result kept
+list 0
+bool 1
+call aten::sum 2 keepdim
+subtract
+formula w 0
+end"""
+
+
+@pytest.fixture(scope="module")
+def register():
+    library = ctypes.CDLL(str(library_file("autograd")))
+    library.opwheel_autograd_register.restype = ctypes.c_void_p
+
+    def start(text):
+        """Empty, or why it was not registered."""
+        message = ctypes.create_string_buffer(500)
+        handle = library.opwheel_autograd_register(text.encode(), message, 500)
+        has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key("waves_notation::f", "Autograd")
+        if handle:
+            library.opwheel_autograd_remove(ctypes.c_void_p(handle))
+            return ""
+        assert not has_kernel
+        assert message.value
+        return message.value.decode(errors="replace")
+
+    return start
+
+
+def test_a_description_is_registered(register):
+    assert register(DESCRIPTION) == ""
+    assert register("") == ""  # of a library whose derivatives nobody has asked for
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (OPERATOR, OTHER_VERSION),
+        ("opwheel-derivatives 2\nend", "the derivatives begin with 'opwheel-derivatives 2'"),
+        (HEAD + "gradient y\nend", "the derivatives name no operator before 'gradient y'"),
+        (HEAD + "operator waves_notation::missing\nend", "there is no operator waves_notation::missing"),
+        (BEGIN, "the derivatives are damaged: there is no 'end'"),
+        (DESCRIPTION + "\nmore", "the derivatives are damaged: after their end there is 'more'"),
+        (BEGIN + "sqrt\nend", "f: it is not understood, in 'sqrt'"),
+        (BEGIN + "gradient kept y\nend", "f: it has no result 'kept y', in 'gradient kept y'"),
+        (BEGIN + "argument z\nend", "f: it has no argument 'z', in 'argument z'"),
+        (BEGIN + "argument x\nend", "f: a formula is not complete"),
+        (BEGIN + "argument x\nadd\nend", "f: its parts are not there, in 'add'"),
+        (BEGIN + "list -1\nend", "'-1' is no number of things, in 'list -1'"),
+        (BEGIN + "call aten::neg\nend", "an operator and a number are expected, in 'call aten::neg'"),
+        (BEGIN + "call aten::neg -1 self\nend", "'-1' is no number of things"),
+        (BEGIN + "call aten::neg 1\nend", "its parts are not there"),
+        (BEGIN + "int 9223372036854775808\nend", "'9223372036854775808' is not a number that it can have"),
+        (BEGIN + "int 1.5\nend", "'1.5' is not a number that it can have"),
+        (BEGIN + "float 1,5\nend", "'1,5' is not a number that it can have"),
+        (BEGIN + "bool 2\nend", "'2' is not a number that it can have"),
+        (BEGIN + "gradient y\nformula\nend", "pairs are expected"),
+        (BEGIN + "gradient y\nformula x\nend", "pairs are expected"),
+        (BEGIN + "gradient y\nformula k 0\nend", "'k' is no tensor among its arguments, in 'formula k 0'"),
+        (BEGIN + "formula x 0\nend", "its parts are not there"),
+        (BEGIN + "argument w\ngradient y\nformula x 0\nend", "there is more than one expression"),
+        (BEGIN + "gradient y\nformula x 1\nend", "a derivative has 1 values, its arguments take 2"),
+        (BEGIN + "gradient y\nformula x -1\nend", "a derivative has 1 values"),
+        (BEGIN + "gradient y\nformula x 7 w 0\nend", "a derivative has 1 values, its arguments take 8"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(register, text, words):
+    assert words in register(text)
+
+
+def test_a_part_is_never_taken_for_the_whole(register):
+    for length in range(1, len(DESCRIPTION)):
+        assert register(DESCRIPTION[:length])
+
+
+def test_damage_of_any_kind(register):
+    """It is refused, or happens to be another description; the process lives on."""
+    choose = random.Random(0)
+    lines = DESCRIPTION.split("\n")
+    outcomes = set()
+    for _ in range(2000):
+        damaged = list(lines)
+        for _ in range(choose.randint(1, 3)):
+            i, j = choose.randrange(len(damaged)), choose.randrange(len(lines))
+            kind = choose.randrange(4)
+            if kind == 0 and len(damaged) > 1:
+                del damaged[i]
+            elif kind == 1:
+                damaged.insert(i, lines[j])
+            elif kind == 2:
+                at = choose.randint(0, len(damaged[i]))
+                damaged[i] = damaged[i][:at] + choose.choice(" -09:xyé\t") + damaged[i][at + choose.randint(0, 1) :]
+            else:
+                damaged[i] = " ".join(choose.sample(words := damaged[i].split(" "), len(words)))
+        outcomes.add(bool(register("\n".join(damaged))))
+    assert outcomes == {True, False}
