@@ -93,8 +93,13 @@ def test_no_python(programs, libraries):
 
 
 @pytest.fixture(scope="module")
-def derivatives(programs, libraries, waves):
-    result = run(programs / "derivatives", *libraries, "--", waves, libraries[-1])
+def memory():
+    return run(sys.executable, "-m", "muladd", "config", "--memory", check=True).stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def derivatives(programs, libraries, memory, waves):
+    result = run(programs / "derivatives", *libraries, memory, "--", waves, libraries[-1])
     assert result.returncode == 0, result.stderr
     return dict(line.split(": ", 1) for line in result.stdout.splitlines() if ": " in line)
 
@@ -104,11 +109,11 @@ def test_derivatives_are_right(derivatives, what):
     assert float(derivatives[what]) < 1e-14
 
 
-def test_memory_of_large_results_is_kept(programs, libraries, train, derivatives):
+def test_memory_of_large_results_is_kept(programs, libraries, memory, train, derivatives):
     assert int(derivatives["kept memory"]) == 8 * 2**20
-    turned_off = train(*libraries, program=programs / "derivatives", MULADD_RESULT_CACHE="never")
+    turned_off = train(*libraries, memory, program=programs / "derivatives", MULADD_RESULT_CACHE="never")
     assert "\nkept memory: 0\n" in turned_off.stdout
-    mistaken = train(*libraries, program=programs / "derivatives", MULADD_RESULT_CACHE="always")
+    mistaken = train(*libraries, memory, program=programs / "derivatives", MULADD_RESULT_CACHE="always")
     assert mistaken.returncode == 2
     assert "MULADD_RESULT_CACHE=always is neither keep nor never: set it to one of them" in mistaken.stderr
 

@@ -91,7 +91,7 @@ void print_kept_memory() {
   const Tensor large = at::full({1 << 20}, 1.5, at::kDouble);
   for (int i = 0; i < 2; ++i) one("muladd::mul", {large, large});
   const auto bytes = reinterpret_cast<std::uint64_t (*)()>(dlsym(RTLD_DEFAULT, "opwheel_cache_bytes"));
-  std::printf("kept memory: %llu\n", static_cast<unsigned long long>(bytes()));
+  if (bytes != nullptr) std::printf("kept memory: %llu\n", static_cast<unsigned long long>(bytes()));
 }
 
 int main(int argc, char** argv) try {

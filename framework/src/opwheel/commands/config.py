@@ -20,6 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="opwheel's native Autograd library, which a program that trains also ships",
     )
+    add("--memory", action="store_true", help="opwheel's native library that keeps the memory of large results")
 
 
 def run(given: argparse.Namespace, target: Target) -> int:
@@ -27,7 +28,7 @@ def run(given: argparse.Namespace, target: Target) -> int:
     from ..registry import State  # a command line that fails early does not wait for it
 
     if not any(vars(given).values()):
-        raise UsageError("give at least one of --includes, --libs, --autograd and --cflags")
+        raise UsageError("give at least one of --includes, --cflags, --libs, --autograd and --memory")
     library = target.open()
     for option in ("includes", "cflags"):
         if getattr(given, option):
@@ -40,7 +41,9 @@ def run(given: argparse.Namespace, target: Target) -> int:
         if not given.autograd:
             _print_library_for_calls(backends)
     if given.autograd:
-        print(_autograd_library())
+        print(_native_library("autograd", "have no gradients then"))
+    if given.memory:
+        print(_native_library("memory", "take new memory for each large result then"))
     return 0
 
 
@@ -54,10 +57,10 @@ def _print_library_for_calls(backends: list[Path]) -> None:
         print(found)
 
 
-def _autograd_library() -> Path:
+def _native_library(name: str, without: str) -> Path:
     from .._torch.native import library_file
 
-    found = library_file("autograd")
+    found = library_file(name)
     if isinstance(found, str):
-        raise UsageError(f"{found}; programs without Python have no gradients then")
+        raise UsageError(f"{found}; programs without Python {without}")
     return found

@@ -11,7 +11,7 @@ namespace opwheel::autograd {
 void check_is_tensor(const Operator& op, const c10::IValue& value, int argument);
 
 // Throws what says more than the error of a call, if there is such: c10::OutOfMemoryError for the code of
-// opwheel/error.h, which the stable ABI cannot throw.
+// opwheel/detail/error.h, which the stable ABI cannot throw.
 void raise_better(const std::exception& error);
 
 }  // namespace opwheel::autograd

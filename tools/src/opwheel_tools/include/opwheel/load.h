@@ -5,8 +5,10 @@
 //     opwheel::load("waves", {"cpu"});                      // finds libwaves_schema.so and libwaves_cpu.so
 //     opwheel::load("waves", {"/opt/ops/libwaves_cpu.so"});  // the schema library is looked for in that folder, too
 //     opwheel::load("waves", {"cpu", "autograd"});          // for training: gradients, from the operators' formulas
+//     opwheel::load("waves", {"cpu", "memory"});            // keeps the memory of large results for the next ones
 //
-// `waves config --libs` prints the files that a program ships; with --autograd, those of one that trains.
+// `waves config --libs` prints the files that a program ships; with --autograd and --memory, those for gradients and
+// for memory as well.
 #pragma once
 
 #include <dlfcn.h>
@@ -55,7 +57,7 @@ inline std::optional<bool> is_on(const std::string& library, const std::string& 
 }
 
 // WAVES_HUGE_PAGES=never, WAVES_RESULT_CACHE=never: as the registry does it in Python. The cache is in the native
-// Autograd library, and there if that is.
+// library for memory, and there if that is.
 inline void set_memory_of_results(const std::string& library, void* handle) {
   const std::optional<bool> huge_pages = is_on(library, "HUGE_PAGES", "advise");
   void* const set_huge_pages = dlsym(handle, "opwheel_set_huge_pages");
@@ -165,18 +167,18 @@ inline void* open_file(const std::string& library, const Path& path) {
                             : ""));
 }
 
-inline constexpr char kAutograd[] = "libopwheel_autograd_";
+inline bool starts_with(const std::string& text, const std::string& start) { return text.rfind(start, 0) == 0; }
 
-// The native Autograd library's file: there is one for each minor release of PyTorch.
-inline std::string autograd_file(const std::string& library) {
+// The file of opwheel's native library for "autograd" or "memory": there is one for each minor release of PyTorch.
+inline std::string native_file(const std::string& library, const std::string& name) {
   void* const version = dlsym(RTLD_DEFAULT, "aoti_torch_abi_version");
   if (version == nullptr) {
-    throw LoadError(library +
-                    ": gradients need PyTorch >= 2.10 in the process: link the program against torch_cpu with "
-                    "-Wl,--no-as-needed");
+    throw LoadError(
+        library + ": opwheel's library for " + name +
+        " needs PyTorch >= 2.10 in the process: link the program against torch_cpu with -Wl,--no-as-needed");
   }
   const std::uint64_t number = reinterpret_cast<std::uint64_t (*)()>(version)();
-  return kAutograd + std::to_string(number >> 56) + '_' + std::to_string(number >> 48 & 0xff) + ".so";
+  return "libopwheel_" + name + '_' + std::to_string(number >> 56) + '_' + std::to_string(number >> 48 & 0xff) + ".so";
 }
 
 // Gives the formulas in the schema library to the native Autograd library, once.
@@ -207,7 +209,8 @@ inline void register_derivatives(const std::string& library, void* schema, const
 //
 // "autograd" stands for opwheel's native Autograd library, libopwheel_autograd_2_13.so for PyTorch 2.13. With it the
 // operators have gradients wherever their formulas are declared as text; one without is an error in backward. Without
-// it PyTorch's backward warns and has no gradients of them.
+// it PyTorch's backward warns and has no gradients of them. "memory" stands for libopwheel_memory_2_13.so, which keeps
+// the memory of large results.
 inline void load(const std::string& library, const std::vector<std::string>& backends) {
   static std::mutex mutex;
   const std::lock_guard<std::mutex> lock(mutex);
@@ -219,13 +222,18 @@ inline void load(const std::string& library, const std::vector<std::string>& bac
   }
   for (detail::Path& folder : detail::default_folders(library)) folders.push_back(std::move(folder));
 
-  std::vector<detail::Path> schemas, files, autograds;
+  std::vector<detail::Path> schemas, files, autograds, memories;
   for (const std::string& name : backends) {
     const bool is_path = detail::is_path(name);
-    const std::string file = is_path ? "" : name == "autograd" ? detail::autograd_file(library) : prefix + name + ".so";
+    const bool is_native = name == "autograd" || name == "memory";
+    const std::string file = is_native ? detail::native_file(library, name) : prefix + name + ".so";
     detail::Path path = is_path ? std::filesystem::absolute(name) : detail::find_file(library, file, folders);
-    const bool is_autograd = path.filename().string().rfind(detail::kAutograd, 0) == 0;
-    (path.filename() == schema_file ? schemas : is_autograd ? autograds : files).push_back(std::move(path));
+    const std::string found = path.filename().string();
+    (found == schema_file                                 ? schemas
+     : detail::starts_with(found, "libopwheel_autograd_") ? autograds
+     : detail::starts_with(found, "libopwheel_memory_")   ? memories
+                                                          : files)
+        .push_back(std::move(path));
   }
   if (schemas.empty()) {
     const std::optional<detail::Path> open = detail::find_open(schema_file);
@@ -241,6 +249,7 @@ inline void load(const std::string& library, const std::vector<std::string>& bac
     }
   }
   for (const detail::Path& file : autograds) detail::register_derivatives(library, operators, file);
+  for (const detail::Path& file : memories) detail::open_file(library, file);
   for (const detail::Path& file : files) {
     void* const handle = detail::open_file(library, file);
     detail::set_memory_of_results(library, handle);
