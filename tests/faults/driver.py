@@ -98,8 +98,8 @@ def _error(error: BaseException | None) -> dict[str, Any] | None:
     if error is None:
         return None
     text, cause = "", None
-    with contextlib.suppress(BaseException):  # a hostile plugin's may do anything
-        text, cause = str.__str__(str(error)), _error(error.__cause__)
+    with contextlib.suppress(BaseException):  # its own __str__ may raise
+        text, cause = str(error), _error(error.__cause__)
     classes = [kind.__name__ for kind in type(error).__mro__]
     return {"type": classes[0], "classes": classes, "text": text, "cause": cause}
 

@@ -124,14 +124,6 @@ def test_same_failure_then_success(reason: str, site: Site, run: Run) -> None:
 PLUGIN = """
 import opwheel.registry as registry
 
-class Backend(registry.Backend):
-    @property
-    def priority(self):
-        {field}
-        return 1
-    @priority.setter
-    def priority(self, value): ...
-
 class Shown(Exception):
     def __str__(self):
         {exception}
@@ -149,9 +141,9 @@ def register(library):
 @registry.hookimpl
 def opwheel_backend():
     {hook}
-    return Backend({name!r}, "xla", "XLA", register=register, probe=probe, operators=["add"])
+    return registry.Backend({name!r}, "xla", "XLA", register=register, probe=probe, operators=["add"])
 """
-PLACES = ("module", "hook", "field", "exception", "probe", "register")
+PLACES = ("module", "hook", "exception", "probe", "register")
 
 
 @pytest.mark.parametrize("order", ["first", "last"])

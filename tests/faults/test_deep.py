@@ -70,9 +70,11 @@ def _autoload_off(program: str) -> str:
     return f"import os; os.environ['MULADD_AUTOLOAD'] = '0'; {program}"
 
 
-@pytest.mark.parametrize("command", [("-c", DOCTOR), ("-m", "muladd")], ids=["script", "module"])
+@pytest.mark.parametrize(
+    "command", [("-c", DOCTOR), ("-m", "opwheel", "--library", "muladd")], ids=["script", "module"]
+)
 def test_the_command_opens_nothing_itself(
-    command: tuple[str, str], site: Site, compiler: Compiler, python: Python
+    command: tuple[str, ...], site: Site, compiler: Compiler, python: Python
 ) -> None:
     site.install("segv", library=compiler.library("segv", CRASHES["segv"][0]))
     site.register_device()

@@ -14,7 +14,7 @@ from tests.forked_python import server
 from .builder import Site
 from .conftest import HERE, Run, clean_environment, search_path
 
-PACKAGES = ("opwheel", "muladd", "transformer_ops")
+PACKAGES = ("opwheel", "opwheel_tools", "muladd", "transformer_ops")
 BACKENDS = ("muladd_cpu", "muladd_cuda", "transformer_ops_cpu", "transformer_ops_triton")
 # Some that must be among what is found.
 KNOWN = {
@@ -22,7 +22,7 @@ KNOWN = {
     "opwheel.registry.errors.NoKernelError",
     "opwheel.registry.loading.LoadError",
     "opwheel.registry.discovery.PluginError",
-    "opwheel_tools.build.toolchain.ToolchainError",
+    "opwheel._build.toolchain.ToolchainError",
     "opwheel_tools.scaffold.names.ScaffoldError",
     "opwheel_tools.audit.cells.WorkerError",
 }

@@ -276,22 +276,21 @@ def register(library):
     library.impl("add", lambda a, b: a)
 """
 SCRIPT = ("-c", "from opwheel.scripts import muladd; muladd()")
-MODULE = ("-m", "muladd")
 WITH_OPTION = ("-m", "opwheel", "--library", "muladd")
 
 
 @pytest.mark.parametrize(
     ("start", "command", "beginning"),
     [
-        *((start, "doctor --json", "{") for start in (SCRIPT, MODULE, WITH_OPTION)),
-        *((start, "config --libs", "/") for start in (SCRIPT, MODULE, WITH_OPTION)),
+        *((start, "doctor --json", "{") for start in (SCRIPT, WITH_OPTION)),
+        *((start, "config --libs", "/") for start in (SCRIPT, WITH_OPTION)),
         (SCRIPT, "doctor --json --deep", "{"),
-        (MODULE, "doctor --json --deep", "{"),
+        (WITH_OPTION, "doctor --json --deep", "{"),
         (SCRIPT, "doctor --suggest", "pip install muladd-core"),
         (SCRIPT, "explain add cpu", "cpu: add"),
-        (MODULE, "explain add cpu", "cpu: add"),
-        (MODULE, "--version", "muladd-core"),
-        (MODULE, "-h", "Usage: "),
+        (WITH_OPTION, "explain add cpu", "cpu: add"),
+        (SCRIPT, "--version", "muladd-core"),
+        (SCRIPT, "-h", "Usage: "),
     ],
     ids=str,
 )

@@ -36,7 +36,7 @@ def library(tmp_path_factory):
 def ops(request, library, monkeypatch):
     """The operators whose kernels call others, with what the registry gives them with a native library and without."""
     if request.param == "Python":
-        monkeypatch.setattr(callees, "open_library", lambda _: "none in this test")
+        monkeypatch.setattr(callees, "open_library", lambda name: f"no {name} in this test")
     callees._functions.cache_clear()
     callees.connect(library)
     yield torch.ops.waves_calls

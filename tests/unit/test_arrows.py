@@ -120,13 +120,35 @@ def modules_and_imports(root):
     return found
 
 
-@pytest.mark.parametrize(
-    "root",
-    [TOOLS, ROOT / "libraries/transformer/backends/triton/src/transformer_ops_triton"],
-    ids=lambda root: root.name,
+PACKAGES = sorted(
+    package
+    for folder in ("framework", "tools", "core", "backends/*", "libraries/*/core", "libraries/*/backends/*")
+    for package in ROOT.glob(f"{folder}/src/*")
+    if (package / "__init__.py").is_file()
 )
+
+
+@pytest.mark.parametrize("root", PACKAGES, ids=lambda root: root.name)
 def test_no_circle_of_files(root):
+    """Imports in functions and for types count as well."""
     assert list(graphlib.TopologicalSorter(modules_and_imports(root)).static_order())  # a circle is a CycleError
+
+
+def test_circles_are_found(tmp_path):
+    house = tmp_path / "house"
+    house.mkdir()
+    files = {
+        "__init__": "from .first import a\n",
+        "first": "def f():\n    from .second import b\n",
+        "second": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .third import c\n",
+        "third": "import house.first\n",
+        "fourth": "from .first import a\nfrom . import second\n",
+    }
+    for name, text in files.items():
+        (house / f"{name}.py").write_text(text)
+    with pytest.raises(graphlib.CycleError) as caught:
+        list(graphlib.TopologicalSorter(modules_and_imports(house)).static_order())
+    assert set(caught.value.args[1]) == {"house.first", "house.second", "house.third"}
 
 
 @pytest.mark.parametrize("part", ["registry", "commands"])

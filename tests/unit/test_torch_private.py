@@ -227,6 +227,15 @@ def test_destroy_library():
     assert private.schema_of("muladd_private_test::f") is None
 
 
+def test_define_operator_and_register_kernel():
+    """Without them one would not know whether what plugins register can be seen, nor could one block it."""
+    definition = private.define_operator("opwheel_private_test::f(Tensor x) -> Tensor")
+    kernel = private.register_kernel("opwheel_private_test::f", "CPU", lambda x: x + 1)
+    assert torch.ops.opwheel_private_test.f(torch.ones(1)).tolist() == [2.0]
+    del kernel, definition
+    assert private.schema_of("opwheel_private_test::f") is None
+
+
 def test_batched():
     """Without it vmap of every operator fails."""
     seen = []

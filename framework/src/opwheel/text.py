@@ -43,8 +43,8 @@ def describe_failure(error: Exception) -> str:
 def describe_value(value: object, depth: int = 3) -> str:
     """What a plugin handed over, shortened: values of built-in classes as ``repr`` shows them, of others the class."""
     kind: Any = type(value)
-    if kind is int and int.bit_length(value) > 1000:  # type: ignore[arg-type]
-        return f"<int of {int.bit_length(value)} bits>"  # type: ignore[arg-type]  # repr() refuses thousands of digits
+    if isinstance(value, int) and value.bit_length() > 1000:
+        return f"<int of {value.bit_length()} bits>"  # repr() refuses thousands of digits
     if kind in (str, bytes):
         return _shorten(repr(value[:200]))  # type: ignore[index]
     if kind in _PLAIN:
@@ -59,7 +59,7 @@ _BRACKETS = {list: "[{}]", tuple: "({})", set: "{{{}}}", frozenset: "{{{}}}", di
 
 
 def _described(values: Any, depth: int) -> Iterator[str]:
-    """Up to 20 items of a built-in collection; nothing asks a key for its hash."""
+    """Up to 20 items of a built-in collection."""
     items = values.items() if type(values) is dict else ((item,) for item in values)
     for item in islice(items, 20):
         yield ": ".join(describe_value(part, depth) for part in item)
@@ -72,13 +72,12 @@ def _shorten(text: str, length: int = 200) -> str:
 
 
 def _class_name(value: object) -> str:
-    # A metaclass may have a __name__ of its own.
-    return str.__str__(type.__dict__["__name__"].__get__(type(value)))
+    return type(value).__name__
 
 
 def _shown(show: Callable[[Any], str], value: object) -> str:
     try:
-        return str.__str__(show(value))
+        return show(value)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a plugin's own __str__ may fail, too, or end the process

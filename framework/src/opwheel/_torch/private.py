@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import _ctypes
 import ctypes
-import gc
 import operator
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import Any
-from weakref import WeakSet
 
 import torch
 from torch.utils import _pytree as pytree  # its own documentation has it for users
@@ -553,43 +551,20 @@ def why_no_device(device_type: str) -> str:
     return ""
 
 
+def define_operator(schema: str) -> Any:
+    """Define an operator, whose schema names a namespace, for as long as the returned object lives."""
+    namespace, _, text = schema.partition("::")
+    library = _dispatch_library("FRAGMENT", namespace, "", __file__)
+    library.define(text)
+    return library
+
+
 def register_kernel(operator: str, dispatch_key: str, kernel: Callable[..., Any]) -> Any:
     """Register a kernel on top of whatever is there, for as long as the returned object lives."""
     namespace, _, name = operator.partition("::")
     library = _dispatch_library("IMPL", namespace, "", __file__)
     library.impl(name, dispatch_key, kernel)
     return library
-
-
-# What torch.library.Library objects a search for those of others must not find.
-_ours: WeakSet[torch.library.Library] = WeakSet()
-
-
-def keep_as_ours(library: torch.library.Library) -> None:
-    """Let :func:`libraries_of_others` leave out ``library``."""
-    _ours.add(library)
-
-
-def libraries_of_others() -> Iterator[torch.library.Library]:
-    """Every ``torch.library.Library`` in this process that is not ours, the newest first. Takes a tenth of a second."""
-    gc.collect()
-    for thing in reversed(gc.get_objects()):
-        if issubclass(type(thing), torch.library.Library) and thing not in _ours:
-            yield thing
-
-
-def registered_through(library: torch.library.Library) -> set[tuple[str, str]]:
-    """What was registered: operators with their namespace, and dispatch keys; the key "" is a definition.
-
-    A library of fallbacks keeps no list: ``("_::*", key)`` is the key it was made for, "" if for none in particular.
-    """
-    if library.ns == "_":
-        return {("_::*", library.dispatch_key)}
-    kernels = (name.removeprefix(f"{library.ns}/").rpartition("/") for name in library._op_impls)
-    return {(name, "") for name in library._op_defs} | {
-        (f"{library.ns}::{operator}", "CompositeImplicitAutograd" if key in ("", "Undefined") else key)
-        for operator, _, key in kernels
-    }
 
 
 def destroy_library(library: torch.library.Library) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, PackageNotFoundError, distribution
 from typing import Any
 
 from .target import Target, UsageError
@@ -21,7 +21,11 @@ OF_NO_LIBRARY = ("new-library", "audit")  # of the script ``opwheel`` alone
 
 @cache
 def _installed() -> dict[str, EntryPoint]:
-    return {found.name: found for found in entry_points(group="opwheel.commands")}
+    try:
+        found = distribution("opwheel-tools").entry_points  # of all distributions, one that is damaged would end this
+    except PackageNotFoundError:
+        return {}
+    return {point.name: point for point in found if point.group == "opwheel.commands"}
 
 
 def is_missing(name: str) -> bool:

@@ -82,7 +82,6 @@ class NativeAutograd:
         """An operator in ATen operators, which the native kernel calls where PyTorch has to see inside."""
         if self._references is None:
             self._references = torch.library.Library(_references(overload), "FRAGMENT")
-            private.keep_as_ours(self._references)
         self._references.define(overload.schema_text)
 
         def reference(*args: Any, **kwargs: Any) -> Any:

@@ -77,7 +77,6 @@ def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, O
         earlier_native.remove()
         private.destroy_library(earlier)
     target = torch.library.Library(library.namespace, "IMPL")
-    private.keep_as_ours(target)
     native = NativeAutograd(derivatives.values())
     _libraries[attempt] = target, native
     for overload in overloads.values():

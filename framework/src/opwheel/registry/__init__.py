@@ -8,7 +8,7 @@ package, which another thread may be in the middle of, waiting in turn for this 
 from typing import TYPE_CHECKING
 
 from .._import_hooks import names_from
-from .backend import Backend, Probe
+from .backend import Backend, Probe, Runtime
 from .devices import probe_device
 from .errors import (
     BackendUnavailableError,
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from .explanation import Choice
     from .library import OperatorLibrary
     from .policy import KnownBackend, KnownRuntime, Policy, read_file
-    from .runtimes import Runtime
 
 __getattr__ = names_from(
     __name__,
@@ -35,7 +34,6 @@ __getattr__ = names_from(
         "Choice": ".explanation",
         "OperatorLibrary": ".library",
         **dict.fromkeys(("KnownBackend", "KnownRuntime", "Policy", "read_file"), ".policy"),
-        "Runtime": ".runtimes",
     },
 )
 

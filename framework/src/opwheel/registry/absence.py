@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from importlib import metadata
+from pathlib import Path
 from typing import NamedTuple
 
 from .hiding import origin_of
@@ -45,6 +46,15 @@ def find_absence(distribution: str, hint: str) -> Absence:
         what += f"; its entry point is missing in {getattr(found, '_path', 'the metadata')}"
         fix = f"put its entry_points.txt there, or install it again: {hint}"
     return Absence(what, bundling or fix)
+
+
+def not_a_folder(path: Path, namespace: str, distribution: str) -> ImportError:
+    """The error of an import of a library whose package is part of an archive."""
+    advice = how_to_bundle(namespace, distribution) or "unpack the archive, or install the wheel"
+    return ImportError(
+        f"{distribution} cannot be imported from {path}: the system opens shared libraries only where they are files; "
+        f"{advice}"
+    )
 
 
 def how_to_bundle(package: str, distribution: str) -> str:

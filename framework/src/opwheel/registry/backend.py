@@ -1,4 +1,4 @@
-"""How a plugin describes itself."""
+"""How a plugin describes itself: the records that hooks return."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from .values import (
     optional,
     sequence_of,
     take_bool,
-    take_fields,
     take_function,
     take_integer,
     take_name,
@@ -48,17 +47,18 @@ class Probe(Record):
         }
     )
 
+    ok: bool
+    reason: str
+    fix: str
+
     def __init__(self, ok: bool, reason: str = "", fix: str = "") -> None:
-        self.ok = ok
-        self.reason = reason
-        self.fix = fix
-        take_fields(self, Probe.fields, "OPWHEEL-E041", "Probe")
+        self._take("OPWHEEL-E041", "Probe", ok=ok, reason=reason, fix=fix)
 
 
 class Backend(Record):
     """Kernels for one dispatch key, and how to get them into the process.
 
-    The operator library copies it when the hook has returned it: later assignments have no effect.
+    It cannot be changed.
 
     Args:
         name: the entry point's name: ``"cuda"``.
@@ -92,6 +92,15 @@ class Backend(Record):
         }
     )
     required = ("name", "device_type", "dispatch_key", "libraries")
+    name: str
+    device_type: str
+    dispatch_key: str
+    libraries: tuple[Path, ...]
+    register: Callable[[torch.library.Library], None] | None
+    probe: Callable[[], Probe] | None
+    operators: tuple[str, ...] | None
+    requires: tuple[str, ...]
+    priority: int
 
     def __init__(
         self,
@@ -105,18 +114,52 @@ class Backend(Record):
         requires: Sequence[str] = (),
         priority: int = 0,
     ) -> None:
-        self.name = name
-        self.device_type = device_type
-        self.dispatch_key = dispatch_key
-        self.libraries = libraries
-        self.register = register
-        self.probe = probe
-        self.operators = operators
-        self.requires = requires
-        self.priority = priority
         title = f"Backend(name={describe_value(name)})"
-        taken = take_fields(self, Backend.fields, "OPWHEEL-E022", title)
-        if not taken["libraries"] and taken["register"] is None:
+        self._take(
+            "OPWHEEL-E022",
+            title,
+            name=name,
+            device_type=device_type,
+            dispatch_key=dispatch_key,
+            libraries=libraries,
+            register=register,
+            probe=probe,
+            operators=operators,
+            requires=requires,
+            priority=priority,
+        )
+        if not self.libraries and self.register is None:
             problem = f"{title}: give libraries or register: there is nothing to load"
             fix = f"write libraries={Backend.fields['libraries'].example} or register=register in the Backend"
             raise InvalidBackendError("OPWHEEL-E022", problem, fix)
+
+
+class Runtime(Record):
+    """Kernels for a runtime that is not PyTorch's dispatcher: what the hook ``opwheel_runtime`` returns.
+
+    Args:
+        name: the entry point's name: ``"executorch"``.
+        library: absolute path of the shared library with the kernels.
+        operators: names of the schemas covered.
+        requires: requirement specifiers of installed packages.
+
+    Raises:
+        InvalidBackendError: a field has the wrong type.
+    """
+
+    fields = MappingProxyType(
+        {
+            "name": Field(take_name, '"acme"'),
+            "library": Field(take_path, 'Path(__file__).parent / "libacme.so"'),
+            "operators": Field(sequence_of(take_name, "names of operators"), '["add", "add.out"]'),
+            "requires": Field(sequence_of(take_text, "texts"), '["torch>=2.10"]'),
+        }
+    )
+    required = ("name", "library", "operators")
+    name: str
+    library: Path
+    operators: tuple[str, ...]
+    requires: tuple[str, ...]
+
+    def __init__(self, name: str, library: Path, operators: Sequence[str], requires: Sequence[str] = ()) -> None:
+        self._take("OPWHEEL-E022", "Runtime", name=name, library=library, operators=operators, requires=requires)

@@ -5,25 +5,21 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
-from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import FrameType, ModuleType
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from types import FrameType
+from typing import NamedTuple, TypeVar
 
 import pluggy
 
 from ..text import describe_exception, describe_value
-from .backend import Backend
+from .backend import Backend, Runtime
 from .errors import CodedError, InvalidBackendError
 from .hooks import PROJECT, PluginHooks
 from .regular_files import in_full
 from .status import Finding
-from .values import NAME, fix_in, is_a, is_name, take_record
+from .values import NAME, fix_in, is_name
 
-if TYPE_CHECKING:
-    from .runtimes import Runtime
-
-Described = TypeVar("Described", "Backend", "Runtime")
+Described = TypeVar("Described", Backend, Runtime)
 
 
 class FoundPlugin(NamedTuple):
@@ -70,10 +66,8 @@ class FoundPlugin(NamedTuple):
 
 
 def _is_initializing(name: str) -> bool:
-    # Of the module's own memory: what has put itself into its place may do anything when it is asked.
-    module = sys.modules.get(name)
-    spec = vars(ModuleType)["__dict__"].__get__(module).get("__spec__") if is_a(module, ModuleType) else None
-    return type(spec) is ModuleSpec and getattr(spec, "_initializing", False) is True
+    spec = getattr(sys.modules.get(name), "__spec__", None)
+    return getattr(spec, "_initializing", False) is True
 
 
 class PluginError(CodedError):
@@ -202,9 +196,6 @@ def read_plugin(plugin: FoundPlugin, hook: str, kind: type[Described]) -> Descri
         hook: name of one of :class:`PluginHooks`.
         kind: the class of the record that the hook returns.
 
-    Returns:
-        A record of our own: nothing that the plugin does later changes it.
-
     Raises:
         PluginError: for whatever goes wrong in it, ``SystemExit`` included; only a KeyboardInterrupt passes.
     """
@@ -229,16 +220,14 @@ def read_plugin(plugin: FoundPlugin, hook: str, kind: type[Described]) -> Descri
         reason = f"{origin} has no function {hook} that is marked with @hookimpl"
         raise PluginError("OPWHEEL-E021", reason, f"write the hook: {right}")
     answer = answers[0] if answers else None  # pluggy leaves out hooks that return None
-    if not is_a(answer, kind):
+    if not isinstance(answer, kind):
         reason = f"the hook of {origin} returned {describe_value(answer)}, expected a {title}"
         raise PluginError("OPWHEEL-E021", reason, f"correct the hook: {right}")
-    with _blamed("OPWHEEL-E022", f"the {title} of {origin} cannot be read", f"return a plain {title} from {hook}"):
-        record = take_record(kind, answer)
-    if record.name != plugin.name:
-        reason = f"the entry point is called {plugin.name!r}, but its {title} names itself {record.name!r}"
-        fix = f'write name="{plugin.name}" in the {title}, or {record.name} = "{origin}" in {table}'
+    if answer.name != plugin.name:
+        reason = f"the entry point is called {plugin.name!r}, but its {title} names itself {answer.name!r}"
+        fix = f'write name="{plugin.name}" in the {title}, or {answer.name} = "{origin}" in {table}'
         raise PluginError("OPWHEEL-E022", reason, fix)
-    return record
+    return answer
 
 
 @contextmanager

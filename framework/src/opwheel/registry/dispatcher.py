@@ -1,19 +1,27 @@
-"""What PyTorch's dispatcher holds for a namespace: to see what a plugin registered and what it left behind."""
+"""What PyTorch's dispatcher holds for a namespace: to see what a plugin registered and what it left behind.
+
+PyTorch's functions say whether there is a kernel, but not whether another one has taken its place. That is only in the
+text of its dump, a line for each kernel. :func:`why_unreadable` checks that this PyTorch writes it as it is read here.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 from .._torch.private import (
+    define_operator,
     dispatch_keys,
     has_fallback,
     kernel_registrations,
     kernels_without_schema,
     operators_defined_in_python,
     operators_of,
+    register_kernel,
+    uses_fallback,
 )
 from .._torch.private import has_kernel as torch_has_kernel
 
@@ -26,6 +34,7 @@ Pair = tuple[str, str]
 # Stands for the operator where a kernel serves all that have none of their own: PyTorch's fallback for a key.
 EVERY = "*"
 
+_INACTIVE = " (inactive)"  # what is said of a kernel that a later one has replaced
 _NO_KEYS = ("name", "schema", "debug", "alias analysis kind")  # the other lines of a dump
 
 
@@ -71,8 +80,8 @@ def difference(after: Registrations, before: Registrations) -> dict[Pair, str]:
 
 
 def _kernels(dump: str) -> Counter[str]:
-    # The same kernel may be there twice. It is inactive when a later one has replaced it.
-    return Counter(dump.replace(" (inactive)", "").splitlines())
+    # The same kernel may be there twice.
+    return Counter(dump.replace(_INACTIVE, "").splitlines())
 
 
 def _place(text: str) -> str:
@@ -88,6 +97,43 @@ def foreign(dumps: Registrations) -> dict[Pair, str]:
 
 def _definition(dump: str) -> str:
     return next((_place(line) for line in dump.splitlines() if line.startswith("debug: ")), "")
+
+
+def is_active(dump: str, key: str, place: str) -> bool:
+    """Whether a kernel that was registered in that source line is still the one that runs."""
+    starts = (f"{key}: registered at {place} ", f"{key}[alias]: registered at {place} ")
+    return any(line.startswith(starts) for line in dump.splitlines())
+
+
+@cache
+def why_unreadable() -> str:
+    """Why one cannot see what is registered in this PyTorch; empty if one can.
+
+    Looks at an operator that is there for this alone: its definition, a kernel, another one in its place, and one at an
+    alias of keys. (PyTorch warns of a kernel that replaces another at all keys but Meta.)
+    """
+    operator = "opwheel::registrations"
+    registered = [define_operator(f"{operator}(Tensor x) -> Tensor")]
+    dumps = [kernel_registrations(operator)]
+    for key in ("Meta", "Meta", "Autograd"):
+        registered.append(register_kernel(operator, key, lambda x: x))
+        dumps.append(kernel_registrations(operator))
+    place = _definition(dumps[0])
+    seen = [difference({"": after}, {"": before}) for before, after in pairwise(dumps)]
+    fallbacks = (key for key, value in _dispatch_keys().items() if key != "Meta" and has_fallback(value))
+    if (
+        place
+        and seen == [{("", "Meta"): place}, {("", "Meta"): place}, {("", "Autograd"): place}]
+        and dumps[-1].count(_INACTIVE) == 1
+        and all(is_active(dumps[-1], key, place) for key in ("Meta", "Autograd"))
+        and uses_fallback(operator, next(fallbacks, ""))
+        and not uses_fallback(operator, "Meta")
+    ):
+        return ""
+    return (
+        "one cannot see which kernels plugins register: PyTorch lists them in other words than this opwheel reads, and "
+        "a kernel that replaces another's would not be noticed"
+    )
 
 
 def has_kernel(namespace: str, operator: str, key: str) -> bool:

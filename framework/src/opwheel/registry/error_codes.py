@@ -139,6 +139,13 @@ _ROWS = (
         "Install versions that belong together, as the message says.",
     ),
     ErrorCode(
+        "OPWHEEL-E034",
+        "registrations cannot be seen",
+        "This release of PyTorch lists the kernels of an operator in other words than this opwheel reads. A backend "
+        "that registers more than it claims, or replaces another's kernel, would not be noticed: none is run.",
+        "Install a release of PyTorch that this opwheel knows, or a newer opwheel.",
+    ),
+    ErrorCode(
         "OPWHEEL-E040",
         "this machine cannot use the backend",
         "The backend's probe says that hardware, a driver or a runtime is missing, or PyTorch knows no device of the "
@@ -196,8 +203,9 @@ _ROWS = (
         "OPWHEEL-E054",
         "kernels nobody claimed",
         "Something was registered in the library's namespace, or a fallback for all operators, that the backend does "
-        "not claim, or before its claim was accepted: when the plugin was imported, asked or probed. It is removed "
-        "where that is possible, else calls that reach it raise an error with this code.",
+        "not claim, or before its claim was accepted: when the plugin was imported, asked or probed. What the "
+        "backend's library and register function have registered is removed; calls that reach what stays raise an "
+        "error with this code.",
         "Author: only what `libraries=` and `register=` name registers, and only what `operators=` and "
         "`dispatch_key=` claim. "
         f"{_TRACEBACK} {_OTHERS}",

@@ -27,15 +27,17 @@ class Choice(NamedTuple):
     blocked: Mapping[str, str] = MappingProxyType({})
 
 
-def explain(statuses: Iterable[BackendStatus], operator: str, device_type: str, blocked: Mapping[str, str]) -> Choice:
-    """Pick out what the statuses, and the blocked keys of the operator, say about it on one device type."""
+def explain(
+    statuses: Iterable[BackendStatus], operator: str, device_type: str, blocked: Mapping[tuple[str, str], str]
+) -> Choice:
+    """Pick out what the statuses, and the blocked pairs of operator and key, say about it on one device type."""
     statuses = list(statuses)
     concerned = [status for status in statuses if status.device_type == device_type]
     serving = [status for status in concerned if status.state is State.LOADED and operator in status.operators]
     winner = serving[0] if serving else None
     key = next((status.dispatch_key for status in [*serving, *concerned] if status.dispatch_key), "")
     elsewhere = {status.dispatch_key for status in statuses if status not in concerned}
-    here = {key: why for key, why in blocked.items() if key not in elsewhere}
+    here = {key: why for (name, key), why in blocked.items() if name == operator and key not in elsewhere}
     others = tuple(status for status in concerned if status is not winner)
     return Choice(operator, device_type, key, winner, others, here)
 

@@ -6,14 +6,9 @@ hook's name. The entry point's group says which hook is asked: ``<namespace>.bac
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pluggy
 
-from .backend import Backend
-
-if TYPE_CHECKING:
-    from .runtimes import Runtime
+from .backend import Backend, Runtime
 
 PROJECT = "opwheel"
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..text import describe_exception
-from .bytecode import runs_other_code
 
 # What installers add to a dist-info folder depends on the installer; these come from the wheel.
 _OF_THE_WHEEL = ("METADATA", "WHEEL", "entry_points.txt")
@@ -55,11 +54,9 @@ def read_installed(distribution: metadata.Distribution, name: str) -> InstalledW
     folders = {folder for path in rows for folder in _folders_around(path)}
     roots = {folder for folder in folders if "/" not in folder and not folder.endswith(".dist-info")}
     added = {path for folder in roots for path in _files_in(root, folder, folders)} - rows.keys()
-    stale = [path for path in rows if path.endswith(".py") and runs_other_code(f"{root}/{path}")]
     problems = [
         *(f"{path} of {name} is not what its wheel installed" for path in rows if not _is_same(root, path, rows[path])),
         *(f"{path} is in a folder of {name}, but no file of its wheel" for path in sorted(added)),
-        *(f"the byte code of {path} of {name} is not what the file says: delete its __pycache__" for path in stale),
         *([] if rows else [f"{name} is not installed from a wheel: it has no RECORD with hashes ({place})"]),
     ]
     modules = {folder for folder in roots if folder.isidentifier()} | {

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from .._torch.private import why_no_device
 from .backend import Backend, Probe
 from .devices import how_to_register
 from .discovery import FoundPlugin, PluginError
-from .dispatcher import Pair, describe, has_kernel, listed
+from .dispatcher import Pair, has_kernel, listed
 from .elf import may_define_operators
 from .isolation import Isolation
 from .loading import Loaded, LoadError, run_probe
@@ -17,6 +19,9 @@ from .references import forget, is_reference
 from .resolution import Claim, deciding_rule, precedence
 from .status import State
 from .statuses import Statuses
+
+if TYPE_CHECKING:
+    from .lock import Guard
 
 # Of a probe that gives no reason.
 _HOW_TO_SAY_IT = '; its author says more: Probe(False, reason="what is missing", fix="what to do")'
@@ -27,12 +32,14 @@ class Loader:
 
     ``owners`` says whose kernels are in the dispatcher: (operator, dispatch key) to a backend's name. A broken backend
     whose kernels could not be removed is in it, too. ``without_device`` has the names of backends that are unsupported
-    while no package has registered their device with PyTorch.
+    while no package has registered their device with PyTorch. ``guard`` compares ``owners`` with the lock file, if
+    there is one.
     """
 
     def __init__(self, namespace: str, policy: Policy, statuses: Statuses, isolation: Isolation) -> None:
         self.owners: dict[Pair, str] = {}
         self.without_device: set[str] = set()
+        self.guard: Guard | None = None
         self._namespace = namespace
         self._policy = policy
         self._statuses = statuses
@@ -44,10 +51,21 @@ class Loader:
         """Another one, for what is loaded and for what will be."""
         self._policy = policy
         for loaded in self._loaded.values():
-            loaded.apply(policy)
+            loaded.set_memory(policy)
 
     def load(self, claims: list[Claim]) -> None:
-        """Probe and load in order of precedence; whoever comes later and wants the same operator is shadowed."""
+        """Probe and load in order of precedence; whoever comes later and wants the same operator is shadowed.
+
+        Raises:
+            LockError: others would win, or have won, than the lock file says.
+        """
+        if self.guard is not None:
+            self.guard.check_winners(claims, self.forecast(claims))
+        self._load_in_order(claims)
+        if self.guard is not None:
+            self.guard.check_winners(claims, self.owners)
+
+    def _load_in_order(self, claims: list[Claim]) -> None:
         self._claims.update({claim.backend.name: claim for claim in claims})
         for claim in self._in_order(claims):
             owner = next((name for pair in sorted(claim.pairs) if (name := self.owner(pair))), None)
@@ -60,7 +78,7 @@ class Loader:
                 if probe.ok:
                     self._load_one(claim)
                 else:
-                    if why_no_device(claim.backend.device_type):
+                    if self.guard is None and why_no_device(claim.backend.device_type):  # what is locked stays
                         self.without_device.add(claim.backend.name)
                     self._statuses.record(
                         claim.plugin,
@@ -88,46 +106,30 @@ class Loader:
                 taken |= claim.pairs
         return owners
 
-    def check_untouched(self, what: str, backend: Backend) -> None:
-        """Check that code which is not to register anything has not done so.
-
-        Raises:
-            LoadError: it has; ``what`` says who.
-        """
-        added = self._isolation.changes(backend.dispatch_key)
-        if added:
-            raise LoadError(
-                "OPWHEEL-E054",
-                f"{what} registered {listed(added)}, before its claim was accepted",
-                "register in what libraries= and register= name alone, which are used once the Backend is accepted",
-            )
-        self._isolation.accept()
-
     def expel(self, plugin: FoundPlugin, error: PluginError | LoadError, backend: Backend | None = None) -> None:
-        """Record a broken backend and remove what its code registered; calls that reach what stays raise."""
-        key = backend.dispatch_key if backend else ""
-        added = self._isolation.changes(key)
-        stuck = self._isolation.undo(key)
-        removed = added.keys() - stuck.keys()
+        """Record a broken backend; calls that reach what its code has registered raise from now on."""
+        left = self._isolation.take_left(backend.dispatch_key if backend else "")
         consequence = others = ""
-        if removed:
-            consequence = f"; what it had registered was removed: {describe(removed)}"
-        if stuck:
-            consequence += f"; what cannot be removed stays, and calls that reach it raise: {listed(stuck)}"
+        if left:
+            consequence = f"; what cannot be removed stays, and calls that reach it raise: {listed(left)}"
             keep_out = f"uninstall {plugin.distribution} or disable {plugin.name!r} in plugins.toml"
             others = f"{keep_out}, then restart the process"
             self._isolation.block(
-                stuck.keys(),
+                left.keys(),
                 f"{plugin.name!r} ({plugin.distribution} {plugin.version}) registered what it may not, and that cannot "
                 f"be removed; to fix it: {others}",
             )
         self._statuses.fail(
             plugin, backend, error, code=error.code, fix=error.fix, others=others, consequence=consequence
         )
-        for owner in {owner for pair in stuck if (owner := self.owner(pair))}:
-            lost = {pair[0] for pair in stuck if self.owner(pair) == owner}
+        for owner in {owner for pair in left if (owner := self.owner(pair))}:
+            lost = {pair[0] for pair in left if self.owner(pair) == owner}
             self._statuses.lose(owner, lost, plugin.name)
-        self.owners.update(dict.fromkeys(stuck, plugin.name))
+        self.owners.update(dict.fromkeys(left, plugin.name))
+
+    def is_stuck_or_loaded(self, name: str) -> bool:
+        """Whether kernels of the backend are in the dispatcher. To open what could not be removed would do nothing."""
+        return name in self.owners.values()
 
     def owner(self, pair: Pair) -> str | None:
         """The loaded backend whose kernel is there. Over one that a broken backend has left, others may be loaded."""
@@ -135,11 +137,12 @@ class Loader:
         return name if name and self._statuses.by_name[name].state is State.LOADED else None
 
     def _probe(self, claim: Claim) -> Probe:
-        probe = run_probe(claim.backend, self._policy.probe_timeout_s)
-        if claim.backend.probe is not None:
-            self.check_untouched("its probe", claim.backend)
-        absent = why_no_device(claim.backend.device_type) if probe.ok else ""
-        return Probe(False, absent, how_to_register(claim.backend.device_type)) if absent else probe
+        backend, probe = claim.backend, Probe(True)
+        if backend.probe is not None:
+            with self._isolation.watch("its probe", key=backend.dispatch_key):
+                probe = run_probe(backend.name, backend.probe, self._policy.probe_timeout_s)
+        absent = why_no_device(backend.device_type) if probe.ok else ""
+        return Probe(False, absent, how_to_register(backend.device_type)) if absent else probe
 
     def _in_order(self, claims: list[Claim]) -> list[Claim]:
         return sorted(claims, key=lambda claim: (claim.backend.dispatch_key, *precedence(claim, self._policy)))
@@ -166,20 +169,19 @@ class Loader:
 
     def _load_one(self, claim: Claim) -> None:
         backend, key = claim.backend, claim.backend.dispatch_key
-        if any(may_define_operators(path) for path in backend.libraries):
-            self._isolation.expect_definitions()
+        may_define = any(may_define_operators(path) for path in backend.libraries)
         loaded = self._loaded[backend.name] = Loaded()
         forget(self._namespace, key)  # of a backend that was there and failed
         start = time.perf_counter()
         try:
-            loaded.open(backend, self._namespace)
-            loaded.apply(self._policy)
-            load_ms = (time.perf_counter() - start) * 1e3
-            covered = self._covered(claim)
+            with self._isolation.watch("it", key=key, claimed=claim.pairs, may_define=may_define) as watched:
+                loaded.open(backend, self._namespace)
+                loaded.set_memory(self._policy)
+                load_ms = (time.perf_counter() - start) * 1e3
+            covered = self._covered(claim, watched.added)
         except (LoadError, KeyboardInterrupt):
             loaded.undo()
             raise
-        self._isolation.accept()
         self._isolation.unblock({(operator, key) for operator in covered})
         self.owners.update({(operator, key): backend.name for operator in covered})
         missing = tuple(sorted(claim.operators - covered))
@@ -205,25 +207,17 @@ class Loader:
             loaded.undo()
         self.owners.clear()
 
-    def _covered(self, claim: Claim) -> set[str]:
-        """The claimed operators that have a kernel now.
+    def _covered(self, claim: Claim, added: Collection[Pair]) -> set[str]:
+        """The claimed operators that have a kernel now, of which ``added`` were registered just now.
 
         Raises:
-            LoadError: there is none, or something was registered that is not claimed.
+            LoadError: there is none.
         """
         key = claim.backend.dispatch_key
-        added = self._isolation.changes(key)
-        unclaimed = {pair: place for pair, place in added.items() if pair not in claim.pairs}
-        if unclaimed:
-            raise LoadError(
-                "OPWHEEL-E054",
-                f"it registered what it does not claim: {listed(unclaimed)}",
-                f"register only what operators= names, at its dispatch_key={key!r}, or claim more there",
-            )
         # Not from `added` alone: a library that was open before adds nothing. Blocked places do not count: the kernel
         # there is the one that raises.
         there = {pair for pair in claim.pairs - self._isolation.blocked.keys() if has_kernel(self._namespace, *pair)}
-        covered = {operator for operator, _ in there | added.keys()}
+        covered = {operator for operator, _ in there.union(added)}
         if not covered:
             raise LoadError(
                 "OPWHEEL-E051",

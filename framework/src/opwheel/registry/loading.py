@@ -6,15 +6,15 @@ import ctypes
 import os
 import threading
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
-from .._torch.private import close_shared_library, destroy_library, keep_as_ours, parse_schema
-from ..memory.result_cache import allocate_function
+from .._torch.private import close_shared_library, destroy_library, parse_schema
+from ..memory.settings import set_memory
 from ..text import describe_value
 from .abi import read_notes
 from .backend import Backend, Probe
@@ -22,7 +22,7 @@ from .callees import connect, misfit, type_of
 from .elf import check_complete
 from .errors import CodedError, InvalidBackendError
 from .policy import Policy
-from .values import fix_in, is_a, take_record
+from .values import fix_in
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -161,28 +161,25 @@ def installed_version(name: str) -> str | None:
         return None
 
 
-def run_probe(backend: Backend, timeout_s: float) -> Probe:
-    """Ask the backend's probe, in a thread of its own so that one that hangs does not hang the import.
+def run_probe(name: str, probe: Callable[[], object], timeout_s: float) -> Probe:
+    """Ask a backend's probe, in a thread of its own so that one that hangs does not hang the import.
 
     Raises:
         LoadError: it raised, returned something else or did not finish.
     """
-    if backend.probe is None:
-        return Probe(True)
-    probe = backend.probe
     answers: list[Probe] = []
     failures: list[BaseException] = []
 
     def ask() -> None:
         try:
             answer = probe()
-            if not is_a(answer, Probe):
+            if not isinstance(answer, Probe):
                 raise InvalidBackendError("OPWHEEL-E041", f"it returned {describe_value(answer)}, expected a Probe")
-            answers.append(take_record(Probe, answer))
+            answers.append(answer)
         except BaseException as error:  # whatever a plugin raises stays with the plugin
             failures.append(error)
 
-    thread = threading.Thread(target=ask, name=f"probe of {backend.name}", daemon=True)
+    thread = threading.Thread(target=ask, name=f"probe of {name}", daemon=True)
     with warnings.catch_warnings():  # whose filters are not the plugin's
         thread.start()
         thread.join(timeout_s)
@@ -196,7 +193,7 @@ def run_probe(backend: Backend, timeout_s: float) -> Probe:
             f"let the function that probe= names answer within {timeout_s:g} s, without importing the operator library",
         )
     failure = failures[0]
-    if is_a(failure, KeyboardInterrupt):
+    if isinstance(failure, KeyboardInterrupt):
         raise failure
     right = 'let the function that probe= names return Probe(True), or Probe(False, "what is missing"), and not raise'
     raise LoadError("OPWHEEL-E041", "its probe failed", fix_in(failure) or right) from failure
@@ -228,12 +225,12 @@ class Loaded:
                 check_complete(path)
                 # RTLD_LOCAL: two backends may well have symbols of the same name.
                 self._handles.append(ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL))
+                connect(self._handles[-1])
             except (OSError, ValueError) as error:
                 reason = f"its library {describe_value(str(path))} cannot be opened"
                 raise LoadError("OPWHEEL-E050", reason, complete_library("libraries", path)) from error
         if backend.register is not None:
             self._library = torch.library.Library(namespace, "IMPL", backend.dispatch_key)
-            keep_as_ours(self._library)
             try:
                 with warnings.catch_warnings():
                     backend.register(self._library)
@@ -243,14 +240,10 @@ class Loaded:
                 fix = "correct the function that register= names: it takes a torch.library.Library and calls its impl()"
                 raise LoadError("OPWHEEL-E052", "its register function failed", fix) from error
 
-    def apply(self, policy: Policy) -> None:
-        """Tell libraries on the C++ SDK where the memory of large new results comes from, and how to call operators."""
+    def set_memory(self, policy: Policy) -> None:
+        """Tell libraries on the C++ SDK where the memory of large new results comes from."""
         for handle in self._handles:
-            connect(handle)
-            if hasattr(handle, "opwheel_set_huge_pages"):
-                handle.opwheel_set_huge_pages(ctypes.c_bool(policy.huge_pages == "advise"))
-            if hasattr(handle, "opwheel_set_result_cache"):
-                handle.opwheel_set_result_cache(allocate_function() if policy.result_cache == "keep" else None)
+            set_memory(handle, huge_pages=policy.huge_pages, result_cache=policy.result_cache)
 
     def undo(self) -> None:
         """Take the kernels out of the dispatcher again. Some libraries cannot be unloaded: check afterwards."""

@@ -82,6 +82,35 @@ def snapshot(inventory: Inventory, fallback: str, owners: Owners) -> Snapshot:
     return Snapshot(wheels, inventory.plugins, fallback, winners)
 
 
+def take_snapshot(
+    own: tuple[str, Path],
+    groups: Iterable[str],
+    fallback: str,
+    claims: Iterable[Claim],
+    owners: Owners,
+    failed: Iterable[str],
+) -> Snapshot:
+    """What a lock file would say of this process.
+
+    Args:
+        own: the operator library's distribution, and its schema library.
+        groups: of entry points.
+        fallback: the policy's.
+        claims: of all backends that were asked.
+        owners: those whose kernels are registered.
+        failed: what is wrong with backends.
+
+    Raises:
+        LockError: something is wrong that must not be locked.
+    """
+    inventory = take_inventory(own[0], groups)
+    winners = [claim for claim in claims if claim.backend.name in owners.values()]
+    problems = [*failed, *inventory.problems, *foreign_files(inventory, [own, *files_of(winners)])]
+    if problems:
+        raise LockError("OPWHEEL-E072", f"this installation cannot be locked: {'; '.join(problems)}")
+    return snapshot(inventory, fallback, owners)
+
+
 def foreign_files(inventory: Inventory, files: Iterable[tuple[str, Path]]) -> list[str]:
     """Files that are used, but are not among those of the distribution they should come from."""
     return [

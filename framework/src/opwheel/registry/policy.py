@@ -16,14 +16,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from ..memory.settings import HUGE_PAGES, RESULT_CACHE
 from ..text import describe_exception, describe_value
 from .errors import PolicyError
 from .regular_files import in_full, read_regular
 from .status import Finding
 
 FALLBACKS = ("error", "reference")
-HUGE_PAGES = ("advise", "never")
-RESULT_CACHE = ("keep", "never")
 COMPILE = ("fuse", "kernel")
 CPU_CAPABILITIES = ("baseline", "avx2", "avx512")  # include/opwheel/detail/cpu/capability.h reads the variable itself
 _CHOICES = {"fallback": FALLBACKS, "huge-pages": HUGE_PAGES, "result-cache": RESULT_CACHE, "compile": COMPILE}

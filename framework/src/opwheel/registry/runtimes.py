@@ -6,48 +6,13 @@ that runtime opens them (docs/decisions/0008-runtimes.md).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from types import MappingProxyType
-
 from ..text import describe_exception, describe_failure
+from .backend import Runtime
 from .discovery import FoundPlugin, PluginError, find_plugins, read_plugin
 from .elf import check_complete
 from .loading import LoadError, check_requirement, complete_library
 from .status import BackendStatus, Finding, State
 from .statuses import fix_of, with_hiding
-from .values import Field, Record, sequence_of, take_fields, take_name, take_path, take_text
-
-
-class Runtime(Record):
-    """Kernels for a runtime that is not PyTorch's dispatcher: what the hook ``opwheel_runtime`` returns.
-
-    Args:
-        name: the entry point's name: ``"executorch"``.
-        library: absolute path of the shared library with the kernels.
-        operators: names of the schemas covered.
-        requires: requirement specifiers of installed packages.
-
-    Raises:
-        InvalidBackendError: a field has the wrong type.
-    """
-
-    fields = MappingProxyType(
-        {
-            "name": Field(take_name, '"acme"'),
-            "library": Field(take_path, 'Path(__file__).parent / "libacme.so"'),
-            "operators": Field(sequence_of(take_name, "names of operators"), '["add", "add.out"]'),
-            "requires": Field(sequence_of(take_text, "texts"), '["torch>=2.10"]'),
-        }
-    )
-    required = ("name", "library", "operators")
-
-    def __init__(self, name: str, library: Path, operators: Sequence[str], requires: Sequence[str] = ()) -> None:
-        self.name = name
-        self.library = library
-        self.operators = operators
-        self.requires = requires
-        take_fields(self, Runtime.fields, "OPWHEEL-E022", "Runtime")
 
 
 def find_runtimes(group: str) -> tuple[dict[str, BackendStatus], list[Finding]]:

@@ -6,16 +6,29 @@ import ctypes
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from .._torch.private import is_defined, is_namespace_defined, parse_schema
 from .abi import read_notes
 from .elf import check_complete
 
 
-def open_schemas(
-    namespace: str, path: Path, distribution: str, operators: Iterable[str]
-) -> tuple[int, tuple[str, ...]]:
-    """The ABI number and the schemas of the library.
+class Core(NamedTuple):
+    """What an operator library has without backends. ``schemas`` have no namespace."""
+
+    namespace: str
+    distribution: str
+    abi: int = 0
+    schemas: tuple[str, ...] = ()
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """Names of all schemas, with the overload: ``"name"``, ``"name.out"``."""
+        return tuple(schema.partition("(")[0] for schema in self.schemas)
+
+
+def open_schemas(namespace: str, path: Path, distribution: str, operators: Iterable[str]) -> Core:
+    """Open the schema library: the ABI number, and the schemas that it has defined.
 
     Raises:
         ImportError: the library cannot be opened, is not a schema library of this namespace, or has a schema that
@@ -37,7 +50,7 @@ def open_schemas(
         problem = f"{path} is not the schema library of {distribution}: {error}"
         raise ImportError(f"{problem}; {_advice(path, distribution)}") from error
     texts.restype = ctypes.POINTER(ctypes.c_char_p)
-    return notes.abi or 0, tuple(_until_null(texts()))
+    return Core(namespace, distribution, notes.abi or 0, tuple(_until_null(texts())))
 
 
 def _advice(path: Path, distribution: str) -> str:

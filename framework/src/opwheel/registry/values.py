@@ -1,15 +1,10 @@
-"""Takes values out of what a plugin handed over, once and as exact built-in types.
-
-A subclass of ``int``, ``str`` or ``list`` may answer differently each time, raise ``SystemExit`` or never end. So none
-of a value's own methods is called, but those of the built-in class, which read the object's memory.
-"""
+"""Checks what a plugin says of itself: each field's type and size, with an example of a right value in the message."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple
 
 from ..text import describe_value
 from .errors import InvalidBackendError
@@ -26,11 +21,6 @@ class NotTakenError(Exception):
     """A value is not what it should be; the text says what is expected."""
 
 
-def is_a(value: object, kind: type) -> bool:
-    """Whether its class says so. ``isinstance`` would go on to ask the value's own ``__class__``."""
-    return issubclass(type(value), kind)
-
-
 class Field(NamedTuple):
     """A field of a record: what takes its value, and an example of one, in Python."""
 
@@ -39,7 +29,7 @@ class Field(NamedTuple):
 
 
 class Record:
-    """What a plugin says of itself: ``fields`` by their names.
+    """What a plugin says of itself, which cannot be changed: ``fields`` by their names.
 
     Not a dataclass: making two of them would be a fortieth of the operator library's import.
     """
@@ -53,49 +43,33 @@ class Record:
         required = {one: cls.fields[one].example for one in cls.required} | {"name": f'"{name}"'}
         return f"{cls.__name__}({', '.join(f'{field}={value}' for field, value in required.items())})"
 
+    def _take(self, code: str, title: str, **given: object) -> None:
+        """Check the values of all fields, and keep them.
+
+        Raises:
+            InvalidBackendError: with that code and title, naming the field, its value and what is expected.
+        """
+        for name, field in self.fields.items():
+            try:
+                object.__setattr__(self, name, field.take(given[name]))
+            except NotTakenError as error:
+                problem = f"{title}: field {name} is {describe_value(given[name])}, expected {error}"
+                fix = f"write {name}={field.example} in the {title.partition('(')[0]}, or the like: {error}"
+                raise InvalidBackendError(code, problem, fix) from None
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a {type(self).__name__} cannot be changed: give {name}= when you make it")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a {type(self).__name__} cannot be changed: it keeps its {name}")
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in self.fields)})"
 
 
-AnyRecord = TypeVar("AnyRecord", bound=Record)
-
-
-def take_record(kind: type[AnyRecord], record: object) -> AnyRecord:
-    """A new record with what the fields of this one, of that kind, hold now: they may have been changed since.
-
-    Raises:
-        InvalidBackendError: a field has the wrong type.
-        BaseException: what a subclass raises instead of handing out a field.
-    """
-    return kind(**{name: object.__getattribute__(record, name) for name in kind.fields})
-
-
-def take_fields(record: object, fields: Mapping[str, Field], code: str, title: str) -> dict[str, Any]:
-    """Replace what a record's fields hold by exact values.
-
-    Returns:
-        The values by name: a subclass may give others when it is asked again.
-
-    Raises:
-        InvalidBackendError: with that code and title, naming the field, its value and what is expected.
-    """
-    taken = {}
-    for name, field in fields.items():
-        value = getattr(record, name)
-        try:
-            taken[name] = field.take(value)
-        except NotTakenError as error:
-            problem = f"{title}: field {name} is {describe_value(value)}, expected {error}"
-            fix = f"write {name}={field.example} in the {title.partition('(')[0]}, or the like: {error}"
-            raise InvalidBackendError(code, problem, fix) from None
-        setattr(record, name, taken[name])
-    return taken
-
-
 def fix_in(error: BaseException) -> str:
-    """What a record that is not valid says about putting it right; empty for other exceptions, a plugin's own too."""
-    fix = error.fix if type(error) is InvalidBackendError else ""
-    return fix if type(fix) is str else ""
+    """What a record that is not valid says about putting it right; empty for other exceptions."""
+    return error.fix if isinstance(error, InvalidBackendError) else ""
 
 
 def is_name(text: str) -> bool:
@@ -106,35 +80,35 @@ def is_name(text: str) -> bool:
 
 def take_name(value: Any) -> str:
     """A text that is a name."""
-    if not is_a(value, str) or not is_name(name := str.__str__(value)):
+    if not isinstance(value, str) or not is_name(value):
         raise NotTakenError(f"str: {NAME}")
-    return name
+    return str.__str__(value)
 
 
 def take_text(value: Any) -> str:
     """A text that is not too long."""
-    if not is_a(value, str) or str.__len__(value) > MAX_TEXT:
+    if not isinstance(value, str) or len(value) > MAX_TEXT:
         raise NotTakenError(f"str of {MAX_TEXT} characters at most")
-    return str.__str__(value)
+    return str.__str__(value)  # of a member of an enumeration, str() would say its name
 
 
 def take_bool(value: Any) -> bool:
     """True or False."""
-    if type(value) is not bool:
+    if not isinstance(value, bool):
         raise NotTakenError("bool")
     return value
 
 
 def take_integer(value: Any) -> int:
     """An integer of 64 bits."""
-    if type(value) is bool or not is_a(value, int) or int.bit_length(value) > 63:
+    if isinstance(value, bool) or not isinstance(value, int) or value.bit_length() > 63:
         raise NotTakenError("int of 64 bits at most")
-    return int.__int__(value)
+    return int(value)
 
 
 def take_path(value: Any) -> Path:
     """An absolute path: a relative one would mean another file in another working directory."""
-    path = Path(take_text(str(value) if type(value) is type(Path()) else value))
+    path = Path(take_text(str(value) if isinstance(value, Path) else value))
     if not path.is_absolute():
         raise NotTakenError("an absolute path")
     return path
@@ -164,12 +138,12 @@ def collection_of(take: Take, plural: str) -> Take:
 
 def _items(take: Take, kinds: tuple[Any, ...], expected: str) -> Take:
     def take_items(value: Any) -> tuple[Any, ...]:
-        for kind in kinds:
-            if is_a(value, kind) and kind.__len__(value) <= MAX_ITEMS:
-                try:
-                    return tuple(take(item) for item in islice(kind.__iter__(value), MAX_ITEMS))
-                except NotTakenError:
-                    break
-        raise NotTakenError(f"{expected}, {MAX_ITEMS} at most")
+        problem = NotTakenError(f"{expected}, {MAX_ITEMS} at most")
+        if not isinstance(value, kinds) or len(value) > MAX_ITEMS:
+            raise problem
+        try:
+            return tuple(map(take, value))
+        except NotTakenError:
+            raise problem from None
 
     return take_items

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .text import CONSTANTS
+# Words for constants that could be names as well; None, True and False cannot be names in a schema.
+CONSTANTS = {"true": True, "false": False}
 
 
 class Names:

@@ -20,9 +20,7 @@ import torch
 
 from ..functions import functions_of
 from .expression import Arithmetic, Call, Constant, Expression, Listed, Name, Negative, in_python, walk
-
-# Words for constants that could be names as well; None, True and False cannot be names in a schema.
-CONSTANTS = {"true": True, "false": False}
+from .names import CONSTANTS
 
 _SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 
@@ -37,7 +35,7 @@ class TextFormula:
     Attributes:
         expression: what it computes.
         names: what it uses, in the order of the function's parameters: arguments, results, ``grad``, ``grads[0]`` ...
-        constants: of :data:`CONSTANTS`, those that it uses.
+        constants: of :data:`~.names.CONSTANTS`, those that it uses.
         calls: of operators.
     """
 
