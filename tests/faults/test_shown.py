@@ -289,8 +289,7 @@ WITH_OPTION = ("-m", "opwheel", "--library", "muladd")
         (SCRIPT, "doctor --suggest", "pip install muladd-core"),
         (SCRIPT, "explain add cpu", "cpu: add"),
         (WITH_OPTION, "explain add cpu", "cpu: add"),
-        (SCRIPT, "--version", "muladd-core"),
-        (SCRIPT, "-h", "Usage: "),
+        (SCRIPT, "-h", "usage: "),
     ],
     ids=str,
 )
