@@ -444,3 +444,26 @@ def test_close_shared_library():
     """Without it a backend that was refused stays open."""
     opened = ctypes.CDLL(torch._C.__file__)
     private.close_shared_library(opened)
+
+
+def test_what_plugins_register():
+    """Without these nothing says what a plugin has registered."""
+    library = torch.library.Library("opwheel_private_seen", "DEF")
+    library.define("f(Tensor x) -> Tensor")
+    library.impl("f", lambda x: x, "CPU")
+    assert "CPU: registered at" in private.kernel_registrations("opwheel_private_seen::f")
+    assert "opwheel_private_seen::f" not in private.kernels_without_schema()
+    others = torch.library.Library("opwheel_private_unseen", "IMPL")
+    others.impl("g", lambda x: x, "CPU")
+    assert "CPU: registered at" in private.kernels_without_schema()["opwheel_private_unseen::g"]
+    assert not private.uses_fallback("opwheel_private_seen::f", "CPU")
+    assert private.uses_fallback("opwheel_private_seen::f", "AutogradCPU")
+    assert private.why_registrations_are_not_seen() == ""
+
+
+def test_define_operator():
+    """Without it nothing says whether PyTorch shows registrations as they are read."""
+    kept = private.define_operator("opwheel_private_defined::f(Tensor x) -> Tensor")
+    assert private.is_defined("opwheel_private_defined::f")
+    del kept
+    assert not private.is_defined("opwheel_private_defined::f")

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree  # its own documentation has it for users
 
-from .names import Missing, find, holder
+from .names import NAMES, Missing, find, holder, in_words
 
 below_autograd = find("torch._C._AutoDispatchBelowAutograd")
 below_version_bump = find("torch._C._AutoDispatchBelowADInplaceOrView")
@@ -447,6 +447,21 @@ def batched(rule: Callable[..., Any], op: Callable[..., Any], values: tuple[Any,
 def has_kernel(operator: str, dispatch_key: str) -> bool:
     """Whether a kernel is registered for exactly this key: alias keys and fallbacks do not count."""
     return bool(_dispatch_has_kernel_for_dispatch_key(operator, dispatch_key))
+
+
+_SEEING = (
+    "torch._C._dispatch_dump",
+    "torch._C._dispatch_dump_table",
+    "torch._C._dispatch_find_dangling_impls",
+    "torch._C._dispatch_has_backend_fallback",
+    "torch._C._dispatch_get_all_op_names",
+    "torch.library._defs",
+)
+
+
+def why_registrations_are_not_seen() -> str:
+    """Which name of those that show what is registered this PyTorch lacks; empty if it has all."""
+    return next((in_words(NAMES[path]) for path in _SEEING if _is_missing(path)), "")
 
 
 def kernel_registrations(operator: str) -> str:

@@ -22,6 +22,7 @@ from .._torch.private import (
     operators_of,
     register_kernel,
     uses_fallback,
+    why_registrations_are_not_seen,
 )
 from .._torch.private import has_kernel as torch_has_kernel
 
@@ -112,6 +113,8 @@ def why_unreadable() -> str:
     Looks at an operator that is there for this alone: its definition, a kernel, another one in its place, and one at an
     alias of keys. (PyTorch warns of a kernel that replaces another at all keys but Meta.)
     """
+    if missing := why_registrations_are_not_seen():
+        return missing
     operator = "opwheel::registrations"
     registered = [define_operator(f"{operator}(Tensor x) -> Tensor")]
     dumps = [kernel_registrations(operator)]

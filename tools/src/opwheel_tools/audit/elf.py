@@ -72,7 +72,7 @@ def read_tables(path: Path) -> Tables:
         tags = [tag for one in sections if isinstance(one, DynamicSection) for tag in one.iter_tags()]
         versions = dict(_versions(sections))
         return Tables(
-            needed=[tag.needed for tag in tags if tag.entry.d_tag == "DT_NEEDED"],
+            needed=[str(tag.needed) for tag in tags if tag.entry.d_tag == "DT_NEEDED"],  # type: ignore[attr-defined]
             search=[getattr(tag, name) for tag in tags for name in ("rpath", "runpath") if hasattr(tag, name)],
             symbols=list(_symbols(sections, versions)),
             versions=list(versions.values()),
