@@ -1,4 +1,5 @@
-// Reads how much memory a kernel did not get from its error message: memory_wanted() in the SDK's opwheel/detail/error.h.
+// Reads how much memory a kernel did not get from its error message: memory_wanted() in the SDK's
+// opwheel/detail/error.h.
 //
 // opwheel/dispatch/kernel_errors.py reads the same. Both are needed: C++ programs have this one and no Python, and
 // where there is no native library for the installed PyTorch, Python has that one alone.
