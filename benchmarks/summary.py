@@ -2,8 +2,8 @@
 
     python -m benchmarks.summary
 
-draws benchmarks/results/summary.png and writes tables into docs/benchmarks.md and docs/transformer.md. What is slower
-than PyTorch is there as well, and so is another machine.
+draws benchmarks/results/summary.png and writes tables into the README, docs/benchmarks.md and docs/transformer.md. What
+is slower than PyTorch is there as well, and so is another machine.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DIGITS_RESULTS = ROOT / "results/digits.json"
 GPU_RESULTS = ROOT / "results/liger.json"
 PICTURE = ROOT / "results/summary.png"
 DOCS = ROOT.parent / "docs"
-PAGES = DOCS / "benchmarks.md", DOCS / "transformer.md"
+PAGES = ROOT.parent / "README.md", DOCS / "benchmarks.md", DOCS / "transformer.md"
 END = "<!-- end of what benchmarks/summary.py writes -->\n"
 
 _LARGE, _IMAGES, _SEQUENCES = 2**24, "[N,C,H,W]*[C,1,1]", "[B,T,D]*[B,1,D]"
@@ -74,6 +74,30 @@ def table(results: Results) -> str:
         cells = [label, format_time(ours.median_s), *(_compared(ours, row.peers[name]) for name in PEERS)]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, "", f"Measured on: {results.measured_on()}.", ""])
+
+
+def parts(results: Results) -> str:
+    """What reused memory, huge pages and one pass each give, in Markdown: muladd beside addcmul with the same of it."""
+    new, out = (_row(results, f"{group}/{group}/contiguous/float32/{_LARGE}").peers for group in ("new", "out"))
+    pairs = {
+        "new result, as installed": (new["muladd"], new["addcmul"], ""),
+        "new result in huge pages, nothing reused": (
+            new["huge pages"],
+            new["addcmul, huge pages"],
+            " with PyTorch's own switch",
+        ),
+        "new result, neither": (new["small pages"], new["addcmul"], ""),
+        "into an output that is there": (out["muladd"], out["addcmul"], ""),
+    }
+    lines = [
+        f"| {label} | {format_time(ours.median_s)} | {format_time(theirs.median_s)}{note} |"
+        for label, (ours, theirs, note) in pairs.items()
+    ]
+    return "\n".join(["| 2^24 float32 | muladd | `torch.addcmul` |", "|---|---|---|", *lines, ""])
+
+
+def _row(results: Results, name: str) -> Row:
+    return next(row for row in results.rows if row.name == name)
 
 
 def calls(results: Results) -> str:
@@ -223,6 +247,7 @@ def tables() -> dict[str, str]:
     """The tables of the committed results, by what they are called in the pages."""
     results, another, transformer = (load(path) for path in (RESULTS, ANOTHER_MACHINE, TRANSFORMER_RESULTS))
     return {
+        "parts": parts(results),
         "summary": table(results),
         "calls": calls(results),
         "another machine": table(another),

@@ -10,7 +10,7 @@ from pathlib import Path
 import muladd
 from sphinx.application import Sphinx
 
-project = "muladd"
+project = "opwheel and muladd"
 project_copyright = "the muladd contributors"
 release = muladd.__version__
 
@@ -35,7 +35,7 @@ copybutton_only_copy_prompt_lines = True
 copybutton_line_continuation_character = "\\"
 
 html_theme = "furo"
-html_title = f"muladd {release}"
+html_title = f"opwheel and muladd {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sphinx = False
