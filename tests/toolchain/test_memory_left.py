@@ -23,7 +23,7 @@ int main(int, char** arguments) {
 def program(tmp_path_factory):
     folder = tmp_path_factory.mktemp("memory_left")
     (folder / "main.cpp").write_text(SOURCE)
-    include = f"-I{ROOT / 'framework/src/opwheel/csrc'}"
+    include = f"-I{ROOT / 'framework/src/opwheel/csrc/memory'}"
     subprocess.run(["g++", "-std=c++20", "-Wall", "-Werror", include, "main.cpp", "-o", "main"], cwd=folder, check=True)
     return folder / "main"
 

@@ -5,6 +5,7 @@ import time
 
 import muladd  # noqa: F401
 import torch
+import torch._inductor.lowering  # before operators of tests are gone, which its tables cannot have
 from opwheel._torch import private
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensorMode
@@ -359,18 +360,16 @@ def test_tensors_of_functional_graphs():
 
 def test_decompositions():
     """Without them torch.compile does not fuse element-wise operators."""
-    from torch._inductor.decomposition import select_decomp_table
-
     library = torch.library.Library("opwheel_private_decomposed", "DEF")
     library.define("f(Tensor x) -> Tensor")
     op = torch.ops.opwheel_private_decomposed.f.default
     table = private.decompositions()
     table[op] = lambda x: x + 1
     private.decompositions_changed()
-    assert op in select_decomp_table()
+    assert op in torch._inductor.decomposition.select_decomp_table()
     del table[op]
     private.decompositions_changed()
-    assert op not in select_decomp_table()
+    assert op not in torch._inductor.decomposition.select_decomp_table()
 
 
 def test_trace_instead():
@@ -435,9 +434,7 @@ def test_register_lowering():
     library.define("f(Tensor x, int n) -> Tensor")
     op = torch.ops.opwheel_private_lowered.f.default
     private.register_lowering(op, lambda node: False)
-    from torch._inductor.lowering import lowerings
-
-    assert op in lowerings
+    assert op in torch._inductor.lowering.lowerings
 
 
 def test_close_shared_library():

@@ -19,11 +19,11 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="session")
 def projects():
-    """The folders that build a wheel here: framework, core and every backend of plugins.toml that is installed."""
+    """The folders that build a wheel here: framework, tools, core and each backend of plugins.toml that is installed."""
     known = read_file(ROOT / "plugins.toml")["backends"].values()
     here = [backend for backend in known if importlib.util.find_spec(backend.distribution.replace("-", "_"))]
     assert here
-    return [ROOT / "framework", ROOT / "core", *(ROOT / backend.directory for backend in here)]
+    return [ROOT / "framework", ROOT / "tools", ROOT / "core", *(ROOT / backend.directory for backend in here)]
 
 
 @pytest.fixture(scope="session")

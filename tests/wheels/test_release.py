@@ -121,7 +121,7 @@ def test_what_cannot_be_built_is_skipped_with_its_reason(tmp_path):
 def test_unknown_project():
     result = run("release.build", "colour", "--out", "/nonexistent")
     assert result.returncode == 2
-    assert "no project colour; there are framework, core, cpu, cuda, sycl, executorch" in result.stderr
+    assert "no project colour; there are framework, tools, core, cpu, cuda, sycl, executorch" in result.stderr
 
 
 def test_a_failing_build_shows_the_compilers_words(tmp_path):
@@ -167,7 +167,7 @@ def test_without_wheels_there_is_no_bill_of_materials(tmp_path):
 
 def test_workflows_are_valid():
     files = sorted(WORKFLOWS.glob("*.yml"))
-    assert {file.stem for file in files} == {"lint", "test", "wheels", "release"}
+    assert {file.stem for file in files} == {"lint", "newest", "test", "wheels", "release"}
     result = run("check_jsonschema", "--builtin-schema", "vendor.github-workflows", *files)
     assert result.returncode == 0, result.stdout + result.stderr
 

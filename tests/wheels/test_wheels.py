@@ -55,12 +55,18 @@ def test_the_core_has_policy_and_list(wheels):
     assert {"muladd/plugins.toml", "muladd/include/muladd/operators.h", "muladd/__init__.pyi"} <= set(core)
 
 
-def test_the_framework_has_sdk_and_templates(wheels):
-    framework = names_in(wheels, "opwheel-")
-    assert {"opwheel/include/opwheel/operators.h", "opwheel_tools_pytest.py"} <= set(framework)
+def test_the_tools_have_sdk_and_templates(wheels):
+    tools = names_in(wheels, "opwheel_tools-")
+    assert {"opwheel_tools/include/opwheel/operators.h", "opwheel_tools_pytest.py"} <= set(tools)
     templates = ROOT / "tools/src/opwheel_tools/scaffold/templates"
     files = {path.relative_to(templates).as_posix() for path in templates.rglob("*") if path.is_file()}
-    assert files == {name.partition("templates/")[2] for name in framework if "/templates/" in name}
+    assert files == {name.partition("templates/")[2] for name in tools if "/templates/" in name}
+
+
+def test_the_framework_has_what_production_imports(wheels):
+    framework = {name.split("/")[1] for name in names_in(wheels, "opwheel-") if name.startswith("opwheel/")}
+    assert {"registry", "dispatch", "memory", "commands", "native"} <= framework
+    assert not framework & {"include", "testing", "csrc", "scaffold"}
 
 
 def test_the_audit_finds_what_is_wrong(tmp_path):
