@@ -18,6 +18,9 @@ from opwheel.dispatch import native_autograd
 from tests.command_line import invoke
 from tests.forked_python import server
 
+# What installers write for its console script.
+SCRIPT = ("-c", "from opwheel.scripts import muladd; muladd()")
+
 
 def muladd(*arguments, library="muladd"):
     return invoke(library, *arguments)
@@ -112,7 +115,7 @@ def doctor_schema():
 )
 def test_doctor_s_report_is_as_its_schema_says(doctor_schema, options, variables, code):
     environment = {key: value for key, value in os.environ.items() if not key.startswith("MULADD_")} | variables
-    result = server().run("-m", "muladd", "doctor", "--json", *options, environment=environment)
+    result = server().run(*SCRIPT, "doctor", "--json", *options, environment=environment)
     report = json.loads(result.stdout)
     assert (result.returncode, report["format"]) == (code, 1)
     jsonschema.validate(report, doctor_schema)
@@ -136,7 +139,7 @@ def test_explain():
 def test_explain_refuses_what_is_no_device():
     result = muladd("explain", "mul", "gpu")
     assert result.exit_code == 2
-    assert "Invalid value for DEVICE: Expected one of cpu, cuda" in " ".join(result.output.replace("│", " ").split())
+    assert result.stderr.startswith("muladd: DEVICE: Expected one of cpu, cuda, ")
     assert "cuda: mul" in muladd("explain", "mul", "cuda:1").stdout
 
 
@@ -202,7 +205,7 @@ def test_lock_with_wrong_files(tmp_path):
 @pytest.mark.parametrize("command", ["doctor", "doctor --json", "explain", "config --libs", "--version", "-h"])
 def test_output_that_cannot_be_written(command):
     with Path("/dev/full").open("w") as full:
-        program = [sys.executable, "-m", "muladd", *command.split()]
+        program = [sys.executable, *SCRIPT, *command.split()]
         result = subprocess.run(program, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert result.returncode == 1
     assert result.stderr == "muladd: the output cannot be written: No space left on device\n"
@@ -212,7 +215,7 @@ def test_output_that_nobody_reads():
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "w") as pipe:
-        program = [sys.executable, "-m", "muladd", "--version"]
+        program = [sys.executable, *SCRIPT, "--version"]
         result = subprocess.run(program, stdout=pipe, stderr=subprocess.PIPE, text=True, check=False)
     assert (result.returncode, result.stderr) == (1, "")
 

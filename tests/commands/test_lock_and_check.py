@@ -7,7 +7,7 @@ import pytest
 from tests.forked_python import server
 
 SCRIPT = ("-c", "from opwheel.scripts import muladd; muladd()")
-MODULE = ("-m", "muladd")
+WITH_OPTION = ("-m", "opwheel", "--library", "muladd")
 
 
 def python(*arguments, cwd=None, **environment):
@@ -43,7 +43,7 @@ def test_check_of_no_backend():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("program", [SCRIPT, MODULE], ids=["script", "module"])
+@pytest.mark.parametrize("program", [SCRIPT, WITH_OPTION], ids=["script", "option"])
 def test_doctor_reports_a_lock_that_does_not_hold(program, tmp_path):
     file = tmp_path / "muladd.lock"
     assert muladd("lock", file).returncode == 0
@@ -61,9 +61,9 @@ def test_doctor_reports_a_lock_that_does_not_hold(program, tmp_path):
     [
         (SCRIPT, ("explain",)),
         (SCRIPT, ("check", "cpu")),
-        (MODULE, ("config", "--libs")),
-        (MODULE, ("bench", "--quick")),
-        (MODULE, ("new-backend", "acme")),
+        (WITH_OPTION, ("config", "--libs")),
+        (WITH_OPTION, ("bench", "--quick")),
+        (WITH_OPTION, ("new-backend", "acme")),
     ],
     ids=["explain", "check", "config", "bench", "new-backend"],
 )
@@ -74,7 +74,7 @@ def test_a_lock_that_fails_is_a_message(program, arguments, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("program", [SCRIPT, MODULE], ids=["script", "module"])
+@pytest.mark.parametrize("program", [SCRIPT, WITH_OPTION], ids=["script", "option"])
 def test_the_traceback_is_there_for_those_who_trace(program):
     result = python(*program, "explain", MULADD_LOCK="", MULADD_TRACE="1")
     assert result.returncode == 1

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="session")
 def projects():
-    """The folders that build a wheel here: framework, tools, core and each backend of plugins.toml that is installed."""
+    """The folders that build a wheel here: framework, tools, core, backends of plugins.toml that are installed."""
     known = read_file(ROOT / "plugins.toml")["backends"].values()
     here = [backend for backend in known if importlib.util.find_spec(backend.distribution.replace("-", "_"))]
     assert here

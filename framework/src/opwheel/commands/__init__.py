@@ -15,7 +15,8 @@ import os
 import sys
 from importlib import import_module
 
-from . import tools
+from . import completion, tools
+from .parser import Parser
 from .target import Target, UsageError
 
 _NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE)
@@ -78,6 +79,9 @@ def run(name: str, library: str | None, arguments: list[str]) -> int:
 
             print(version(target))
             return 0
+        if given.show_completion:
+            print(completion.script(given.show_completion, name, [*_described(library), "--help", "--version"]))
+            return 0
         if not rest:
             parser.print_help(sys.stderr)
             return 2
@@ -96,21 +100,26 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
     """The options in front of the command, and the command with what follows."""
     words = iter(range(len(arguments)))
     for i in words:
-        if arguments[i] == "--library":
+        if arguments[i] in ("--library", "--show-completion"):
             next(words, None)  # its value
         elif not arguments[i].startswith("-"):
             return arguments[:i], arguments[i:]
     return arguments, []
 
 
-def _parser(name: str, library: str | None) -> argparse.ArgumentParser:
-    described = _COMMANDS | {
+def _described(library: str | None) -> dict[str, str]:
+    """The commands by name, with what help says of them."""
+    return _COMMANDS | {
         command: f"{text} (pip install opwheel-tools)" if tools.is_missing(command) else text
         for command, text in tools.COMMANDS.items()
         if library is None or command not in tools.OF_NO_LIBRARY
     }
+
+
+def _parser(name: str, library: str | None) -> Parser:
+    described = _described(library)
     width = max(map(len, described))
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=name,
         usage=f"{name} [options] COMMAND ...",
         description=f"Inspect and test the operator library {library}."
@@ -119,9 +128,9 @@ def _parser(name: str, library: str | None) -> argparse.ArgumentParser:
         epilog="\n".join(["commands:", *(f"  {command:<{width}}  {text}" for command, text in described.items())])
         + f"\n\n`{name} COMMAND --help` describes one.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("--version", action="store_true", help="print versions")
+    parser.add_argument("--show-completion", choices=completion.SHELLS, help="print a line for the shell's start file")
     if library is None:
         parser.add_argument("--library", metavar="MODULE", help="the operator library to use")
     return parser
@@ -129,7 +138,7 @@ def _parser(name: str, library: str | None) -> argparse.ArgumentParser:
 
 def _run(command: str, name: str, words: list[str], target: Target) -> int:
     module = import_module(f".{command}", __name__)
-    parser = argparse.ArgumentParser(prog=name, description=module.__doc__, allow_abbrev=False)
+    parser = Parser(prog=name, description=module.__doc__)
     module.add_arguments(parser)
     status: int = module.run(parser.parse_args(words), target)
     return status

@@ -106,7 +106,7 @@ def save_junit(audit: Audit, path: Path) -> None:
 
 def save_html(audit: Audit, known: set[str], path: Path) -> None:
     """Write a page for a browser: findings with their reproductions, checks, operators, shared libraries."""
-    environment = Environment(loader=PackageLoader("opwheel", "audit"), autoescape=True, trim_blocks=True)
+    environment = Environment(loader=PackageLoader("opwheel_tools", "audit"), autoescape=True, trim_blocks=True)
     shown = [row for row in rows(audit) if row[2] != Outcome.RIGHT.value]
     page = environment.get_template("report.html.jinja")
     path.write_text(page.render(audit=audit, known=known, rows=shown, counts=counts(audit)))

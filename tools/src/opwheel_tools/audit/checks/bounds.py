@@ -7,7 +7,6 @@ import ctypes
 from typing import Any, NamedTuple
 
 import torch
-from opwheel._torch import private
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -71,12 +70,12 @@ class Guards(TorchDispatchMode):
 def bounds(op: Any, args: Any, kwargs: Any, step: float = 0.0) -> None:
     """Nothing is written beside arguments, nor beside what the kernel allocates through PyTorch's dispatcher."""
     guards = Guards()
-    names = [argument.name for argument in private.schema(op).arguments]
+    names = [argument.name for argument in op._schema.arguments]
     args = [guards.place(value, name) for name, value in zip(names, args)]  # noqa: B905  # some may have defaults
     kwargs = {name: guards.place(value, name) for name, value in kwargs.items()}
     try:
         with guards:
-            returned = op.redispatch(private.keyset("CPU"), *args, **kwargs)
+            returned = op.redispatch(torch._C.DispatchKeySet(torch._C.DispatchKey.CPU), *args, **kwargs)
     except Exception as error:
         raise NotTried(f"the kernel raises in memory that cannot grow: {error}") from error
     results = [r for r in tensors_of(returned) if r.layout is torch.strided and r.numel()]

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from opwheel._torch import private
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
@@ -29,16 +28,16 @@ def with_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
 
 
 def is_random(op: Any) -> bool:
-    names = [argument.name for argument in private.schema(op).arguments]
+    names = [argument.name for argument in op._schema.arguments]
     return torch.Tag.nondeterministic_seeded in op.tags or "generator" in names
 
 
 def written(op: Any) -> set[str]:
-    return {a.name for a in private.schema(op).arguments if a.alias_info is not None and a.alias_info.is_write}
+    return {a.name for a in op._schema.arguments if a.alias_info is not None and a.alias_info.is_write}
 
 
 def by_name(op: Any, args: Any, kwargs: Any) -> dict[str, Any]:
-    names = [argument.name for argument in private.schema(op).arguments]
+    names = [argument.name for argument in op._schema.arguments]
     return {**dict(zip(names, args)), **kwargs}  # noqa: B905  # arguments with defaults may lack
 
 
@@ -46,9 +45,9 @@ def require_values(op: Any) -> None:
     """The check compares values: the operator must give the same ones for the same arguments."""
     if is_random(op):
         raise NotTried("the operator is random")
-    if op.namespace == "aten" and "empty" in op.name():
+    if op.namespace == "aten" and "empty" in op._opname:
         raise NotTried("the results are new memory")
-    if any(argument.name == "storage_offset" for argument in private.schema(op).arguments):
+    if any(argument.name == "storage_offset" for argument in op._schema.arguments):
         raise NotTried("the operator reads memory by strides that are given")
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from opwheel._torch import private
 from torch import Tensor
 
 from .common import (
@@ -25,7 +24,7 @@ from .common import (
 
 def compare_layouts(op: Any, args: Any, kwargs: Any, layout: Callable[[Tensor], Tensor]) -> None:
     require_values(op)
-    if any(info.alias_info is not None and not info.alias_info.is_write for info in private.schema(op).returns):
+    if any(info.alias_info is not None and not info.alias_info.is_write for info in op._schema.returns):
         raise NotTried("the operator returns views")
     dense = with_tensors((args, kwargs), lambda x: x.contiguous().clone() if x.layout is torch.strided else x.clone())
     given = with_tensors(dense, lambda x: layout(x) if x.layout is torch.strided and not x.is_quantized else x)

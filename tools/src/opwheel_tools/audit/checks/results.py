@@ -6,8 +6,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from opwheel._torch import private
-from torch._subclasses import fake_tensor
 
 from .common import NotTried, by_name, close, copies, tensors_of, transposed, with_tensors, written
 
@@ -20,15 +18,15 @@ def call(op: Any, args: Any, kwargs: Any, step: float = 0.0) -> None:
 def compare_fake(op: Any, args: Any, kwargs: Any, what: str) -> None:
     """Shape, dtype, strides and device of a fake call's results are those of the real call's."""
     real = tensors_of(op(*copies(args), **copies(kwargs)))
-    with fake_tensor.FakeTensorMode() as mode:
+    with torch._subclasses.FakeTensorMode() as mode:
         given = with_tensors((args, kwargs), mode.from_tensor)
         try:
             guessed = tensors_of(op(*given[0], **given[1]))
-        except fake_tensor.UnsupportedOperatorException:
+        except torch._subclasses.fake_tensor.UnsupportedOperatorException:
             raise NotTried("there is no fake kernel") from None
         except (
-            fake_tensor.DynamicOutputShapeException,
-            fake_tensor.DataDependentOutputException,
+            torch._subclasses.fake_tensor.DynamicOutputShapeException,
+            torch._subclasses.fake_tensor.DataDependentOutputException,
         ):
             raise NotTried("the results' shape depends on values") from None
     assert len(real) == len(guessed), f"{what}: {len(guessed)} results, the kernel gives {len(real)}"
@@ -72,9 +70,9 @@ def aliases(op: Any, args: Any, kwargs: Any, step: float = 0.0) -> None:
     """Results share memory with arguments and with each other only as the schema says."""
     given = copies((args, kwargs))
     results = op(*given[0], **given[1])
-    results = list(results) if len(private.schema(op).returns) > 1 else [results]
+    results = list(results) if len(op._schema.returns) > 1 else [results]
     seen: dict[int, str] = {}
-    free = [r for r, info in zip(results, private.schema(op).returns) if info.alias_info is None]  # noqa: B905
+    free = [r for r, info in zip(results, op._schema.returns) if info.alias_info is None]  # noqa: B905
     for name, value in by_name(op, *given).items():
         for one in tensors_of(value):
             if one.layout is torch.strided and one.numel():
