@@ -17,9 +17,10 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from opwheel._build.toolchain import find_cxx, find_torch, stable_abi_macros
 from opwheel.registry import callees
+from opwheel_tools import get_include
 from opwheel_tools.bench.machine import describe_machine
-from opwheel_tools.build.toolchain import SDK_INCLUDE, find_cxx, find_torch, stable_abi_macros
 
 SOURCE = """
 #include <chrono>
@@ -60,7 +61,7 @@ def build(folder: Path) -> ctypes.CDLL:
     source, output = folder / "calls.cpp", folder / "libcalls.so"
     source.write_text(SOURCE)
     torch = find_torch()
-    flags = ["-std=c++20", "-O3", "-fPIC", *stable_abi_macros("2.10"), f"-I{SDK_INCLUDE}", f"-isystem{torch.include}"]
+    flags = ["-std=c++20", "-O3", "-fPIC", *stable_abi_macros("2.10"), f"-I{get_include()}", f"-isystem{torch.include}"]
     link = ["-shared", str(source), "-o", str(output), f"-L{torch.lib}", "-ltorch_cpu"]
     subprocess.run([*find_cxx(), *flags, *link], check=True)
     library = ctypes.CDLL(str(output))

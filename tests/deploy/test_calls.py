@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from opwheel._torch.native import library_file
-from opwheel_tools.build.toolchain import find_torch
+from opwheel._build.toolchain import find_torch
 
 from tests.general.cpp_library import build, compile_args
 

@@ -429,3 +429,14 @@ out["imported"] = "muladd_cpu" in sys.modules
     assert "a release of PyTorch that this opwheel knows" in status["fix"]
     assert report["out"]["imported"] is False
     assert report["doctor"]["exit"] == 1
+
+
+def test_what_shows_registrations_is_missing(run: Run) -> None:
+    """A PyTorch without the function: no backend's code is run, and the reason names the function."""
+    report = run(before="import torch\ndel torch._C._dispatch_dump_table")
+    status = report["statuses"]["cpu"]
+    assert (status["state"], status["code"]) == ("incompatible", "OPWHEEL-E034")
+    assert (
+        "has no torch._C._dispatch_dump_table, which opwheel uses for this: to see what plugins register"
+        in status["reason"]
+    )
