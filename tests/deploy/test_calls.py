@@ -4,8 +4,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from opwheel._torch.native import library_file
 from opwheel._build.toolchain import find_torch
+from opwheel._torch.native import library_file
 
 from tests.general.cpp_library import build, compile_args
 
