@@ -93,6 +93,7 @@ def _text(value: Any, seen: set[int]) -> str:
 
     Of an object that prints its address the text differs from process to process: nothing that was kept fits then.
     """
+    value = unwrap(value) if callable(value) else value  # as functools.cache makes them
     match value:
         case FunctionType() | type() | ModuleType() | BuiltinFunctionType():
             name = f"{value.__module__}.{value.__qualname__}" if not isinstance(value, ModuleType) else value.__name__
