@@ -32,7 +32,7 @@ def pip_would_install(wheel, folder, *options):
 
 @pytest.mark.parametrize("system", ["manylinux_2_28_aarch64", "macosx_14_0_arm64", "win_amd64"])
 def test_pip_refuses_the_wheels_on_another_system(wheels, system, tmp_path):
-    for wheel in wheels:
+    for wheel in (one for one in wheels if not one.name.endswith("-none-any.whl")):  # the tools are Python and headers
         result = pip_would_install(wheel, tmp_path, "--platform", system)
         assert result.returncode == 1
         assert f"{wheel.name} is not a supported wheel on this platform" in result.stderr
