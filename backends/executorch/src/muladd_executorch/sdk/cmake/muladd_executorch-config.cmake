@@ -15,18 +15,18 @@ cmake_minimum_required(VERSION 3.28)
 find_package(Python REQUIRED COMPONENTS Interpreter)
 execute_process(
   COMMAND "${Python_EXECUTABLE}" -c
-    "import importlib.util as u, os; print(*(os.path.dirname(u.find_spec(name).origin) for name in ('executorch.version', 'muladd', 'opwheel', 'muladd_executorch')), sep=';')"
+    "import importlib.util as u, os; print(*(os.path.dirname(u.find_spec(name).origin) for name in ('executorch.version', 'muladd', 'opwheel_tools', 'muladd_executorch')), sep=';')"
   OUTPUT_VARIABLE _packages OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE _result ERROR_VARIABLE _error)
 if(NOT _result EQUAL 0)
-  message(FATAL_ERROR "muladd_executorch: ${Python_EXECUTABLE} does not have executorch, opwheel, muladd-core and "
+  message(FATAL_ERROR "muladd_executorch: ${Python_EXECUTABLE} does not have executorch, opwheel-tools, muladd-core and "
                       "muladd-executorch; pass -DPython_EXECUTABLE=... of an environment that does.\n${_error}")
 endif()
 list(GET _packages 0 _executorch)
 list(GET _packages 1 _muladd)
-list(GET _packages 2 _opwheel)
+list(GET _packages 2 _opwheel_tools)
 list(GET _packages 3 _muladd_executorch)
 set(MULADD_EXECUTORCH_SDK "${_muladd_executorch}/sdk")
-set(MULADD_INCLUDES "${_muladd}/include" "${_opwheel}/include")
+set(MULADD_INCLUDES "${_muladd}/include" "${_opwheel_tools}/include")
 find_package(executorch 1.5 REQUIRED CONFIG PATHS "${_executorch}")
 
 function(executorch_kernels NAME)
