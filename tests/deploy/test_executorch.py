@@ -343,7 +343,9 @@ def test_cmake_says_what_is_wrong(tmp_path):
     bare = tmp_path / "bare"
     run(sys.executable, "-m", "venv", "--without-pip", bare, check=True)
     result = run(*configure, f"-DPython_EXECUTABLE={bare}/bin/python", "--fresh")
-    assert "does not have executorch, opwheel-tools, muladd-core and muladd-executorch" in " ".join(result.stderr.split())
+    assert "does not have executorch, opwheel-tools, muladd-core and muladd-executorch" in " ".join(
+        result.stderr.split()
+    )
 
 
 def test_paths_for_build_systems():
