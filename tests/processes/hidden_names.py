@@ -66,16 +66,16 @@ PARTS = (eager, gradients, in_place, transforms, autocast, fake, compiled, compi
 
 
 def hide(hidden):
-    from opwheel._torch import names
+    from opwheel._torch import lookup
 
-    resolve = names._resolve
+    resolve = lookup._resolve
 
     def without_it(path):
         if path == hidden:
             raise AttributeError(path)
         return resolve(path)
 
-    names._resolve = without_it
+    lookup._resolve = without_it
 
 
 def outcome(part):

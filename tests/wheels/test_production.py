@@ -190,6 +190,8 @@ def test_what_is_installed(image):
     """Beyond PyTorch and its requirements, and pip, which installed the rest."""
     result = image.run(f"python - <<'END'\n{LISTED}\nEND")
     torchs = set(required("torch"))
+    declared = set(required("muladd-core", "muladd-cpu")) - torchs - {"tomli"}
+    assert declared == {"muladd-core", "muladd-cpu", "opwheel", "pluggy", "packaging"}
     assert set(ast.literal_eval(result.stdout)) - torchs - {"pip", "setuptools", "tomli"} == {
         *("muladd-core", "muladd-cpu", "opwheel", "pluggy", "packaging")
     }

@@ -1,8 +1,6 @@
 """Every name of PyTorch that is not public and that opwheel uses, and what happens in a PyTorch that lacks it.
 
-PyTorch promises nothing about these names. They are found here, by their paths: where one is missing, a warning says in
-words what will not work, once, and what is returned in its place raises when it is used. So a new PyTorch costs what
-depends on the name, and not the import. ``doctor`` lists what is missing.
+A table, which is read where a name is missing, and by tests: :mod:`.lookup` finds what the names stand for.
 
 The native libraries use private parts of PyTorch's C++ interface as well: the layout of ``THPVariable``,
 ``torch::autograd::impl``, ``SavedVariable``, compiled autograd's packing. They are compiled for each minor release, and
@@ -11,13 +9,7 @@ where there is none, derivatives and calls take their paths in Python (:mod:`.na
 
 from __future__ import annotations
 
-import warnings
-from functools import cache
-from importlib import import_module
-from types import ModuleType
-from typing import Any, NamedTuple, NoReturn
-
-import torch
+from typing import NamedTuple
 
 
 class Name(NamedTuple):
@@ -32,78 +24,6 @@ class Name(NamedTuple):
     without: str
     since: str = "2.10"
     lazy: bool = False
-
-
-class Missing:
-    """In the place of a name that this PyTorch lacks: whatever it is used for raises."""
-
-    def __init__(self, name: Name) -> None:
-        self._name = name
-
-    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
-        raise RuntimeError(in_words(self._name))
-
-    __call__ = __getattr__ = __enter__ = __and__ = __rand__ = __ge__ = __iter__ = __instancecheck__ = _refuse
-
-    def __exit__(self, *_: object) -> None:
-        """What :meth:`__enter__` raises passes."""
-
-
-def find(path: str) -> Any:
-    """The object that a private name stands for, or :class:`Missing` and a warning where there is none."""
-    name = NAMES[path]
-    try:
-        return _resolve(path)
-    except (AttributeError, ImportError):
-        _warn_once(name)
-        return Missing(name)
-
-
-def holder(path: str) -> Any:
-    """What has the attribute: of a name whose value changes, or of which each object has its own."""
-    found = find(path)
-    return found if isinstance(found, Missing) else _resolve(path.rpartition(".")[0])
-
-
-def missing(*, lazy: bool = False) -> list[Name]:
-    """The names that this PyTorch lacks; ``lazy`` ones as well, which imports most of PyTorch."""
-    return [name for name in NAMES.values() if lazy or not name.lazy if not _exists(name.path)]
-
-
-def in_words(name: Name) -> str:
-    """What is missing, what for, and what to do."""
-    return (
-        f"PyTorch {torch.__version__} has no {name.path}, which opwheel uses for this: {name.purpose}. Without it "
-        f"{name.without}. To fix it: install a release of opwheel that knows this PyTorch, or an older PyTorch"
-    )
-
-
-@cache
-def _warn_once(name: Name) -> None:
-    warnings.warn(f"opwheel: {in_words(name)}", RuntimeWarning, stacklevel=4)
-
-
-def _exists(path: str) -> bool:
-    try:
-        _resolve(path)
-    except (AttributeError, ImportError):
-        return False
-    return True
-
-
-def _resolve(path: str) -> Any:
-    """Attribute by attribute, importing modules on the way."""
-    walked, *parts = path.split(".")
-    found: Any = torch if walked == "torch" else torch.library.Library("_opwheel", "FRAGMENT")
-    for part in parts:
-        walked = f"{walked}.{part}"
-        try:
-            found = getattr(found, part)
-        except AttributeError:
-            if not isinstance(found, ModuleType):
-                raise
-            found = import_module(walked)
-    return found
 
 
 FOR_USERS = (
@@ -164,6 +84,7 @@ NAMES = {
         Name("torch._C._get_privateuse1_backend_name", "to know the device of a package", "such devices are unknown"),
         # Schemas, and what the dispatcher has.
         Name("torch._C.parse_schema", "to read schemas", _LIBRARIES),
+        Name("torch.ops.aten.neg.default._schema", "to read schemas of overloads", "it takes longer"),
         Name("torch.ops.aten.neg.default._op", "to call operators without a frame of Python", "calls are slower"),
         Name("torch._C._dispatch_library", "to register kernels", _LIBRARIES),
         Name("torch._C._dispatch_find_schema_or_throw", "to read registered schemas", _LIBRARIES),

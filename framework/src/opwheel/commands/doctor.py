@@ -91,7 +91,7 @@ def _report(
     """The report; doctor.schema.json beside this file describes it, docs/commands.md explains it."""
     import torch
 
-    from .._torch import names  # imports torch, too
+    from .._torch import lookup  # imports torch, too
     from ..memory import result_cache
 
     failed = [s for s in (*statuses.values(), *runtimes.values()) if s.is_failure]
@@ -106,7 +106,7 @@ def _report(
         "abi": library.abi,
         "torch": torch.__version__,
         "autograd": _autograd(library),
-        "missing_names": [{"name": one.path, "message": names.in_words(one)} for one in names.missing()],
+        "missing_names": [{"name": one.path, "message": lookup.in_words(one)} for one in lookup.missing()],
         "python": platform.python_version(),
         "platform": platform.platform(),
         "digest": library.digest(),

@@ -1,4 +1,4 @@
-"""What opwheel does with private names of PyTorch (:mod:`..names` lists them): nothing else in it uses any.
+"""What opwheel does with private names of PyTorch (:mod:`..names` has a table of them): nothing else in it uses any.
 
 tests/unit/test_torch_private.py tests each function, and tests/processes/test_missing_names.py hides each name.
 """

@@ -8,9 +8,8 @@ from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import Any
 
-from ..names import Missing, find, holder
+from ..lookup import Missing, attribute, find, found, holder, is_missing
 from .dispatcher import dispatch_keys
-from .looking import attribute, found, is_missing
 
 below_autograd = find("torch._C._AutoDispatchBelowAutograd")
 below_version_bump = find("torch._C._AutoDispatchBelowADInplaceOrView")
@@ -138,8 +137,8 @@ def batched(rule: Callable[..., Any], op: Callable[..., Any], values: tuple[Any,
         op: is called instead where nothing is batched at the innermost level of vmap.
         values: of the arguments.
     """
-    interpreter = find("torch._functorch.pyfunctorch.retrieve_current_functorch_interpreter")()
-    return find("torch._functorch.autograd_function.custom_function_call_vmap_helper")(interpreter, rule, op, *values)
+    interpreter = found("torch._functorch.pyfunctorch.retrieve_current_functorch_interpreter")()
+    return found("torch._functorch.autograd_function.custom_function_call_vmap_helper")(interpreter, rule, op, *values)
 
 
 @cache

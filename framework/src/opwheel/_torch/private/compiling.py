@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree  # its own documentation has it for users
 
-from ..names import Missing, find
-from .looking import found, is_missing
+from ..lookup import Missing, find, found, is_missing, needed
 from .schemas import schema
 from .tensors import storage_address
 
@@ -76,12 +75,12 @@ def behind_functional_wrapper(tensor: torch.Tensor) -> torch.Tensor:
 
 def has_triton() -> bool:
     """Whether inductor can compile for accelerators here."""
-    return bool(find("torch.utils._triton.has_triton")())
+    return bool(found("torch.utils._triton.has_triton")())
 
 
 def functional_tensor() -> type[torch.Tensor]:
     """The tensors that torch.compile and torch.export trace a program with while mutation is removed."""
-    kind: type[torch.Tensor] = find("torch._subclasses.functional_tensor.FunctionalTensor")
+    kind: type[torch.Tensor] = found("torch._subclasses.functional_tensor.FunctionalTensor")
     return kind
 
 
@@ -90,8 +89,8 @@ def made_in_graph(tensor: Any) -> Any:
 
     An input that an operator has written to is one. Where no graph is traced, all are.
     """
-    get_base = find("torch._higher_order_ops.auto_functionalize.get_base")
-    get_proxy_slot = find("torch.fx.experimental.proxy_tensor.get_proxy_slot")
+    get_base = found("torch._higher_order_ops.auto_functionalize.get_base")
+    get_proxy_slot = found("torch.fx.experimental.proxy_tensor.get_proxy_slot")
     mode: Any = _get_dispatch_mode(_TorchDispatchModeKey.PROXY)
     if mode is None:
         return None
@@ -120,9 +119,8 @@ def before_functionalization(op: Any, change: Callable[..., tuple[tuple[Any, ...
         change: is called as the operator is, and returns positional and keyword arguments.
     """
     for path in _COPYING:
-        if isinstance(missing := found(path), Missing):
-            missing()  # without a copy inductor may give a kernel memory that others still read
-    mode_of_tracing = find("torch._subclasses.functional_tensor.FunctionalTensorMode")
+        needed(found(path))  # without a copy inductor may give a kernel memory that others still read
+    mode_of_tracing = found("torch._subclasses.functional_tensor.FunctionalTensorMode")
 
     def call(mode: Any, *args: Any, **kwargs: Any) -> Any:
         with mode:
@@ -140,9 +138,9 @@ def register_lowering(op: Any, needs_copy: Callable[[Any], bool]) -> None:
         op: the overload, of a tensor and a number.
         needs_copy: is called with the node of a call in the final graph.
     """
-    clone = find("torch._inductor.lowering.clone")
-    current = find("torch._inductor.virtualized.V")
-    register = find("torch._inductor.lowering.register_lowering")
+    clone = found("torch._inductor.lowering.clone")
+    current = found("torch._inductor.virtualized.V")
+    register = found("torch._inductor.lowering.register_lowering")
     if any(isinstance(one, Missing) for one in (clone, current, register)):
         return  # the operator stays a call, which copies
 
@@ -171,18 +169,18 @@ def storages_written_by(node: Any) -> set[int | None]:
 
 def decompositions() -> dict[Any, Callable[..., Any]] | None:
     """Inductor's, by overload; None where they are not found. :func:`decompositions_changed` follows a change."""
-    found: Any = find("torch._inductor.decomposition.decompositions")
-    return None if isinstance(found, Missing) or is_missing(_FAST_RANDOM) else found
+    table: Any = found("torch._inductor.decomposition.decompositions")
+    return None if isinstance(table, Missing) or is_missing(_FAST_RANDOM) else table
 
 
 def decompositions_changed() -> None:
     """Let inductor make again what it has made of :func:`decompositions`."""
-    find(_FAST_RANDOM).cache_clear()
+    found(_FAST_RANDOM).cache_clear()
 
 
 def trace_instead(function: Callable[..., Any], op: Callable[..., Any]) -> None:
     """Let Dynamo trace calls of ``op`` in the place of those of a function in C++."""
-    substitute = find("torch._dynamo.decorators.substitute_in_graph")
+    substitute = found("torch._dynamo.decorators.substitute_in_graph")
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return op(*args, **kwargs)
@@ -195,4 +193,4 @@ def fake_mode_with_unknown_sizes() -> Any:
     """A context in which sizes that depend on values are symbols."""
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-    return find("torch._subclasses.fake_tensor.FakeTensorMode")(shape_env=ShapeEnv())
+    return found("torch._subclasses.fake_tensor.FakeTensorMode")(shape_env=ShapeEnv())

@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 
-from ..names import NAMES, Missing, find, in_words
-from .looking import is_missing
+from ..lookup import Missing, find, found, is_missing, needed
 
 every_operator = find("torch._C._dispatch_get_all_op_names")  # with a schema or a kernel, and the namespace
 has_fallback = find("torch._C._dispatch_has_backend_fallback")  # a key, of the enumeration
@@ -60,7 +59,7 @@ def has_kernel(operator: str, dispatch_key: str) -> bool:
 
 def why_registrations_are_not_seen() -> str:
     """Which name of those that show what is registered this PyTorch lacks; empty if it has all."""
-    return next((in_words(NAMES[path]) for path in _SEEING if is_missing(path)), "")
+    return next((str(found(path)) for path in _SEEING if is_missing(path)), "")
 
 
 def kernel_registrations(operator: str) -> str:
@@ -76,9 +75,7 @@ def kernels_without_schema() -> dict[str, str]:
 
 def is_namespace_defined(namespace: str) -> bool:
     """Whether there is a TORCH_LIBRARY block, or a ``torch.library.Library`` of kind DEF, for the namespace."""
-    library = _dispatch_library
-    if isinstance(library, Missing):
-        library()
+    library = needed(_dispatch_library)
     try:
         library("DEF", namespace, "").reset()
     except RuntimeError:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ..names import Missing, find
+from ..lookup import Missing, find, is_missing, needed
 
 parse_schema = find("torch._C.parse_schema")  # of a schema's text: with ``arguments`` and ``returns``
 
@@ -26,7 +26,8 @@ _NUMBERED = {
 
 def schema(op: Any) -> Any:
     """The schema of an overload, with ``arguments`` and ``returns``."""
-    return schema_of(op.name())
+    # The attribute is there at once: a graph's operators are asked again and again.
+    return schema_of(op.name()) if is_missing("torch.ops.aten.neg.default._schema") else op._schema
 
 
 def default_of(argument: Any) -> Any:
@@ -46,9 +47,7 @@ def default_of(argument: Any) -> Any:
 def schema_of(operator: str) -> Any | None:
     """The schema of an operator (``"ns::name"`` or ``"ns::name.overload"``), None when nobody defined it."""
     name, _, overload = operator.partition(".")
-    find_schema = _dispatch_find_schema_or_throw
-    if isinstance(find_schema, Missing):
-        find_schema()
+    find_schema = needed(_dispatch_find_schema_or_throw)
     try:
         return find_schema(name, overload).schema()
     except RuntimeError:

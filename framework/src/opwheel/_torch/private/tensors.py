@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import torch
 
-from ..names import find
-from .looking import attribute, is_missing
+from ..lookup import attribute, find, is_missing
 
 has_storage = find("torch._C._has_storage")  # tensors of torch.func have none
 address = find("torch._C._data_address")  # 0 for fake tensors, for which data_ptr() raises
