@@ -1,14 +1,8 @@
 // Registers each operator's function.
-#include "operators/activations.h"
 #include "operators/attention.h"
 #include "operators/attention_qkvpacked.h"
 #include "operators/cache.h"
-#include "operators/cross_entropy.h"
 #include "operators/linear_cross_entropy.h"
-#include "operators/norms.h"
-#include "operators/quantize.h"
-#include "operators/rope.h"
-#include "operators/softmax.h"
 #include "transformer_ops/operators.h"
 
 OPWHEEL_DECLARE_KERNELS(transformer_ops, TRANSFORMER_OPS_KERNELS)

@@ -44,7 +44,7 @@ class RopeRow {
 
 // Pairs are halves as in turn_halves() or, interleaved, 2 k and 2 k + 1.
 template <class T>
-void rope(const Rope& a, int64_t begin, int64_t end) {
+void turn_rows(const Rope& a, int64_t begin, int64_t end) {
   using C = ComputeType<T>;
   const int64_t half = a.length / 2;
   const bool has_ids = a.position_ids != nullptr;
@@ -63,16 +63,22 @@ void rope(const Rope& a, int64_t begin, int64_t end) {
     const T *cos = static_cast<const T*>(a.cos) + angle * a.angle_stride,
             *sin = static_cast<const T*>(a.sin) + angle * a.angle_stride;
     T* y = static_cast<T*>(a.y) + row.index() * a.length;
-    const C sign = a.backwards ? C(-1) : C(1);
     if (a.interleaved) {
       for (int64_t k = 0; k < half; ++k) {
         const C u = static_cast<C>(widen(x[2 * k])), v = static_cast<C>(widen(x[2 * k + 1]));
-        const C c = static_cast<C>(widen(cos[k])), s = sign * static_cast<C>(widen(sin[k]));
+        const C c = static_cast<C>(widen(cos[k])), s = static_cast<C>(widen(sin[k]));
         y[2 * k] = narrow<T>(u * c - v * s);
         y[2 * k + 1] = narrow<T>(v * c + u * s);
       }
     } else {
-      turn_halves(x, cos, sin, sign, half, y);
+      turn_halves(x, cos, sin, C(1), half, y);
     }
   }
+}
+
+template <class T>
+void rope(const RopePair& a, int64_t begin, int64_t end) {
+  const int64_t of_q = end < a.q_rows ? end : a.q_rows, of_k = begin > a.q_rows ? begin : a.q_rows;
+  if (begin < of_q) turn_rows<T>(a.q, begin, of_q);
+  if (of_k < end) turn_rows<T>(a.k, of_k - a.q_rows, end - a.q_rows);
 }

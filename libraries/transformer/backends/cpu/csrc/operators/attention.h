@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "angles.h"
+#include "../arguments.h"
 
 namespace transformer_ops::cpu {
 
@@ -91,7 +91,7 @@ inline Tensor attention_into(const Tensor& given_q, const Tensor& given_k, const
                             .y = heads_of(y),
                             .lse = lse.handle() == nullptr ? nullptr : data<void>(lse),
                             .form = sizes.form(is_causal, scale, tables)};
-  run(kernels().attention, dtype_of(q), arguments, sizes.batches * sizes.heads, sizes.cost(2));
+  run(device_of(q), dtype_of(q), arguments, sizes.batches * sizes.heads, sizes.cost(2));
   return y;
 }
 
@@ -139,8 +139,7 @@ inline void attention_backward_into(const Qkv& gradients, const AttentionSizes& 
                                     .dv = heads_of(gradients.v),
                                     .lse = data<void>(lse),
                                     .form = sizes.form(is_causal, scale, tables)};
-  run(kernels().attention_backward, dtype_of(q), arguments, sizes.batches * sizes.shared,
-      sizes.cost(5) * sizes.group());
+  run(device_of(q), dtype_of(q), arguments, sizes.batches * sizes.shared, sizes.cost(5) * sizes.group());
 }
 
 inline std::array<Tensor, 3> attention_backward(const Tensor& grad_output, const Tensor& q, const Tensor& k,

@@ -26,22 +26,10 @@ inline std::vector<int64_t> slots_of_last(const int64_t* given, int64_t tokens, 
 // left out, and of tokens with one slot all but the last.
 inline void reshape_and_cache(const Tensor& key, const Tensor& value, Tensor& key_cache, Tensor& value_cache,
                               const Tensor& given_slots) {
-  const Check keys = check(key, "key").on_cpu().dtype(opwheel::every_dtype).ndim(3);
-  const int64_t tokens = keys.info().sizes[0], heads = keys.info().sizes[1], length = keys.info().sizes[2];
-  check(value, "value").on_cpu().same_dtype(key, "key").shape({tokens, heads, -1});
-  const opwheel::TensorInfo values(value);
-  const Check cache = check(key_cache, "key_cache").on_cpu().same_dtype(key, "key").shape({-1, -1, heads, length});
-  const int64_t blocks = cache.info().sizes[0], block_size = cache.info().sizes[1];
-  check(value_cache, "value_cache").on_cpu().same_dtype(key, "key").shape({blocks, block_size, heads, values.sizes[2]});
-  const auto check_written = [&](const Tensor& cache, std::string_view name) {
-    check_elements_apart(cache, name);
-    check_apart(cache, name, key, "key", kIsRead);
-    check_apart(cache, name, value, "value", kIsRead);
-  };
-  check_written(key_cache, "key_cache");
-  check_written(value_cache, "value_cache");
-  check_apart(value_cache, "value_cache", key_cache, "key_cache");
-  check(given_slots, "slot_mapping").on_cpu().dtype(ScalarType::Long).shape({tokens});
+  check_cache(key, value, key_cache, value_cache, given_slots);
+  const opwheel::TensorInfo keys(key), values(value), cache(key_cache);
+  const int64_t tokens = keys.sizes[0], heads = keys.sizes[1], length = keys.sizes[2];
+  const int64_t blocks = cache.sizes[0], block_size = cache.sizes[1];
   const Tensor slots = contiguous(given_slots);
   const int64_t* all = data<int64_t>(slots);
   for (int64_t i = 0; i < tokens; ++i) {

@@ -1,4 +1,4 @@
-// fused_linear_cross_entropy, and scaled for its gradients: arguments are checked, results allocated, kernels run.
+// The computation of fused_linear_cross_entropy.
 #pragma once
 
 #include <algorithm>
@@ -6,31 +6,18 @@
 #include <utility>
 
 #include "../arguments.h"
-#include "cross_entropy.h"
 #include "opwheel/cpu/matmul.h"
 
 namespace transformer_ops::cpu {
 
-// The loss of input @ weight^T + bias, whose rows are made a few at a time: never are all logits in memory. With
-// `trains`, their gradients take their place, and those of the inputs follow at once: d_input, d_weight, d_bias and
-// their common factor. It is not multiplied in, because 16-bit numbers would be too small: the gradient that arrives at
-// the loss may be a large factor, made so that they are not. What is summed over rows is in the dtype that is computed
-// in.
 inline std::array<Tensor, 5> linear_cross_entropy(const Tensor& given_input, const Tensor& given_weight,
                                                   const Tensor& given_target, const OptionalTensor& given_bias,
                                                   int64_t ignore_index, double lse_square_scale, double label_smoothing,
                                                   std::string_view reduction, double softcap, bool trains) {
-  const Check checked = check(given_input, "input").on_cpu().dtype(opwheel::floating).ndim(2);
-  const int64_t rows = checked.info().sizes[0], width = checked.info().sizes[1];
-  const Check of_weight =
-      check(given_weight, "weight").on_cpu().same_dtype(given_input, "input").ndim(2).size(1, width);
-  const int64_t classes = of_weight.info().sizes[0];
+  const LinearSizes sizes = check_linear(given_input, given_weight, label_smoothing, reduction, softcap);
+  const int64_t rows = sizes.rows, width = sizes.width, classes = sizes.classes;
   const Tensor bias = optional_vector(given_bias, "bias", given_input, classes, "input");
-  const Targets target(given_target, rows, classes, ignore_index);
-  check_numbers(label_smoothing, softcap);
-  if (reduction != "mean" && reduction != "sum") {
-    fail("argument 'reduction' is '", reduction, "', expected 'mean' or 'sum'");
-  }
+  const Targets target(given_target, given_input, rows, classes, ignore_index);
   const ScalarType dtype = dtype_of(given_input), accumulated = wide(dtype);
   const bool is_narrow = dtype != accumulated;
   const int64_t at_once = is_narrow ? 512 : 256;  // of logits: enough for the matrix product to be fast
@@ -82,7 +69,7 @@ inline std::array<Tensor, 5> linear_cross_entropy(const Tensor& given_input, con
                                .lse_square_scale = lse_square_scale,
                                .label_smoothing = label_smoothing,
                                .softcap = softcap};
-    run(kernels().cross_entropy, dtype, forward, count, 4 * classes);
+    run(device, dtype, forward, count, 4 * classes);
     if (!trains) continue;
     const CrossEntropyBackward backward{.grad = data<void>(one),
                                         .grad_z = nullptr,
@@ -99,7 +86,7 @@ inline std::array<Tensor, 5> linear_cross_entropy(const Tensor& given_input, con
                                         .label_smoothing = label_smoothing,
                                         .softcap = softcap,
                                         .grad_per_row = false};
-    run(kernels().cross_entropy_backward, dtype, backward, count, 4 * classes);
+    run(device, dtype, backward, count, 4 * classes);
     opwheel::cpu::matmul(opwheel::cpu::rows_of(d_input, begin, count), some, weight);
     // The first product is written, those of further rows are added; one of 16-bit numbers has to be made first.
     const auto collect = [&](const Tensor& sum, const Tensor& a, const Tensor& b) {
@@ -107,7 +94,7 @@ inline std::array<Tensor, 5> linear_cross_entropy(const Tensor& given_input, con
         const Tensor product = new_empty(sizes_of(sum), dtype, device);
         opwheel::cpu::matmul(product, a, b);
         const int64_t count = opwheel::TensorInfo(sum).numel;
-        run(kernels().accumulate, dtype, Accumulate{data<void>(product), data<void>(sum), begin != 0}, count, 1);
+        run(device, dtype, Accumulate{data<void>(product), data<void>(sum), 1, begin != 0}, count, 1);
       } else if (begin == 0) {
         opwheel::cpu::matmul(sum, a, b);
       } else {
@@ -126,36 +113,6 @@ inline std::array<Tensor, 5> linear_cross_entropy(const Tensor& given_input, con
     *data<T>(loss) = static_cast<T>(total * scale);
   });
   return {std::move(loss), std::move(d_input), std::move(d_weight), std::move(d_bias), std::move(factor)};
-}
-
-inline Tensor fused_linear_cross_entropy(const Tensor& input, const Tensor& weight, const Tensor& target,
-                                         const OptionalTensor& bias, int64_t ignore_index, double lse_square_scale,
-                                         double label_smoothing, std::string_view reduction, double softcap) {
-  auto results = linear_cross_entropy(input, weight, target, bias, ignore_index, lse_square_scale, label_smoothing,
-                                      reduction, softcap, false);
-  return std::move(results[0]);
-}
-inline std::array<Tensor, 5> fused_linear_cross_entropy_training(const Tensor& input, const Tensor& weight,
-                                                                 const Tensor& target, const OptionalTensor& bias,
-                                                                 int64_t ignore_index, double lse_square_scale,
-                                                                 double label_smoothing, std::string_view reduction,
-                                                                 double softcap) {
-  return linear_cross_entropy(input, weight, target, bias, ignore_index, lse_square_scale, label_smoothing, reduction,
-                              softcap, true);
-}
-
-inline Tensor scaled(const Tensor& given, const Tensor& factor, const Tensor& like) {
-  const int64_t n = check_rows(given, "x");
-  const ScalarType dtype = dtype_of(like);
-  check(like, "like").on_cpu().dtype(opwheel::floating).same_shape(given, "x");
-  const bool is_wide = dtype_of(given) == wide(dtype);
-  if (!is_wide) check(given, "x").dtype(dtype);
-  check(factor, "factor").on_cpu().dtype(wide(dtype)).shape({});
-  const Rows x(given);
-  Tensor y = new_empty(sizes_of(given), dtype, device_of(given));
-  const Scaled arguments{x.data(), data<void>(factor), data<void>(y), n, x.stride, is_wide};
-  run(kernels().scaled, dtype, arguments, x.rows, n);
-  return y;
 }
 
 }  // namespace transformer_ops::cpu

@@ -1,27 +1,14 @@
 // cross_entropy_rows: arguments are checked, results allocated, kernels run.
-#pragma once
-
-#include <array>
-#include <cmath>
-#include <utility>
-
-#include "../arguments.h"
-
-namespace transformer_ops::cpu {
 
 struct Targets {
   Tensor tensor;
   const int64_t* data;
 
-  Targets(const Tensor& given, int64_t rows, int64_t classes, int64_t ignore_index) {
-    check(given, "target").on_cpu().dtype(ScalarType::Long).shape({rows});
+  Targets(const Tensor& given, const Tensor& input, int64_t rows, int64_t classes, int64_t ignore_index) {
+    on_device(check(given, "target")).same_device(input, "input").dtype(ScalarType::Long).shape({rows});
     tensor = contiguous(given);
     data = opwheel::data<int64_t>(tensor);
-    for (int64_t i = 0; i < rows; ++i) {
-      if (data[i] != ignore_index && (data[i] < 0 || data[i] >= classes)) {
-        fail("argument 'target' has ", data[i], ", which is no class: there are ", classes);
-      }
-    }
+    check_targets(data, rows, classes, ignore_index);
   }
 };
 
@@ -37,11 +24,11 @@ inline void check_numbers(double label_smoothing, double softcap) {
 inline std::array<Tensor, 4> cross_entropy_rows(const Tensor& input, const Tensor& given_target,
                                                 const OptionalTensor& given_weight, int64_t ignore_index,
                                                 double lse_square_scale, double label_smoothing, double softcap) {
-  const Check checked = check(input, "input").on_cpu().dtype(opwheel::floating).ndim(2);
+  const Check checked = on_device(check(input, "input")).dtype(opwheel::floating).ndim(2);
   const int64_t rows = checked.info().sizes[0], classes = checked.info().sizes[1];
   check_numbers(label_smoothing, softcap);
   const Tensor weight = optional_vector(given_weight, "weight", input, classes, "input");
-  const Targets target(given_target, rows, classes, ignore_index);
+  const Targets target(given_target, input, rows, classes, ignore_index);
   const Rows x(input);
   const auto of_rows = [&] { return new_empty({rows}, wide(dtype_of(input)), device_of(input)); };
   Tensor loss = of_rows(), z_loss = of_rows(), lse = of_rows(), lse_rest = of_rows();
@@ -58,7 +45,7 @@ inline std::array<Tensor, 4> cross_entropy_rows(const Tensor& input, const Tenso
                                .lse_square_scale = lse_square_scale,
                                .label_smoothing = label_smoothing,
                                .softcap = softcap};
-  run(kernels().cross_entropy, dtype_of(input), arguments, rows, 4 * classes);
+  run(device_of(input), dtype_of(input), arguments, rows, 4 * classes);
   return {std::move(loss), std::move(z_loss), std::move(lse), std::move(lse_rest)};
 }
 
@@ -66,17 +53,17 @@ inline Tensor cross_entropy_backward(const Tensor& given_grad, const Tensor& giv
                                      const Tensor& given_target, const OptionalTensor& given_weight,
                                      const Tensor& given_lse, const Tensor& given_lse_rest, int64_t ignore_index,
                                      double lse_square_scale, double label_smoothing, double softcap) {
-  const Check checked = check(input, "input").on_cpu().dtype(opwheel::floating).ndim(2);
+  const Check checked = on_device(check(input, "input")).dtype(opwheel::floating).ndim(2);
   const int64_t rows = checked.info().sizes[0], classes = checked.info().sizes[1];
   const auto of_rows = [&](const Tensor& given, std::string_view name) {
-    check(given, name).on_cpu().dtype(wide(dtype_of(input))).shape({rows});
+    on_device(check(given, name)).same_device(input, "input").dtype(wide(dtype_of(input))).shape({rows});
     return contiguous(given);
   };
   const Tensor grad = of_rows(given_grad, "grad_loss"), grad_z = of_rows(given_grad_z, "grad_z_loss");
   const Tensor lse = of_rows(given_lse, "lse"), lse_rest = of_rows(given_lse_rest, "lse_rest");
   check_numbers(label_smoothing, softcap);
   const Tensor weight = optional_vector(given_weight, "weight", input, classes, "input");
-  const Targets target(given_target, rows, classes, ignore_index);
+  const Targets target(given_target, input, rows, classes, ignore_index);
   const Rows x(input);
   Tensor dx = new_empty(sizes_of(input), dtype_of(input), device_of(input));
   const CrossEntropyBackward arguments{.grad = data<void>(grad),
@@ -94,8 +81,6 @@ inline Tensor cross_entropy_backward(const Tensor& given_grad, const Tensor& giv
                                        .label_smoothing = label_smoothing,
                                        .softcap = softcap,
                                        .grad_per_row = true};
-  run(kernels().cross_entropy_backward, dtype_of(input), arguments, rows, 4 * classes);
+  run(device_of(input), dtype_of(input), arguments, rows, 4 * classes);
   return dx;
 }
-
-}  // namespace transformer_ops::cpu

@@ -1,12 +1,4 @@
 // swiglu and geglu: arguments are checked, results allocated, kernels run.
-#pragma once
-
-#include <array>
-#include <utility>
-
-#include "../arguments.h"
-
-namespace transformer_ops::cpu {
 
 inline void check_halves(const Tensor& a, const Tensor& b) {
   check_rows(a, "a");
@@ -24,7 +16,7 @@ inline void gated_into(const Rows& y, const Tensor& given_a, const Tensor& given
                         .y_stride = y.stride,
                         .activation = activation,
                         .stream = should_stream(y, 3)};
-  run(kernels().gated, dtype_of(given_a), arguments, a.rows, 4 * a.length);
+  run(device_of(given_a), dtype_of(given_a), arguments, a.rows, 4 * a.length);
 }
 
 inline Tensor gated(const Tensor& a, const Tensor& b, Activation activation) {
@@ -51,7 +43,7 @@ inline std::array<Tensor, 2> gated_backward(const Tensor& given_grad, const Tens
                                 .b_stride = b.stride,
                                 .activation = activation,
                                 .stream = should_stream(Rows(da), 5) && should_stream(Rows(db), 5)};
-  run(kernels().gated_backward, dtype_of(given_a), arguments, a.rows, 6 * a.length);
+  run(device_of(given_a), dtype_of(given_a), arguments, a.rows, 6 * a.length);
   return {std::move(da), std::move(db)};
 }
 
@@ -80,5 +72,3 @@ inline std::array<Tensor, 2> geglu_backward(const Tensor& grad_output, const Ten
                                             std::string_view approximate) {
   return gated_backward(grad_output, a, b, gelu_of(approximate));
 }
-
-}  // namespace transformer_ops::cpu

@@ -1,9 +1,4 @@
 // The tables of a rotary embedding, checked: cos and sin, (positions, length) or (batch, positions, length).
-#pragma once
-
-#include "../arguments.h"
-
-namespace transformer_ops::cpu {
 
 struct AngleTables {
   Tensor cos, sin;  // contiguous
@@ -13,8 +8,8 @@ struct AngleTables {
   AngleTables(const Tensor& given_cos, const Tensor& given_sin, const Tensor& q, int64_t length, bool may_be_halves,
               std::string_view hint) {
     if (length % 2 != 0) fail("argument 'q' has rows of ", length, " elements, expected an even number");
-    check(given_sin, "sin").on_cpu().same_shape(given_cos, "cos").same_dtype(given_cos, "cos");
-    check(given_cos, "cos").on_cpu().same_dtype(q, "q");
+    on_device(check(given_sin, "sin")).same_device(q, "q").same_shape(given_cos, "cos").same_dtype(given_cos, "cos");
+    on_device(check(given_cos, "cos")).same_device(q, "q").same_dtype(q, "q");
     const opwheel::TensorInfo info(given_cos);
     const int64_t columns = info.ndim == 0 ? 0 : info.sizes[info.ndim - 1];
     if (info.ndim < 2 || info.ndim > 3 || (columns != length && !(may_be_halves && columns == length / 2))) {
@@ -33,5 +28,3 @@ struct AngleTables {
     }
   }
 };
-
-}  // namespace transformer_ops::cpu

@@ -1,13 +1,4 @@
 // rms_norm, fused_add_rms_norm and layer_norm: arguments are checked, results allocated, kernels run.
-#pragma once
-
-#include <array>
-#include <optional>
-#include <utility>
-
-#include "../arguments.h"
-
-namespace transformer_ops::cpu {
 
 inline Casting casting_of(std::string_view mode) {
   if (mode == "llama") return Casting::llama;
@@ -35,7 +26,7 @@ inline void normalise(const Tensor& given, const Tensor* given_residual, const T
                           .residual_stride = residual ? residual->stride : 0,
                           .sum_stride = residual ? sum->stride : 0,
                           .stream = stream};
-  run(kernels().rms_norm, dtype_of(given), arguments, x.rows, residual ? 2 * x.length : x.length);
+  run(device_of(given), dtype_of(given), arguments, x.rows, residual ? 2 * x.length : x.length);
 }
 
 inline Tensor rms_norm(const Tensor& x, const OptionalTensor& given_weight, double eps, double offset,
@@ -77,7 +68,7 @@ inline std::array<Tensor, 2> norm_backward(const Tensor& given_grad, const Tenso
   Tensor dx = new_empty(sizes_of(given), dtype, device_of(given));
   const bool is_weighted = weight.handle() != nullptr;
   // Without sums over rows, a group for each.
-  const int64_t parts = is_weighted ? part_count(x.rows) : x.rows;
+  const int64_t parts = is_weighted ? part_count(x) : x.rows;
   const Tensor partial = is_weighted ? new_partial(parts, n, dtype, device_of(given)) : Tensor();
   const RmsNormBackward arguments{.grad = grad.data(),
                                   .x = x.data(),
@@ -95,7 +86,7 @@ inline std::array<Tensor, 2> norm_backward(const Tensor& given_grad, const Tenso
                                   .offset = offset,
                                   .casting = casting,
                                   .stream = should_stream(Rows(dx), more ? 4 : 3)};
-  if (parts > 0) run(kernels().rms_norm_backward, dtype, arguments, parts, 2 * n * (x.rows / parts));
+  if (parts > 0) run(device_of(given), dtype, arguments, parts, 2 * n * (x.rows / parts));
   return {std::move(dx), is_weighted ? sum_parts(partial, parts, n, dtype) : new_empty({0}, dtype, device_of(given))};
 }
 
@@ -158,7 +149,7 @@ inline Tensor layer_norm(const Tensor& given, const OptionalTensor& given_weight
                             .x_stride = x.stride,
                             .eps = eps,
                             .stream = should_stream(Rows(y), 2)};
-  run(kernels().layer_norm, dtype_of(given), arguments, x.rows, n);
+  run(device_of(given), dtype_of(given), arguments, x.rows, n);
   return y;
 }
 
@@ -170,7 +161,7 @@ inline std::array<Tensor, 3> layer_norm_backward(const Tensor& given_grad, const
   const Rows grad(given_grad), x(given);
   const ScalarType dtype = dtype_of(given);
   Tensor dx = new_empty(sizes_of(given), dtype, device_of(given));
-  const int64_t parts = part_count(x.rows);
+  const int64_t parts = part_count(x);
   const Tensor partial = new_partial(parts, n, dtype, device_of(given));
   const Tensor partial_bias = new_partial(parts, n, dtype, device_of(given));
   const LayerNormBackward arguments{.grad = grad.data(),
@@ -186,8 +177,6 @@ inline std::array<Tensor, 3> layer_norm_backward(const Tensor& given_grad, const
                                     .parts = parts,
                                     .eps = eps,
                                     .stream = should_stream(Rows(dx), 3)};
-  if (parts > 0) run(kernels().layer_norm_backward, dtype, arguments, parts, 2 * n * (x.rows / parts));
+  if (parts > 0) run(device_of(given), dtype, arguments, parts, 2 * n * (x.rows / parts));
   return {std::move(dx), sum_parts(partial, parts, n, dtype), sum_parts(partial_bias, parts, n, dtype)};
 }
-
-}  // namespace transformer_ops::cpu

@@ -1,16 +1,11 @@
 // softmax: arguments are checked, results allocated, kernels run.
-#pragma once
-
-#include "../arguments.h"
-
-namespace transformer_ops::cpu {
 
 inline Tensor softmax(const Tensor& given) {
   const int64_t n = check_rows(given, "x");
   const Rows x(given);
   Tensor y = new_empty(sizes_of(given), dtype_of(given), device_of(given));
   const Softmax arguments{x.data(), data<void>(y), n, x.stride, should_stream(Rows(y), 2)};
-  run(kernels().softmax, dtype_of(given), arguments, x.rows, 4 * n);
+  run(device_of(given), dtype_of(given), arguments, x.rows, 4 * n);
   return y;
 }
 
@@ -21,8 +16,6 @@ inline Tensor softmax_backward(const Tensor& given_grad, const Tensor& given) {
   Tensor dx = new_empty(sizes_of(given), dtype_of(given), device_of(given));
   const SoftmaxBackward arguments{
       grad.data(), y.data(), data<void>(dx), n, grad.stride, y.stride, should_stream(Rows(dx), 3)};
-  run(kernels().softmax_backward, dtype_of(given), arguments, y.rows, 2 * n);
+  run(device_of(given), dtype_of(given), arguments, y.rows, 2 * n);
   return dx;
 }
-
-}  // namespace transformer_ops::cpu
