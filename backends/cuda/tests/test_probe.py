@@ -10,8 +10,8 @@ import muladd
 import muladd_cuda
 import pytest
 import torch
-from muladd_cuda.driver import Driver
-from muladd_cuda.support import Build, Machine, judge, look
+from opwheel.cuda.driver import Driver
+from opwheel.cuda.support import Build, Machine, judge, look
 from opwheel.registry import BackendUnavailableError, State
 
 BUILD = Build.read(muladd_cuda.LIBRARY.with_suffix(".json"))
@@ -19,7 +19,7 @@ H200 = Machine("2.11.0+cu130", "13.0", device_count=1, driver=(13, 0), capabilit
 
 
 def test_a_supported_device():
-    assert judge(H200, BUILD).ok
+    assert judge(H200, BUILD, "muladd-cuda").ok
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_a_supported_device():
     ],
 )
 def test_what_is_missing_and_what_to_do(machine, reason, fix):
-    answer = judge(machine, BUILD)
+    answer = judge(machine, BUILD, "muladd-cuda")
     assert not answer.ok
     assert all(words in answer.reason for words in reason), answer.reason
     assert fix in answer.fix
@@ -50,11 +50,11 @@ def test_a_torch_without_cuda(monkeypatch):
 
 
 def test_one_supported_device_is_enough():
-    assert judge(H200._replace(device_count=2, capabilities=((6, 1), (9, 0))), BUILD).ok
+    assert judge(H200._replace(device_count=2, capabilities=((6, 1), (9, 0))), BUILD, "muladd-cuda").ok
 
 
 def test_unknown_driver_and_capabilities_are_no_reason_to_refuse():
-    assert judge(H200._replace(driver=None, capabilities=()), BUILD).ok
+    assert judge(H200._replace(driver=None, capabilities=()), BUILD, "muladd-cuda").ok
 
 
 @pytest.mark.parametrize(
@@ -85,11 +85,11 @@ int nvmlDeviceGetCudaComputeCapability(void* device, int* major, int* minor) {
 
 def test_a_driver_of_the_same_major_release_runs_machine_code_and_compiles_no_later_ptx():
     build = BUILD._replace(cuda=(13, 2))
-    assert judge(H200, build).ok
-    later = judge(H200._replace(capabilities=((13, 0),)), build)
+    assert judge(H200, build, "muladd-cuda").ok
+    later = judge(H200._replace(capabilities=((13, 0),)), build, "muladd-cuda")
     assert not later.ok
     assert "13.0" in later.reason
-    assert judge(H200._replace(capabilities=((13, 0),), driver=(13, 2)), build).ok
+    assert judge(H200._replace(capabilities=((13, 0),), driver=(13, 2)), build, "muladd-cuda").ok
 
 
 def test_code_for_exactly_one_device(tmp_path):
@@ -121,7 +121,7 @@ def test_without_nvml_nothing_is_known(tmp_path):
 def test_here():
     """The backend's state fits what PyTorch has, and the library is opened only where it can be used."""
     status = muladd.backends()["cuda"]
-    assert judge(look(), BUILD).ok is (status.state is State.LOADED)
+    assert judge(look(), BUILD, "muladd-cuda").ok is (status.state is State.LOADED)
     is_open = "libmuladd_cuda.so" in Path("/proc/self/maps").read_text()
     assert is_open is (status.state is State.LOADED)
     if torch.version.cuda is None and torch.version.hip is None:

@@ -9,17 +9,9 @@ LIBRARY = Path(__file__).parent / "libmuladd_cuda.so"
 
 def probe() -> Probe:
     """Whether this PyTorch, this driver and this device can run the library, which stays closed."""
-    import torch
+    from opwheel import cuda
 
-    if torch.version.cuda is None and torch.version.hip is None:  # nothing else need be imported to say so
-        return Probe(
-            False,
-            f"torch {torch.__version__} is built without CUDA",
-            "install a torch with CUDA 13, or remove muladd-cuda",
-        )
-    from .support import Build, judge, look
-
-    return judge(look(), Build.read(LIBRARY.with_suffix(".json")))
+    return cuda.probe(LIBRARY.with_suffix(".json"), "muladd-cuda")
 
 
 @hookimpl

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from opwheel.registry import Probe
+from ..registry import Probe
 
 Version = tuple[int, int]
 
@@ -70,14 +70,14 @@ def look() -> Machine:
         return Machine(*about, torch.cuda.device_count(), version, driver.capabilities())
 
 
-def judge(machine: Machine, build: Build) -> Probe:
+def judge(machine: Machine, build: Build, wheel: str) -> Probe:
     """The answer for a torch with CUDA or ROCm, with what to do about it."""
     built_for = f"compute capability {_listed(build.architectures)}, and PTX for {_listed(build.ptx)} and later"
     if machine.torch_hip is not None:
         return Probe(
             False,
             f"torch {machine.torch} is built for ROCm {machine.torch_hip}, this wheel for CUDA {_shown(build.cuda)}",
-            "build backends/cuda for ROCm from source (docs/cuda.md), or install a torch with CUDA",
+            f"build {wheel} for ROCm from source where it can be (docs/cuda.md), or install a torch with CUDA",
         )
     if machine.driver is not None and machine.driver[0] < build.cuda[0]:
         return Probe(
@@ -89,14 +89,14 @@ def judge(machine: Machine, build: Build) -> Probe:
         return Probe(
             False,
             f"torch {machine.torch} (CUDA {machine.torch_cuda}) sees no CUDA device",
-            "check nvidia-smi and CUDA_VISIBLE_DEVICES; on a machine without an NVIDIA GPU, remove muladd-cuda",
+            f"check nvidia-smi and CUDA_VISIBLE_DEVICES; on a machine without an NVIDIA GPU, remove {wheel}",
         )
     if machine.capabilities and not any(build.covers(one, machine.driver) for one in machine.capabilities):
         return Probe(
             False,
             f"the devices here have compute capability {_listed(machine.capabilities)}, this wheel has code for "
             f"{built_for}",
-            "build backends/cuda with TORCH_CUDA_ARCH_LIST set to the device's compute capability, if CUDA "
+            f"build {wheel} with TORCH_CUDA_ARCH_LIST set to the device's compute capability, if CUDA "
             f"{_shown(build.cuda)} still supports it",
         )
     return Probe(True, f"{machine.device_count} CUDA device(s), code for {built_for}")
