@@ -39,6 +39,7 @@ cudaError_t check_addresses(const void* parameters, std::size_t bytes);
 void run_block(unsigned threads, bool last_first, const std::function<void(unsigned)>& thread);
 void wait_for_block();
 std::uint64_t exchange(std::uint64_t value, unsigned source, unsigned mask);
+[[noreturn]] void fail_assertion(const char* condition);
 
 template <class... Parameters>
 cudaError_t check_all(const Parameters&... parameters) {

@@ -4,6 +4,8 @@
 #include <ucontext.h>
 
 #include <cstdio>
+#include <cstdlib>
+#include <list>
 #include <memory>
 #include <vector>
 
@@ -22,12 +24,15 @@ struct Fiber {
   std::unique_ptr<char[]> stack{new char[kStack]};
 };
 
-// A value of each lane. A lane can be one exchange ahead of another one that has still to read: two take turns.
-struct Warp {
+// Lanes of a warp that exchange values among themselves: all, or a part of it. A lane can be one exchange ahead of
+// another one that has still to read: two take turns.
+struct Lanes {
+  unsigned mask;
   std::uint64_t values[2][kWarp];
   unsigned turn = 0;
-  unsigned mask = 0, arrived = 0;
+  unsigned arrived = 0;
 };
+using Warp = std::list<Lanes>;
 
 class Block {
  public:
@@ -42,6 +47,7 @@ class Block {
   bool run();
   void wait();
   std::uint64_t exchange(std::uint64_t value, unsigned source, unsigned mask);
+  void give_up(const char* mistake);
 
  private:
   const bool last_first_;
@@ -61,7 +67,6 @@ class Block {
   static void run_threads();
   void start(unsigned thread);
   void suspend(State state);
-  void give_up(const char* mistake);
 };
 
 thread_local Block* current = nullptr;
@@ -147,9 +152,16 @@ void Block::wait() {
 
 std::uint64_t Block::exchange(std::uint64_t value, unsigned source, unsigned mask) {
   const unsigned lane = running_ % kWarp;
-  Warp& warp = warps_[running_ / kWarp];
-  if (warp.arrived == 0) warp.mask = mask;
-  if (warp.mask != mask) give_up("lanes of a warp exchange values under different masks");
+  Warp& all = warps_[running_ / kWarp];
+  auto found = all.end();
+  for (auto lanes = all.begin(); lanes != all.end(); ++lanes) {
+    if (lanes->mask == mask) found = lanes;
+    if (lanes->mask != mask && (lanes->mask & mask) != 0 && lanes->arrived != 0) {
+      give_up("lanes of a warp exchange values under different masks");
+    }
+  }
+  if (found == all.end()) found = all.insert(found, Lanes{.mask = mask});
+  Lanes& warp = *found;
   if ((mask >> lane & 1) == 0) give_up("a lane exchanges values under a mask without it");
   if ((mask >> source & 1) == 0) give_up("a lane reads the value of one that is not in the mask");
   const unsigned turn = warp.turn;
@@ -162,7 +174,7 @@ std::uint64_t Block::exchange(std::uint64_t value, unsigned source, unsigned mas
     warp.turn ^= 1;
     const unsigned first = running_ / kWarp * kWarp;
     for (unsigned i = first; i < first + kWarp && i < count(); ++i) {
-      if (states_[i] == State::at_exchange) states_[i] = State::ready;
+      if ((mask >> i % kWarp & 1) != 0 && states_[i] == State::at_exchange) states_[i] = State::ready;
     }
   }
   return warp.values[turn][source];
@@ -171,9 +183,15 @@ std::uint64_t Block::exchange(std::uint64_t value, unsigned source, unsigned mas
 }  // namespace
 
 void run_block(unsigned threads, bool last_first, const std::function<void(unsigned)>& body) {
-  if (!is_broken() && !Block(threads, last_first, body).run()) break_down(cudaErrorLaunchFailure);
+  if (!is_broken() && !Block(threads, last_first, body).run() && !is_broken()) break_down(cudaErrorLaunchFailure);
 }
 void wait_for_block() { current->wait(); }
+void fail_assertion(const char* condition) {
+  std::fprintf(stderr, "Assertion `%s` failed.\n", condition);
+  break_down(cudaErrorAssert);
+  current->give_up("an assertion failed");
+  std::abort();  // not reached
+}
 std::uint64_t exchange(std::uint64_t value, unsigned source, unsigned mask) {
   return current->exchange(value, source, mask);
 }

@@ -38,9 +38,11 @@ cudaError_t check_addresses(const void* parameters, std::size_t bytes);
 
 // Calls thread(i) for 0 <= i < threads, as threads that can wait for each other; the last one first, or the first one.
 void run_block(unsigned threads, bool last_first, const std::function<void(unsigned)>& thread);
-// What a thread calls in it: __syncthreads, and an exchange of values among the lanes of its warp.
+// What a thread calls in it: __syncthreads, and an exchange of values among lanes of its warp, and an
+// assertion that failed.
 void wait_for_block();
 std::uint64_t exchange(std::uint64_t value, unsigned source, unsigned mask);
+[[noreturn]] void fail_assertion(const char* condition);
 
 // ---- graphs.cpp ----
 
