@@ -1,0 +1,73 @@
+// The kernels, each for all rows of a call, on PyTorch's current stream of the device. `cost` is not asked for here.
+#pragma once
+
+#include <cstdint>
+
+#include "opwheel/detail/dtypes.h"
+#include "opwheel/detail/tensor.h"
+#include "transformer_ops/kernel_arguments.h"
+
+namespace transformer_ops::cuda {
+
+using opwheel::Device;
+using opwheel::ScalarType;
+
+// Writes the loss of all rows and what their gradients are to be multiplied by: `mean` divides by the number of targets
+// that count. Both are float (double for float64), as the losses of the rows are.
+struct TotalLoss {
+  const void* row_loss;
+  const int64_t* target;
+  void *loss, *factor;
+  int64_t rows, ignore_index;
+  bool is_mean;
+};
+
+// x += bias, in each row.
+struct AddBias {
+  void* x;
+  const void* bias;
+  int64_t length;
+};
+
+// The sums of the columns of x, (rows, classes), written or added; they are float (double for float64).
+struct ColumnSums {
+  const void* x;
+  void* sums;
+  int64_t rows;
+  bool adds;
+};
+
+// Writes tokens into the slots of a cache, (blocks, block_size, heads, length) with any strides; negative slots are
+// left out. Elements are `element_bytes` wide.
+struct CacheWrite {
+  const void* source;  // contiguous, (tokens, heads, length)
+  void* cache;
+  const int64_t* slots;
+  int64_t heads, length, blocks, block_size, strides[4], element_bytes;
+};
+
+void run(Device, ScalarType, const RmsNorm&, int64_t rows, int64_t cost);
+void run(Device, ScalarType, const RmsNormBackward&, int64_t parts, int64_t cost);
+void run(Device, ScalarType, const LayerNorm&, int64_t rows, int64_t cost);
+void run(Device, ScalarType, const LayerNormBackward&, int64_t parts, int64_t cost);
+void run(Device, ScalarType, const SumParts&, int64_t columns, int64_t cost);
+void run(Device, ScalarType, const Gated&, int64_t rows, int64_t cost);
+void run(Device, ScalarType, const GatedBackward&, int64_t rows, int64_t cost);
+void run(Device, ScalarType, const Softmax&, int64_t rows, int64_t cost);
+void run(Device, ScalarType, const SoftmaxBackward&, int64_t rows, int64_t cost);
+void run(Device, ScalarType, const RopePair&, int64_t rows, int64_t cost);
+void run(Device, ScalarType, const CrossEntropy&, int64_t rows, int64_t cost);
+void run(Device, ScalarType, const CrossEntropyBackward&, int64_t rows, int64_t cost);
+void run(Device, ScalarType, const TotalLoss&, int64_t rows, int64_t cost);
+void run(Device, ScalarType, const AddBias&, int64_t rows, int64_t cost);
+void run(Device, ScalarType, const ColumnSums&, int64_t classes, int64_t cost);
+void run(Device, ScalarType, const Scaled&, int64_t rows, int64_t cost);
+void run(Device, ScalarType, const Accumulate&, int64_t rows, int64_t cost);
+void run(Device, ScalarType, const Quantize&, int64_t rows, int64_t cost);
+void run(Device, ScalarType, const Dequantize&, int64_t rows, int64_t cost);
+void run(Device, const CacheWrite&, int64_t tokens);
+
+// How many groups rows of this length are summed up in; it depends on the device, not on what else it does.
+int64_t part_count(Device, ScalarType, int64_t rows, int64_t length);
+
+}  // namespace transformer_ops::cuda

@@ -1,0 +1,123 @@
+// What fused_linear_cross_entropy does beside matrix products and the rows of logits.
+#include "columns.cuh"
+#include "kernels.h"
+#include "opwheel/cuda/rows.cuh"
+#include "rows.cuh"
+
+namespace transformer_ops::cuda {
+
+template <class T, class X>
+struct ScaledRows {
+  static constexpr int kHeld = 4;
+
+  Scaled a;
+
+  template <class Team>
+  __device__ void operator()(const Team& team) const {
+    using C = ComputeType<T>;
+    const C factor = *static_cast<const C*>(a.factor);
+    team.for_rows([&](int64_t i) {
+      const auto x = team.load(static_cast<const X*>(a.x) + i * a.x_stride);
+      team.store(static_cast<T*>(a.y) + i * a.length, [&](auto at) { return x[at] * factor; });
+    });
+  }
+};
+
+template <class T>
+struct AccumulateRows {
+  static constexpr int kHeld = 4;
+
+  Accumulate a;
+
+  template <class Team>
+  __device__ void operator()(const Team& team) const {
+    using C = ComputeType<T>;
+    team.for_rows([&](int64_t i) {
+      const auto x = team.load(static_cast<const T*>(a.x) + i * a.length);
+      C* const sum = static_cast<C*>(a.sum) + i * a.length;
+      if (a.adds) {
+        const auto before = team.load(static_cast<const C*>(sum));
+        team.store(sum, [&](auto at) { return before[at] + x[at]; });
+      } else {
+        team.store(sum, [&](auto at) { return x[at]; });
+      }
+    });
+  }
+};
+
+template <class T>
+struct AddBiasRows {
+  static constexpr int kHeld = 4;
+
+  AddBias a;
+
+  template <class Team>
+  __device__ void operator()(const Team& team) const {
+    const auto bias = team.load(static_cast<const T*>(a.bias));
+    team.for_rows([&](int64_t i) {
+      T* const row = static_cast<T*>(a.x) + i * a.length;
+      const auto x = team.load(static_cast<const T*>(row));
+      team.store(row, [&](auto at) { return x[at] + bias[at]; });
+    });
+  }
+};
+
+// One block for all rows.
+template <class C>
+struct TotalLossOf {
+  TotalLoss a;
+
+  __device__ void operator()(int64_t) const {
+    namespace cuda = opwheel::cuda;
+    const C* const losses = static_cast<const C*>(a.row_loss);
+    const C total = cuda::sum<C>(a.rows, [&](int64_t i) { return losses[i]; });
+    C counted = C(1);
+    if (a.is_mean) counted = cuda::sum<C>(a.rows, [&](int64_t i) { return C(a.target[i] != a.ignore_index); });
+    cuda::for_each(1, [&](int64_t) {
+      *static_cast<C*>(a.loss) = total / counted;
+      *static_cast<C*>(a.factor) = counted > 0 ? C(1) / counted : C(0);
+    });
+  }
+};
+
+void run(Device device, ScalarType dtype, const Scaled& a, int64_t rows, int64_t) {
+  dispatch(dtype, [&]<class T>() {
+    const bool is_aligned = are_aligned<T>(a.length, {a.x, a.y}, {a.x_stride});
+    if (a.x_is_wide) {
+      run_rows<T>(device, rows, a.length, is_aligned, ScaledRows<T, ComputeType<T>>{a});
+    } else {
+      run_rows<T>(device, rows, a.length, is_aligned, ScaledRows<T, T>{a});
+    }
+  });
+}
+
+void run(Device device, ScalarType dtype, const Accumulate& a, int64_t rows, int64_t) {
+  dispatch(dtype, [&]<class T>() {
+    const bool is_aligned = are_aligned<T>(a.length, {a.x, a.sum});
+    run_rows<T>(device, rows, a.length, is_aligned, AccumulateRows<T>{a});
+  });
+}
+
+void run(Device device, ScalarType dtype, const AddBias& a, int64_t rows, int64_t) {
+  dispatch(dtype, [&]<class T>() {
+    const bool is_aligned = are_aligned<T>(a.length, {a.x, a.bias});
+    run_rows<T>(device, rows, a.length, is_aligned, AddBiasRows<T>{a});
+  });
+}
+
+void run(Device device, ScalarType dtype, const ColumnSums& a, int64_t classes, int64_t) {
+  dispatch(dtype, [&]<class T>() {
+    using C = ComputeType<T>;
+    sum_columns(device, static_cast<const T*>(a.x), static_cast<C*>(a.sums), a.rows, classes, a.adds);
+  });
+}
+
+void run(Device device, ScalarType dtype, const TotalLoss& a, int64_t rows, int64_t) {
+  if (dtype == ScalarType::Double) {
+    opwheel::cuda::for_rows(device, 1, rows, TotalLossOf<double>{a});
+  } else {
+    opwheel::cuda::for_rows(device, 1, rows, TotalLossOf<float>{a});
+  }
+}
+
+}  // namespace transformer_ops::cuda

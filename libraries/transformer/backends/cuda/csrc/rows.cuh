@@ -1,0 +1,75 @@
+// What the kernels share: rows whose element type is known when they run, and functions of one number.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <initializer_list>
+#include <type_traits>
+
+#include "opwheel/cuda/vectorized_rows.cuh"
+#include "opwheel/detail/dtypes.h"
+#include "transformer_ops/kernel_arguments.h"
+
+namespace transformer_ops::cuda {
+
+using opwheel::ComputeType;
+using opwheel::Device;
+using opwheel::dispatch;
+using opwheel::ScalarType;
+using opwheel::cuda::are_aligned;
+using opwheel::cuda::Lanes;
+using opwheel::cuda::run_teams;
+using opwheel::cuda::TeamPlan;
+
+// Runs a functor over rows of elements of type T.
+template <class T, class F>
+void run_rows(Device device, int64_t rows, int64_t length, bool is_aligned, const F& functor) {
+  run_teams<T>(TeamPlan(device, rows, length, sizeof(T), is_aligned, F::kHeld), functor);
+}
+
+constexpr int64_t kFewThreads = 1024;  // of a multiprocessor, where each holds sums over rows
+
+// Rounded as a tensor of T would be.
+template <class T, class C, int kCount>
+__device__ Lanes<C, kCount> rounded(const Lanes<C, kCount>& lanes) {
+  return map([](C value) { return static_cast<C>(static_cast<T>(value)); }, lanes);
+}
+
+// What is computed for 16-bit numbers may be as wrong as float32's last digits; else it is as exact as the library's.
+template <class T>
+constexpr bool kIsNarrow = sizeof(T) == 2;
+
+// exp(x). For 16-bit numbers 2^(x log2(e)) by the device's own instruction, whose relative error is 2^-22 and that of
+// the product.
+template <class T, class C>
+__device__ C exp_for(C x) {
+#if defined(__CUDA_ARCH__)
+  if constexpr (kIsNarrow<T>) {
+    float result;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x * 1.4426950408889634f));
+    return result;
+  }
+#endif
+  return std::exp(x);
+}
+template <class T, class C>
+__device__ C quotient_for(C a, C b) {
+#if defined(__CUDA_ARCH__)
+  if constexpr (kIsNarrow<T>) return __fdividef(a, b);
+#endif
+  return a / b;
+}
+
+// 1 / (1 + exp(-x)); small, not rounded to 0, where x is very negative.
+template <class C>
+__device__ C sigmoid(C x) {
+  const C e = std::exp(x < 0 ? x : -x), s = C(1) / (C(1) + e);
+  return x < 0 ? e * s : s;
+}
+template <class T, class C>
+__device__ C sigmoid_for(C x) {
+  if constexpr (kIsNarrow<T>) return quotient_for<T>(C(1), C(1) + exp_for<T>(-x));
+  return sigmoid(x);
+}
+
+}  // namespace transformer_ops::cuda
