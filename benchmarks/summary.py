@@ -2,8 +2,8 @@
 
     python -m benchmarks.summary
 
-draws benchmarks/results/summary.png and writes tables into the README, docs/benchmarks.md and docs/transformer.md. What
-is slower than PyTorch is there as well, and so is another machine.
+draws benchmarks/results/summary.png and writes tables into the README and into pages of docs. What is slower than
+PyTorch is there as well, and so is another machine.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from opwheel_tools.bench.results import Measurement, Results, Row, load
 from opwheel_tools.bench.suite import OVERHEAD, Form
 from opwheel_tools.bench.tables import DISTURBED, format_elements, format_time
 
+from benchmarks.gpu import document as gpu_document
+from benchmarks.gpu import tables as gpu_tables
+
 ROOT = Path(__file__).parent
 RESULTS = ROOT / "results/cpu.json"
 ANOTHER_MACHINE = ROOT / "results/cpu-xeon.json"
@@ -24,9 +27,10 @@ TRANSFORMER_RESULTS = ROOT / "results/transformer.json"
 MODEL_RESULTS = ROOT / "results/language_model.json"
 DIGITS_RESULTS = ROOT / "results/digits.json"
 GPU_RESULTS = ROOT / "results/liger.json"
+SPEED_RESULTS = ROOT / "results/gpu-speed.json"
 PICTURE = ROOT / "results/summary.png"
 DOCS = ROOT.parent / "docs"
-PAGES = ROOT.parent / "README.md", DOCS / "benchmarks.md", DOCS / "transformer.md"
+PAGES = ROOT.parent / "README.md", DOCS / "benchmarks.md", DOCS / "transformer.md", DOCS / "cuda.md"
 END = "<!-- end of what benchmarks/summary.py writes -->\n"
 
 _LARGE, _IMAGES, _SEQUENCES = 2**24, "[N,C,H,W]*[C,1,1]", "[B,T,D]*[B,1,D]"
@@ -259,7 +263,21 @@ def tables() -> dict[str, str]:
         "language model": language_model(json.loads(MODEL_RESULTS.read_text())),
         "digits": digits(json.loads(DIGITS_RESULTS.read_text())),
         "gpu": gpu(json.loads(GPU_RESULTS.read_text())),
+        **speed(),
     }
+
+
+def speed() -> dict[str, str]:
+    """The tables of `python -m benchmarks.gpu`; empty until there are results."""
+    known = {
+        "speed in training": gpu_tables.training,
+        "speed in decoding": gpu_tables.decoding,
+        "speed of muladd": gpu_tables.muladd,
+    }
+    if not SPEED_RESULTS.exists():
+        return dict.fromkeys(known, "")
+    results = gpu_document.load(SPEED_RESULTS)
+    return {name: table(results) for name, table in known.items()}
 
 
 def replaced(page: str) -> str:

@@ -9,7 +9,7 @@ own, and the machine's own torch uses them. docs/cuda.md says how to bring them 
 
 OUT/results.json says what the machine is and, for each step, its exit code, its seconds and how many tests passed,
 failed and were skipped (and why); beside it are each step's log and the benchmarks' reports. It is rewritten after each
-step.
+step. Interrupted or terminated, the suite stops what runs, writes what came of it, and exits with 1.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import xml.etree.ElementTree as ET
 from collections import Counter, defaultdict
@@ -36,9 +37,12 @@ TRANSFORMER = [sys.executable, "-m", "transformer_ops"]
 GRACE_S = 20
 OTHER_DEVICES = ("muladd_sycl-", "muladd_executorch-")  # `make wheels` may have built them, too
 CUDA_TESTS = ROOT / "backends/cuda/tests"
-TRITON_TESTS = ROOT / "libraries/transformer/backends/triton/tests"
+TRANSFORMER_BACKENDS = ROOT / "libraries/transformer/backends"
 GENERAL_TESTS = ROOT / "tests/general"
-PROMISES = {"MULADD_REQUIRE": "cuda", "TRANSFORMER_OPS_REQUIRE": "triton"}
+POLL_S = 0.1
+MULADD_PROMISE = {"MULADD_REQUIRE": "cuda"}
+STOP = threading.Event()
+"""Set when the suite is to end."""
 
 
 class Step(NamedTuple):
@@ -48,6 +52,8 @@ class Step(NamedTuple):
     kit_of: str = ""
     is_alone: bool = False
     """It measures time, or needs the memory of the whole device: nothing runs beside it."""
+    environment: dict[str, str] = {}  # noqa: RUF012  # nobody writes into it
+    """Which backends it may use, and must find."""
 
     def parts(self, name: str, operators: list[str]) -> dict[str, Step]:
         """A step for each operator, with those that belong to it."""
@@ -67,7 +73,7 @@ def kit(library: str, backend: str, *arguments: str) -> Step:
 
 
 def steps(out: Path, *, quick: bool = False, has_rows: bool = False) -> dict[str, Step]:
-    """Each step, in the order in which they run."""
+    """Each step, in the order in which they run: first what a few minutes can answer."""
     gpu_tests = str(CUDA_TESTS / "test_gpu.py")
     # The simulation of a GPU leaves out what depends on no device; a GPU is asked everything.
     whole = () if quick else ("--whole-kit",)
@@ -78,26 +84,37 @@ def steps(out: Path, *, quick: bool = False, has_rows: bool = False) -> dict[str
     def bench(command: list[str], name: str) -> Step:
         return Step([*command, "bench", "--device", "cuda", "--json", str(out / f"{name}.json"), *fast], is_alone=True)
 
+    def of(backend: str, step: Step) -> Step:
+        """With that backend of transformer_ops alone, which must load."""
+        return step._replace(environment={"TRANSFORMER_OPS_BACKENDS": backend, "TRANSFORMER_OPS_REQUIRE": backend})
+
+    cuda_tests, triton_tests = (str(TRANSFORMER_BACKENDS / backend / "tests") for backend in ("cuda", "triton"))
+    speed = [sys.executable, "-m", "benchmarks.gpu", "--warm", "--json", str(out / "speed.json"), *fast]
     rows = {
         "rows": Step([*PYTEST, str(GENERAL_TESTS / "device_checks.py"), str(GENERAL_TESTS / "cuda/device_checks.py")]),
         "rows-kit": kit("tests.general.device_library", "cuda")._replace(kit_of=""),
     }
     return {
         "doctor": Step([*MULADD, "doctor", "--json"]),
+        "transformer-doctor": Step([*TRANSFORMER, "doctor", "--json"]),
+        "transformer-cuda-kit": of("cuda", kit("transformer_ops", "cuda", *whole, "-k", "not compiled")),
+        "transformer-cuda-tests": of("cuda", Step([*PYTEST, cuda_tests, "-m", "not slow"])),
+        "speed": Step(speed, is_alone=True),
         "probe": Step([*PYTEST, str(CUDA_TESTS / "test_probe.py")]),
         "gpu": Step([*PYTEST, gpu_tests, "-m", "not slow"], is_alone=True),
         "layouts": Step([*PYTEST, *layouts]),
         "kit": kit("muladd", "cuda", *whole, "-m", "not compiles and not huge"),
         "huge": kit("muladd", "cuda", "-m", "huge", "--huge")._replace(is_alone=True, kit_of=""),
         **(rows if has_rows else {}),
-        "transformer-doctor": Step([*TRANSFORMER, "doctor", "--json"]),
-        "transformer-kernels": Step([*PYTEST, str(TRITON_TESTS)]),
-        "transformer-kit": kit("transformer_ops", "triton", *whole, "-k", "not compiled"),
+        "transformer-kernels": of("triton", Step([*PYTEST, triton_tests])),
+        "transformer-kit": of("triton", kit("transformer_ops", "triton", *whole, "-k", "not compiled")),
         "benchmark": bench(MULADD, "benchmark"),
         "transformer-benchmark": bench(TRANSFORMER, "transformer-benchmark"),
+        "transformer-cuda-sanitizer": of("cuda", Step([*PYTEST, cuda_tests, "-m", "slow"], is_alone=True)),
         "sanitizer": Step([*PYTEST, gpu_tests, "-m", "slow"], is_alone=True),
         "compile": kit("muladd", "cuda", *whole, "-m", "compiles"),
-        "transformer-compile": kit("transformer_ops", "triton", *whole, "-k", "compiled"),
+        "transformer-cuda-compile": of("cuda", kit("transformer_ops", "cuda", *whole, "-k", "compiled")),
+        "transformer-compile": of("triton", kit("transformer_ops", "triton", *whole, "-k", "compiled")),
     }
 
 
@@ -117,11 +134,17 @@ def run(name: str, command: list[str], out: Path, environment: dict[str, str], l
     if "pytest" in command:
         command = [*command, f"--junitxml={report}"]
     start = time.perf_counter()
-    with log.open("w") as file, subprocess.Popen(command, cwd=ROOT, env=environment, stdout=file, stderr=file) as step:
+    with log.open("w") as file:
+        # A group of its own: whoever interrupts the suite and its group leaves it to the suite to stop the step.
+        step = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=file, stderr=file, start_new_session=True
+        )  # fmt: skip
         try:
-            code: int | str = step.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            code = f"stopped after {limit_s:g} s"
+            while step.poll() is None and time.perf_counter() < start + limit_s and not STOP.wait(POLL_S):
+                pass
+            late = "stopped with the suite" if STOP.is_set() else f"stopped after {limit_s:g} s"
+            code: int | str = late if step.returncode is None else step.returncode
+        finally:
             stop(step)
     result: dict[str, Any] = {"exit": code, "seconds": round(time.perf_counter() - start, 1)}
     if report.exists():
@@ -131,12 +154,13 @@ def run(name: str, command: list[str], out: Path, environment: dict[str, str], l
 
 
 def stop(step: subprocess.Popen[bytes]) -> None:
-    """Interrupted, pytest and the benchmark still write down what they have."""
+    """Interrupted, pytest and the benchmark still write down what they have. Nothing where it has ended."""
     step.send_signal(signal.SIGINT)
     try:
         step.wait(GRACE_S)
     except subprocess.TimeoutExpired:
-        step.kill()
+        os.killpg(step.pid, signal.SIGKILL)
+        step.wait()
 
 
 def outcomes(report: Path) -> dict[str, Any]:
@@ -198,12 +222,16 @@ def run_all(chosen: dict[str, Step], jobs: int, out: Path, environment: dict[str
     results: dict[str, Any] = {}
     document = {"machine": machine(environment), "steps": results}
 
-    def one(name: str) -> dict[str, Any]:
-        command, is_kit = chosen[name].command, chosen[name].kit_of
-        matrix = ["--matrix", str(out / f"{name}.json")] if is_kit else []
-        return run(name, [*command, *matrix], out, environment, limit_s)
+    def one(name: str) -> dict[str, Any] | None:
+        if STOP.is_set():
+            return None
+        step = chosen[name]
+        matrix = ["--matrix", str(out / f"{name}.json")] if step.kit_of else []
+        return run(name, [*step.command, *matrix], out, environment | step.environment, limit_s)
 
-    def note(name: str, result: dict[str, Any]) -> None:
+    def note(name: str, result: dict[str, Any] | None) -> None:
+        if result is None:
+            return
         results[name] = result
         (out / "results.json").write_text(json.dumps(document, indent=1) + "\n")
         summary = {key: len(value) if isinstance(value, list) else value for key, value in result.items()}
@@ -217,7 +245,9 @@ def run_all(chosen: dict[str, Step], jobs: int, out: Path, environment: dict[str
     for name in chosen:
         if name not in beside:
             note(name, one(name))
-    return all(result["exit"] == 0 for result in results.values())
+    if STOP.is_set():
+        print(f"stopped: {len(chosen) - len(results)} of {len(chosen)} steps were not started", file=sys.stderr)
+    return not STOP.is_set() and all(result["exit"] == 0 for result in results.values())
 
 
 def main() -> int:
@@ -231,6 +261,8 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="steps that run at once, kits split by operators")
     parser.add_argument("steps", nargs="*", help="steps to run, all parts of them; all without any")
     options = parser.parse_args()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: STOP.set())
     out = options.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     known = steps(out, quick=options.quick, has_rows=options.rows is not None)
@@ -238,7 +270,7 @@ def main() -> int:
         parser.error(f"unknown steps {sorted(unknown)}; known are {list(known)}")
     with tempfile.TemporaryDirectory() as site:
         install(options.wheels, Path(site))
-        environment = os.environ | PROMISES | {"PYTHONPATH": site}
+        environment = os.environ | MULADD_PROMISE | {"PYTHONPATH": site}
         if options.rows is not None:
             environment |= {"PYTHONPATH": f"{site}{os.pathsep}{ROOT}"} | row_libraries(options.rows.resolve())
         if options.jobs > 1 or any("." in name for name in options.steps):

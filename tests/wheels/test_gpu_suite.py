@@ -1,21 +1,28 @@
 """The suite for a GPU machine: it installs the wheels, and without a GPU everything that was promised fails."""
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import torch
+
+from tests import gpu_suite
 
 pytestmark = [pytest.mark.wheels, pytest.mark.slow]
 
 SUITE = Path(__file__).parents[1] / "gpu_suite.py"
 
 
+def command(wheels, out, *steps):
+    return [sys.executable, str(SUITE), "--wheels", str(wheels), "--out", str(out), *steps]
+
+
 def suite(wheels, out, *steps):
-    command = [sys.executable, str(SUITE), "--wheels", str(wheels), "--out", str(out), *steps]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return subprocess.run(command(wheels, out, *steps), capture_output=True, text=True, check=False)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -37,6 +44,38 @@ def test_a_step_that_takes_too_long_is_stopped(wheels, tmp_path):
     report = json.loads((tmp_path / "results.json").read_text())["steps"]
     assert result.returncode == 1
     assert {step["exit"] for step in report.values()} == {"stopped after 0.5 s"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_the_suite_is_stopped(wheels, tmp_path, number, jobs):
+    started = tmp_path / "probe.log"
+    asked = command(wheels[0].parent, tmp_path, "--jobs", jobs, "probe", "gpu")
+    with subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        while not started.exists() or not started.stat().st_size:  # pytest has begun with its tests
+            assert running.poll() is None
+            time.sleep(0.01)
+        running.send_signal(number)
+        _, said = running.communicate()
+    assert running.returncode == 1
+    assert said == "stopped: 1 of 2 steps were not started\n"
+    report = json.loads((tmp_path / "results.json").read_text())["steps"]
+    assert list(report) == ["probe"]
+    assert report["probe"]["exit"] == "stopped with the suite"
+    assert report["probe"]["passed"] > 0
+
+
+def test_a_backend_of_transformer_ops_alone(tmp_path):
+    """Two wheels for one device are installed: what tests one of them must not be given the other."""
+    seen = set()
+    for name, step in gpu_suite.steps(tmp_path).items():
+        if step.kit_of == "transformer_ops" or str(gpu_suite.TRANSFORMER_BACKENDS) in " ".join(step.command):
+            backend = "cuda" if "cuda" in name else "triton"
+            expected = {"TRANSFORMER_OPS_BACKENDS": backend, "TRANSFORMER_OPS_REQUIRE": backend}
+            assert step.environment == expected, name
+            assert {"--backend", backend} <= set(step.command) or f"backends/{backend}/tests" in " ".join(step.command)
+            seen.add(backend)
+    assert seen == {"cuda", "triton"}
 
 
 def test_wrong_usage(wheels, tmp_path):

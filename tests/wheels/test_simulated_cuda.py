@@ -12,6 +12,7 @@ from pathlib import Path
 import opwheel_tools
 import pytest
 
+from benchmarks.gpu.document import load
 from tests.general import mixed_library
 from tests.mutants.mutations import CUDA_MUTATIONS
 from tests.portions import first_of
@@ -116,6 +117,20 @@ def test_benchmark(passes, tmp_path):
     assert report["findings"] == []
     peers = {peer for row in report["rows"] for peer in row["peers"]}
     assert {"muladd", "eager", "addcmul", "custom_op", "copy"} <= peers
+
+
+@pytest.mark.nightly
+def test_speed(suite, simulated, tmp_path):
+    """Without transformer_ops, whose rows say so; calls of muladd are captured and replayed."""
+    suite(simulated, "speed")
+    rows = load(tmp_path / "speed.json").runs["cuda"].rows
+    assert "ModuleNotFoundError" in rows["7B/softmax/64 x 128/torch.bfloat16/forward"]["errors"]["ours"]
+    captured = [row for row in rows.values() if row["group"] == "muladd"]
+    assert len(captured) == 5
+    for row in captured:
+        assert "ours" not in row["not_captured"] | row["errors"]
+        assert row["seconds"]["device"]["ours"][0] > 0
+        assert "copy" not in row["seconds"]["wall"] or row["seconds"]["device"]["copy"][0] > 0
 
 
 @pytest.mark.parametrize("mutation", first_of(CUDA_MUTATIONS, 0), ids=lambda mutation: mutation.name)
