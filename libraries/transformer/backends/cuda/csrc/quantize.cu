@@ -47,8 +47,8 @@ struct DequantizeRows {
     using C = ComputeType<T>;
     team.for_rows([&](int64_t i) {
       const auto q = team.load(static_cast<const int8_t*>(a.q) + i * a.length);
-      const C scale = static_cast<const float*>(a.scale)[i];
-      const auto product = [scale](C value) { return static_cast<C>(static_cast<float>(value * scale)); };
+      const float scale = static_cast<const float*>(a.scale)[i];
+      const auto product = [scale](C value) { return static_cast<C>(static_cast<float>(value) * scale); };
       team.store(static_cast<T*>(a.x) + i * a.length, [&](auto at) { return map(product, q[at]); });
     });
   }

@@ -1,0 +1,222 @@
+"""What only a device shows: streams, graphs, bits that stay, every way to share a row, assertions."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import transformer_ops
+from opwheel.registry import State
+
+from libraries.transformer.backends.cuda.tests.cuda_calls import calls, values
+
+HERE = Path(__file__).parent
+REQUIRED = "cuda" in os.environ.get("TRANSFORMER_OPS_REQUIRE", "").split(",")
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+NAMES = list(calls(8, device="cpu"))
+# A part of a warp, a warp, a block that holds a row, one that reads it again; elements that make no vector.
+LENGTHS = (2, 8, 64, 250, 1024, 4096, 8200, 20_000)
+
+
+@pytest.fixture(autouse=True)
+def _device():
+    torch.manual_seed(0)
+    status = transformer_ops.backends()["cuda"]
+    if status.state is State.LOADED:
+        return
+    if REQUIRED:
+        pytest.fail(f"TRANSFORMER_OPS_REQUIRE promises a GPU, but the backend is {status.state}: {status.reason}")
+    pytest.skip(f"needs a GPU; the backend is {status.state}: {status.reason}")
+
+
+def tensors(results):
+    return [one for one in (results if isinstance(results, tuple) else (results,)) if one is not None]
+
+
+def differentiable(args):
+    return [arg for arg in args if isinstance(arg, torch.Tensor) and arg.requires_grad]
+
+
+def run(function, args):
+    """Results and gradients; what is written to, where there are no results."""
+    results = tensors(function(*args))
+    if not results:
+        return list(args[2:4])
+    wanted = differentiable(args)
+    if not wanted:
+        return results
+    torch.manual_seed(1)
+    grads = [torch.randn(one.shape, device="cpu", dtype=torch.float64).to(one) for one in results]
+    return [one.detach() for one in results] + list(torch.autograd.grad(results, wanted, grads, allow_unused=True))
+
+
+def call(name, n, dtype, **options):
+    function, args = calls(n, dtype, **options)[name]
+    if name not in ("quantize_rowwise", "dequantize_rowwise", "reshape_and_cache"):
+        for arg in args:
+            if isinstance(arg, torch.Tensor) and arg.is_floating_point():
+                arg.requires_grad_()
+    return function, args
+
+
+def on_cpu(args):
+    return [
+        arg.detach().cpu().requires_grad_(arg.requires_grad) if isinstance(arg, torch.Tensor) else arg for arg in args
+    ]
+
+
+@pytest.mark.parametrize("n", LENGTHS)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_way_to_share_a_row(name, n):
+    """Beside the same operators on the CPU, whose kernels or references are another implementation."""
+    function, args = call(name, n, torch.float64)
+    expected = run(function, on_cpu(args))
+    for mine, theirs in zip(run(function, args), expected, strict=True):
+        torch.testing.assert_close(mine.cpu(), theirs, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("n", [64, 4096, 4098, 20_000])
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_bits_in_every_call(name, n, dtype):
+    function, args = call(name, n, dtype, rows=130)
+    if name == "reshape_and_cache":
+        pytest.skip("it writes what it is given")
+    first, again = run(function, args), run(function, args)
+    for one, other in zip(first, again, strict=True):
+        assert torch.equal(one, other), (one - other).abs().max()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_row_does_not_depend_on_the_others(name):
+    if name in ("fused_linear_cross_entropy", "cross_entropy", "reshape_and_cache") or name.startswith("rope"):
+        pytest.skip("its rows are not those of its first argument, or of one result")
+    function, args = calls(1000, torch.bfloat16, rows=7)[name]
+    whole = tensors(function(*args))
+    part = [arg[2:3] if isinstance(arg, torch.Tensor) and arg.shape[:1] == (7,) else arg for arg in args]
+    for one, of_all in zip(tensors(function(*part)), whole, strict=True):
+        assert torch.equal(one, of_all[2:3])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_waits_for_nothing_and_uses_the_current_stream(name):
+    function, args = call(name, 64, torch.float32)
+    expected = run(function, args)
+    if name == "reshape_and_cache":
+        args[2].zero_(), args[3].zero_()
+    stream = torch.cuda.Stream()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream), torch.no_grad():
+        torch.cuda._sleep(200_000_000)
+        results = tensors(function(*args)) or list(args[2:4])
+        assert not stream.query(), "the call has waited"
+    stream.synchronize()
+    if name == "reshape_and_cache":
+        return
+    for one, other in zip(results, expected, strict=False):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_graph(name):
+    """A captured call, of new inputs in the same memory."""
+    function, args = calls(256, torch.bfloat16)[name]
+    if name.startswith("fused_linear"):
+        pytest.skip("PyTorch's matrix products cannot be captured on simulated devices") if _is_simulated() else None
+    with torch.no_grad():
+        function(*args)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            results = tensors(function(*args))
+        for arg in args:
+            if isinstance(arg, torch.Tensor) and arg.is_floating_point():
+                arg.copy_(values(*arg.shape, dtype=arg.dtype))
+        graph.replay()
+        torch.cuda.synchronize()
+        if not results:
+            return
+        for one, other in zip(results, tensors(function(*args)), strict=True):
+            assert torch.equal(one, other)
+
+
+def _is_simulated():
+    return torch.cuda.get_device_name() == "simulated CUDA device"
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two devices")
+def test_devices():
+    for name in NAMES:
+        function, args = calls(64, device="cuda:1")[name]
+        for result in tensors(function(*args)):
+            assert result.device == torch.device("cuda:1")
+    with pytest.raises(RuntimeError, match="'weight' is on cuda:1, but 'x' is on cuda:0"):
+        transformer_ops.rms_norm(values(3, 8), values(8, device="cuda:1"))
+
+
+def test_empty():
+    for shape in ((0, 8), (3, 0), (0, 0)):
+        x = values(*shape)
+        assert transformer_ops.softmax(x).shape == shape
+        assert transformer_ops.rms_norm(x, values(shape[-1])).shape == shape
+        assert transformer_ops.swiglu(x, x).shape == shape
+        q, scale = transformer_ops.quantize_rowwise(x)
+        assert not scale.any()
+    x, w = values(0, 8).requires_grad_(), values(8).requires_grad_()
+    transformer_ops.layer_norm(x, w, w).sum().backward()
+    assert not w.grad.any()
+
+
+def test_softmax_of_infinite_values():
+    inf = float("inf")
+    rows = [[-inf, 0.0, -inf, 1.0], [-inf] * 4, [inf, 0.0, 0.0, 0.0], [float("nan"), 0.0, 0.0, 0.0]]
+    for width in (4, 4096, 40_000):
+        x = torch.full((4, width), -inf)
+        x[:, :4] = torch.tensor(rows)
+        result = transformer_ops.softmax(x.cuda())
+        torch.testing.assert_close(result.cpu(), torch.softmax(x, -1), equal_nan=True)
+
+
+ASSERTS = """
+import torch, transformer_ops
+x = torch.randn(3, 8, device="cuda")
+try:
+    {call}
+    torch.cuda.synchronize()
+except RuntimeError as error:
+    print("caught:", error)
+"""
+WRONG_VALUES = {
+    "target": "transformer_ops.cross_entropy(x, torch.tensor([0, 8, 1], device='cuda'))",
+    "position_ids": "transformer_ops.rope(x.view(1, 1, 3, 8), x.view(1, 1, 3, 8), x, x, torch.tensor([0, 1, 3], device='cuda'))",
+    "slot_mapping": "transformer_ops.reshape_and_cache(x.view(3, 1, 8), x.view(3, 1, 8), torch.zeros(1, 2, 1, 8, device='cuda'), "
+    "torch.zeros(1, 2, 1, 8, device='cuda'), torch.tensor([0, 1, 2], device='cuda'))",
+}
+
+
+@pytest.mark.parametrize("argument", WRONG_VALUES)
+def test_the_device_asserts_what_it_alone_can_see(argument):
+    command = [sys.executable, "-c", ASSERTS.format(call=WRONG_VALUES[argument])]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "caught: " in result.stdout, result.stderr[-2000:]
+    assert f"argument '{argument}' has" in result.stderr, result.stderr[-2000:]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tool", ["memcheck", "racecheck", "initcheck"])
+def test_compute_sanitizer(tool):
+    path = f"{os.environ.get('CUDA_HOME', '/usr/local/cuda')}/bin"
+    sanitizer = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path=path)
+    if sanitizer is None:
+        pytest.skip("compute-sanitizer is not installed")
+    command = [sanitizer, "--tool", tool, "--error-exitcode", "9", sys.executable, str(HERE / "short_run.py")]
+    # Without the cache each tensor is an allocation of its own: an access past its end is seen.
+    environment = os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=500)
+    report = (result.stdout + result.stderr)[-4000:]
+    if "Device not supported" in report:
+        pytest.skip("compute-sanitizer does not support this device or system")
+    assert result.returncode == 0, report
+    assert "every call was made" in result.stdout, report
