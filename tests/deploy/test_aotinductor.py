@@ -6,12 +6,13 @@ import shutil
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import muladd
 import pytest
 import torch
 from opwheel.aotinductor import c_shims
-from opwheel.registry import BackendUnavailableError
+from opwheel.registry import BackendStatus, BackendUnavailableError, State
 
 from .conftest import ROOT, last_line, run
 
@@ -253,4 +254,16 @@ def test_c_shims_of_a_backend_that_exports_none(tmp_path):
     program = "import muladd; from opwheel.aotinductor import c_shims; c_shims(muladd.library, 'mps')"
     result = run(sys.executable, "-c", program, env=os.environ | {"PYTHONPATH": str(tmp_path)})
     assert result.returncode == 1
-    assert "the backend 'plain' exports no aoti_torch_mps_muladd" in last_line(result)
+    assert "the backend 'plain' exports no aoti_torch_mps_mul;" in last_line(result)
+
+
+def test_c_shims_of_two_backends():
+    """Each operator's is that of the backend that serves it; what one in Python serves has none."""
+    cpu = muladd.backends()["cpu"]
+    served = tuple(name for name in cpu.operators if name != "scale")
+    first = cpu._replace(operators=served)
+    second = BackendStatus("python", State.LOADED, device_type="cpu", operators=("scale",))
+    shares = SimpleNamespace(backends=lambda: {"cpu": first, "python": second}, overloads=muladd.library.overloads)
+    expected = c_shims(muladd.library, "cpu")
+    del expected[torch.ops.muladd.scale.default]
+    assert c_shims(shares, "cpu") == expected

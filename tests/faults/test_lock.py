@@ -181,6 +181,37 @@ def test_a_winner_that_does_not_load(lock: Lock, site: Site, run: Run) -> None:
     check_fails(report, "OPWHEEL-E071", "at PrivateUse1 no backend wins add, locked is acme")
 
 
+@pytest.fixture
+def shares(site: Site, tmp_path: Path) -> Path:
+    """Two backends for one key, of which the second has what the first does not claim; the policy that says so."""
+    site.install("acme", extra=MOODY, register="register", operators="['add']")
+    both = "def register(target):\n    for name in ('add', 'mul'): target.impl(name, lambda a, b: b)\n"
+    site.install("beta", extra=both, register="register", operators="['add', 'mul']")
+    policy = tmp_path / "mine.toml"
+    policy.write_text("[policy]\nprefer = { PrivateUse1 = ['acme', 'beta'] }\n")
+    return policy
+
+
+def test_shares_are_locked(shares: Path, lock: Lock, site: Site, run: Run) -> None:
+    path = lock(MULADD_PLUGINS=str(shares))
+    document = json.loads(path.read_text())
+    assert document["winners"]["PrivateUse1"] == {"add": "acme", "mul": "beta"}
+    assert set(document["distributions"]) >= {"muladd-acme", "muladd-beta"}
+    report = run(site.root, MULADD_LOCK=str(path), MULADD_PLUGINS=str(shares), then=SNAPSHOT)
+    assert report["out"]["text"] == path.read_text()
+    assert {report["statuses"][name]["state"] for name in ("acme", "beta")} == {"loaded"}
+
+
+def test_other_shares_fail(shares: Path, lock: Lock, site: Site, run: Run) -> None:
+    path, environment = lock(MULADD_PLUGINS=str(shares)), {"MULADD_PLUGINS": str(shares)}
+    part = "at PrivateUse1 beta wins add, locked is acme"
+    check_fails(run(site.root, MULADD_LOCK=str(path), **environment, MOODY="1"), "OPWHEEL-E071", part)
+    shares.write_text("[policy]\nprefer = { PrivateUse1 = ['beta', 'acme'] }\n")
+    report = run(site.root, before=WATCH, MULADD_LOCK=str(path), **environment)
+    check_fails(report, "OPWHEEL-E071", part)
+    assert without_framework(report["out"]["opened"]) == ["libmuladd_schema.so"]
+
+
 @pytest.mark.parametrize(
     ("environment", "part"),
     [

@@ -8,9 +8,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 from opwheel.dispatch import Operator, overloads_of, register_python
+from opwheel.registry import BackendStatus, State
 from opwheel_tools import OpInfo
 from opwheel_tools.opinfo.lookup import register_op_infos
 from opwheel_tools.testing import crashes
+from opwheel_tools.testing.alone import admitted
 from opwheel_tools.testing.report import Outcome, hint_for, lines
 
 HERE = Path(__file__).parent
@@ -144,3 +146,10 @@ def test_many_failures_are_counted():
     text = list(lines([one("failed", message="\n".join("abcdefghij" * 3), operator=f"f{i}") for i in range(40)]))
     assert text[-1].startswith("and more of f12 (1), ")
     assert len(text) < 150
+
+
+def test_a_backend_is_admitted_without_the_others_at_its_key():
+    states = [("cuda", "CUDA", State.LOADED), ("triton", "CUDA", State.SHADOWED), ("cpu", "CPU", State.LOADED)]
+    states += [("xpu", "XPU", State.UNSUPPORTED), ("more", "CUDA", State.LOADED)]
+    statuses = {name: BackendStatus(name, state, dispatch_key=key) for name, key, state in states}
+    assert admitted(statuses, "triton") == "cpu,triton"

@@ -11,7 +11,7 @@ from typing import Any
 from .dispatch import inductor
 from .dispatch.opening import Library
 from .dispatch.overload import Overload
-from .registry import State
+from .registry import BackendStatus, State
 
 _C_TYPES = {"Tensor": "AtenTensorHandle", "float": "double"}
 
@@ -31,7 +31,10 @@ def keep_kernels(library: Library) -> Iterator[None]:
 
 
 def c_shims(library: Library, device_type: str) -> dict[Any, list[str]]:
-    """The C declarations of a backend's kernels, by operator.
+    """The C declarations of the kernels of a device's backends, by operator.
+
+    Each operator has the function of the backend that serves it. Beside a backend in C++ there may be one in Python,
+    whose operators have none: the model calls them through the dispatcher.
 
     They are the value of the inductor option ``aot_inductor.custom_ops_to_c_shims``, for operators that are kept
     (:func:`keep_kernels`). A model compiled with it looks the functions up when it is loaded, so that the library has
@@ -40,21 +43,30 @@ def c_shims(library: Library, device_type: str) -> dict[Any, list[str]]:
 
     Args:
         library: whose operators the model calls.
-        device_type: of a loaded backend: ``"cpu"``.
+        device_type: of the loaded backends: ``"cpu"``.
 
     Raises:
         BackendUnavailableError: no backend for the device is loaded.
-        ValueError: it exports no C functions.
+        ValueError: one in C++ lacks C functions, or the only ones are in Python.
     """
     backends = [status for status in library.backends().values() if status.device_type == device_type]
     loaded = [status for status in backends if status.state is State.LOADED]
     if not loaded:
         library.require(backends[0].name if backends else device_type)  # which raises, with the reason
-    backend = loaded[0]
+    compiled = [status for status in loaded if status.library is not None] or loaded
+    return {op: [text] for status in compiled for op, text in _exported(library, status).items()}
+
+
+def _exported(library: Library, backend: BackendStatus) -> dict[Any, str]:
+    """The declarations of a backend's kernels, whose library is then open for all.
+
+    Raises:
+        ValueError: it exports no C functions.
+    """
     functions = {
-        overload.op: _declaration(overload, device_type)
-        for overload in library.overloads.values()
-        if not overload.mutates
+        overload.op: _declaration(overload, backend.device_type)
+        for name, overload in library.overloads.items()
+        if name in backend.operators and not overload.mutates
     }
     exported = None if backend.library is None else ctypes.CDLL(str(backend.library), mode=os.RTLD_NOW | os.RTLD_GLOBAL)
     missing = [function for function, _ in functions.values() if not hasattr(exported, function)]
@@ -63,7 +75,7 @@ def c_shims(library: Library, device_type: str) -> dict[Any, list[str]]:
             f"the backend {backend.name!r} exports no {', '.join(missing)}; compile the model without "
             "custom_ops_to_c_shims: its operators are then called through the dispatcher"
         )
-    return {op: [declaration] for op, (_, declaration) in functions.items()}
+    return {op: declaration for op, (_, declaration) in functions.items()}
 
 
 def _declaration(overload: Overload, device_type: str) -> tuple[str, str]:

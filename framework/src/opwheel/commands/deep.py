@@ -69,6 +69,7 @@ def _try(library: Library, status: BackendStatus) -> BackendStatus:
     fields["state"] = State(fields["state"])
     for name in ("operators", "by_reference", "missing"):
         fields[name] = tuple(fields[name])
+    fields["served_by_others"] = tuple(fields["served_by_others"].items())
     fields["library"] = None if fields["library"] is None else Path(fields["library"])
     fields["exception"] = None if fields["exception"] is None else RuntimeError(fields["exception"])
     return BackendStatus(**fields)

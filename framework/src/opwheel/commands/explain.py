@@ -8,12 +8,13 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from ..registry.status import State
 from ..text import printable
 from .target import Target, UsageError
 
 if TYPE_CHECKING:
     from .. import Library
-    from ..registry import Choice
+    from ..registry import BackendStatus, Choice
 
 
 _ANY = "OPERATOR"
@@ -74,5 +75,13 @@ def _answer(library: Library, choice: Choice) -> str:
         if choice.operator in winner.by_reference:
             lines.append("  its kernel is the operator's reference: correct, but slow")
     lines += [f"  {why}" for why in choice.blocked.values()]
-    lines += [f"  not {other.name} ({other.distribution}): {other.state}, {other.reason}" for other in choice.others]
+    lines += [f"  not {other.name} ({other.distribution}): {_why_not(choice, other)}" for other in choice.others]
     return "\n".join(lines)
+
+
+def _why_not(choice: Choice, other: BackendStatus) -> str:
+    if other.state is not State.LOADED:
+        return f"{other.state}, {other.reason}"
+    if choice.operator in other.missing:
+        return "it claims the operator, but has no kernel"
+    return choice.rules.get(other.name, "it does not claim the operator")

@@ -64,15 +64,17 @@ class Backend(Record):
         name: the entry point's name: ``"cuda"``.
         device_type: ``torch.device.type`` of the tensors it computes on: ``"cuda"``.
         dispatch_key: PyTorch's dispatch key for that device: ``"CUDA"``. ROCm uses ``"cuda"`` and ``"CUDA"`` too.
-        libraries: absolute paths of shared libraries, opened in this order.
+        libraries: absolute paths of shared libraries, opened in this order. They register all operators in one block:
+            where another backend serves one of these, a backend with libraries is not loaded.
         register: called with a ``torch.library.Library`` of kind IMPL when the libraries are open: registers what they
-            have no kernels for, or everything.
+            have no kernels for, or everything. The library's ``impl`` does nothing for operators that are claimed and
+            that another backend serves, so that the function need not know which those are.
         probe: says whether this machine can use the backend. It must not open the libraries, nor import the operator
             library, whose import may be waiting for the answer: it runs in a separate thread, for at most
             ``<PREFIX>_PROBE_TIMEOUT`` seconds (10).
         operators: names of the schemas covered, ``"name.out"`` for an overload; None for all of the library.
         requires: requirement specifiers of installed packages, ``"torch>=2.10"``.
-        priority: the higher one wins a key when the policy does not say otherwise.
+        priority: the higher one comes first when the policy does not say otherwise.
 
     Raises:
         InvalidBackendError: a field has the wrong type or is too long, or there is nothing to load.

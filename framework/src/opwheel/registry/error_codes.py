@@ -90,8 +90,9 @@ _ROWS = (
     ),
     ErrorCode(
         "OPWHEEL-E024",
-        "another backend owns the dispatch key",
-        "Two backends claim the same operator at the same dispatch key; only one may be loaded.",
+        "other backends come first",
+        "At a dispatch key each operator goes to the first backend, by preference, that claims it. Nothing was left "
+        "for this one; or not all, and it has `libraries=`: a library registers all its operators in one block.",
         "Nothing, or name the one you want first under [policy] prefer in plugins.toml.",
     ),
     ErrorCode(
@@ -203,9 +204,9 @@ _ROWS = (
         "OPWHEEL-E054",
         "kernels nobody claimed",
         "Something was registered in the library's namespace, or a fallback for all operators, that the backend does "
-        "not claim, or before its claim was accepted: when the plugin was imported, asked or probed. What the "
-        "backend's library and register function have registered is removed; calls that reach what stays raise an "
-        "error with this code.",
+        "not claim or another one serves, or before its claim was accepted: when the plugin was imported, asked or "
+        "probed. What the backend's library and register function have registered is removed; calls that reach what "
+        "stays raise an error with this code.",
         "Author: only what `libraries=` and `register=` name registers, and only what `operators=` and "
         "`dispatch_key=` claim. "
         f"{_TRACEBACK} {_OTHERS}",

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -15,8 +15,9 @@ class Choice(NamedTuple):
     """The answer for one operator on one device type.
 
     ``winner`` is None where no kernel is loaded. ``others`` are the backends for that device that do not serve the
-    operator. ``blocked`` says by dispatch key why calls that arrive there raise, whoever wins; keys of other devices
-    are left out.
+    operator. ``rules`` says of those of them that are loaded, and claim the operator, why another backend has it: by
+    the name of the one that lost, the other's name and the rule. ``blocked`` says by dispatch key why calls that arrive
+    there raise, whoever wins; keys of other devices are left out.
     """
 
     operator: str
@@ -25,12 +26,20 @@ class Choice(NamedTuple):
     winner: BackendStatus | None
     others: tuple[BackendStatus, ...]
     blocked: Mapping[str, str] = MappingProxyType({})
+    rules: Mapping[str, str] = MappingProxyType({})
 
 
 def explain(
-    statuses: Iterable[BackendStatus], operator: str, device_type: str, blocked: Mapping[tuple[str, str], str]
+    statuses: Iterable[BackendStatus],
+    operator: str,
+    device_type: str,
+    blocked: Mapping[tuple[str, str], str],
+    deciding_rule: Callable[[str, str], str],
 ) -> Choice:
-    """Pick out what the statuses, and the blocked pairs of operator and key, say about it on one device type."""
+    """Pick out what the statuses, and the blocked pairs of operator and key, say about it on one device type.
+
+    ``deciding_rule`` says why the first of two backends, given by name, comes before the second.
+    """
     statuses = list(statuses)
     concerned = [status for status in statuses if status.device_type == device_type]
     serving = [status for status in concerned if status.state is State.LOADED and operator in status.operators]
@@ -39,7 +48,12 @@ def explain(
     elsewhere = {status.dispatch_key for status in statuses if status not in concerned}
     here = {key: why for (name, key), why in blocked.items() if name == operator and key not in elsewhere}
     others = tuple(status for status in concerned if status is not winner)
-    return Choice(operator, device_type, key, winner, others, here)
+    rules = {}
+    for status in others:
+        owner = dict(status.served_by_others).get(operator)
+        if owner and status.state is State.LOADED:
+            rules[status.name] = f"{owner!r} has this operator: {deciding_rule(owner, status.name)}"
+    return Choice(operator, device_type, key, winner, others, here, rules)
 
 
 def digest(claims: Iterable[Claim], policy: Policy) -> str:
@@ -58,6 +72,7 @@ def digest(claims: Iterable[Claim], policy: Policy) -> str:
             claim.plugin.distribution,
             claim.plugin.version,
             sorted(claim.operators),
+            claim.is_divisible,
         ]
         for claim in ordered
     ]

@@ -182,7 +182,7 @@ class OperatorLibrary:
         """Load a backend that is not loaded yet, whatever policy or ``<PREFIX>_AUTOLOAD=0`` say.
 
         Raises:
-            BackendUnavailableError: it is not installed, cannot be loaded, or another backend owns its dispatch key.
+            BackendUnavailableError: it is not installed, cannot be loaded, or other backends have all it claims.
             LockError: the lock file does not have it among the winners.
         """
         with self._lock:
@@ -229,13 +229,16 @@ class OperatorLibrary:
         if layout != "strided":
             return wrong_layout_error(name, device_type, layout)
         blocked = self._isolation.error(operator, dispatch_key_of(device_type) or "")
-        return blocked or no_kernel_error(name, device_type, self.backends(), self._search.plugins, self.policy)
+        return blocked or no_kernel_error(
+            name, device_type, self.backends(), self._search.claims, self._search.plugins, self.policy
+        )
 
     def explain(self, operator: str, device_type: str) -> Choice:
         """Which backend serves the operator on tensors of that device type, and why the others do not."""
         from .explanation import explain
 
-        return explain(self.backends().values(), operator, device_type, self._isolation.blocked)
+        statuses = self.backends().values()
+        return explain(statuses, operator, device_type, self._isolation.blocked, self._loader.deciding_rule)
 
     def digest(self) -> str:
         """A fingerprint of the choice of backends: equal wherever plugins and policy are the same."""

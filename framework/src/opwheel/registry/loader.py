@@ -1,4 +1,4 @@
-"""Loads the backends that win, in order, and keeps track of whose kernels are in the dispatcher."""
+"""Loads the backends in order, each with the operators that are left to it, and knows whose kernels are registered."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .isolation import Isolation
 from .loading import Loaded, LoadError, run_probe
 from .policy import Policy
 from .references import forget, is_reference
-from .resolution import Claim, deciding_rule, precedence
+from .resolution import Claim, deciding_rule, describe_share, precedence, share_of, why_shadowed
 from .status import State
 from .statuses import Statuses
 
@@ -54,7 +54,7 @@ class Loader:
             loaded.set_memory(policy)
 
     def load(self, claims: list[Claim]) -> None:
-        """Probe and load in order of precedence; whoever comes later and wants the same operator is shadowed.
+        """Probe and load in order of precedence. Each gets what is left of its claim; it is shadowed if nothing is.
 
         Raises:
             LockError: others would win, or have won, than the lock file says.
@@ -68,15 +68,16 @@ class Loader:
     def _load_in_order(self, claims: list[Claim]) -> None:
         self._claims.update({claim.backend.name: claim for claim in claims})
         for claim in self._in_order(claims):
-            owner = next((name for pair in sorted(claim.pairs) if (name := self.owner(pair))), None)
-            if owner is not None:
-                self._shadow(claim, owner)
+            others = {operator: name for operator, key in sorted(claim.pairs) if (name := self.owner((operator, key)))}
+            share = share_of(claim, self.owned())
+            if others and not share.operators:
+                self._shadow(claim, others)
                 continue
             self.without_device.discard(claim.backend.name)
             try:
                 probe = self._probe(claim)
                 if probe.ok:
-                    self._load_one(claim)
+                    self._load_one(share, others)
                 else:
                     if self.guard is None and why_no_device(claim.backend.device_type):  # what is locked stays
                         self.without_device.add(claim.backend.name)
@@ -98,12 +99,12 @@ class Loader:
 
     def forecast(self, claims: list[Claim]) -> dict[Pair, str]:
         """``owners`` as :meth:`load` would leave it if every library opens and has all that is claimed."""
-        owners = dict(self.owners)
-        taken = {pair for pair in owners if self.owner(pair)}
+        owners, taken = dict(self.owners), self.owned()
         for claim in self._in_order(claims):
-            if not claim.pairs & taken and self._is_supported(claim):
-                owners.update(dict.fromkeys(claim.pairs, claim.backend.name))
-                taken |= claim.pairs
+            share = share_of(claim, taken)
+            if share.operators and self._is_supported(claim):
+                owners.update(dict.fromkeys(share.pairs, claim.backend.name))
+                taken |= share.pairs
         return owners
 
     def expel(self, plugin: FoundPlugin, error: PluginError | LoadError, backend: Backend | None = None) -> None:
@@ -136,6 +137,14 @@ class Loader:
         name = self.owners.get(pair)
         return name if name and self._statuses.by_name[name].state is State.LOADED else None
 
+    def owned(self) -> set[Pair]:
+        """What the loaded backends have."""
+        return {pair for pair in self.owners if self.owner(pair)}
+
+    def deciding_rule(self, winner: str, loser: str) -> str:
+        """Why one of two backends that were loaded, or wanted to be, comes before the other."""
+        return deciding_rule(self._claims[winner], self._claims[loser], self._policy)
+
     def _probe(self, claim: Claim) -> Probe:
         backend, probe = claim.backend, Probe(True)
         if backend.probe is not None:
@@ -154,20 +163,22 @@ class Loader:
             self.expel(claim.plugin, error, claim.backend)
             return False
 
-    def _shadow(self, claim: Claim, owner: str) -> None:
+    def _shadow(self, claim: Claim, others: dict[str, str]) -> None:
         key, name = claim.backend.dispatch_key, claim.backend.name
-        rule = deciding_rule(self._claims[owner], claim, self._policy)
+        winners = [self._claims[owner] for owner in set(others.values())]
         fix = f'to choose it, set prefer = {{ {key} = ["{name}"] }} under [policy] in plugins.toml'
         self._statuses.record(
             claim.plugin,
             State.SHADOWED,
             backend=claim.backend,
             code="OPWHEEL-E024",
-            reason=f"{owner!r} owns {key}: {rule}",
+            reason=why_shadowed(claim, winners, len(others), self._policy),
             fix=fix,
+            served_by_others=tuple(others.items()),
         )
 
-    def _load_one(self, claim: Claim) -> None:
+    def _load_one(self, claim: Claim, others: dict[str, str]) -> None:
+        """Load a backend for what is left to it; ``others`` has the backends of the operators that are not, by name."""
         backend, key = claim.backend, claim.backend.dispatch_key
         may_define = any(may_define_operators(path) for path in backend.libraries)
         loaded = self._loaded[backend.name] = Loaded()
@@ -175,7 +186,7 @@ class Loader:
         start = time.perf_counter()
         try:
             with self._isolation.watch("it", key=key, claimed=claim.pairs, may_define=may_define) as watched:
-                loaded.open(backend, self._namespace)
+                loaded.open(backend, self._namespace, others)
                 loaded.set_memory(self._policy)
                 load_ms = (time.perf_counter() - start) * 1e3
             covered = self._covered(claim, watched.added)
@@ -185,12 +196,16 @@ class Loader:
         self._isolation.unblock({(operator, key) for operator in covered})
         self.owners.update({(operator, key): backend.name for operator in covered})
         missing = tuple(sorted(claim.operators - covered))
+        reasons = [
+            describe_share(claim, self._claims[backend.name], set(others.values())) if others else "",
+            f"no kernel for {', '.join(missing)}" if missing else "",
+        ]
         self._statuses.record(
             claim.plugin,
             State.LOADED,
             backend=backend,
             code="OPWHEEL-E053" if missing else "",
-            reason=f"no kernel for {', '.join(missing)}" if missing else "",
+            reason="; ".join(filter(None, reasons)),
             fix=f"pip install --upgrade {claim.plugin.distribution}; its author registers them, or leaves them out of "
             "operators="
             if missing
@@ -198,6 +213,7 @@ class Loader:
             operators=tuple(sorted(covered)),
             by_reference=tuple(sorted(o for o in covered if is_reference(f"{self._namespace}::{o}", key))),
             missing=missing,
+            served_by_others=tuple(others.items()),
             load_ms=load_ms,
         )
 
@@ -219,9 +235,11 @@ class Loader:
         there = {pair for pair in claim.pairs - self._isolation.blocked.keys() if has_kernel(self._namespace, *pair)}
         covered = {operator for operator, _ in there.union(added)}
         if not covered:
+            is_part = claim.operators != self._claims[claim.backend.name].operators
+            left = f" for what is left to it: {', '.join(sorted(claim.operators))}" if is_part else ""
             raise LoadError(
                 "OPWHEEL-E051",
-                f"it registered no kernel at {key}",
+                f"it registered no kernel at {key}{left}",
                 f"register what operators= names at its dispatch_key, by STABLE_TORCH_LIBRARY_IMPL({self._namespace}, "
                 f"{key}, m) in what libraries= names or by library.impl(name, kernel) in what register= names",
             )

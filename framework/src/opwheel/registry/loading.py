@@ -6,7 +6,7 @@ import ctypes
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -214,8 +214,8 @@ class Loaded:
         self._handles: list[ctypes.CDLL] = []
         self._library: torch.library.Library | None = None
 
-    def open(self, backend: Backend, namespace: str) -> None:
-        """Open the libraries, and call the register function.
+    def open(self, backend: Backend, namespace: str, others: Collection[str]) -> None:
+        """Open the libraries, and call the register function, which registers nothing of the operators of ``others``.
 
         Raises:
             LoadError: with the loader's or the plugin's own exception as its cause.
@@ -230,7 +230,9 @@ class Loaded:
                 reason = f"its library {describe_value(str(path))} cannot be opened"
                 raise LoadError("OPWHEEL-E050", reason, complete_library("libraries", path)) from error
         if backend.register is not None:
-            self._library = torch.library.Library(namespace, "IMPL", backend.dispatch_key)
+            from .share import Share  # most backends have libraries alone
+
+            self._library = Share(namespace, backend.dispatch_key, others)
             try:
                 with warnings.catch_warnings():
                     backend.register(self._library)

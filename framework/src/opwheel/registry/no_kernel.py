@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from .errors import BackendUnavailableError, NoKernelError
-from .policy import Policy
+from .policy import KnownBackend, Policy
+from .resolution import Claim
 from .status import BackendStatus, State
 from .statuses import describe
 
@@ -17,36 +18,44 @@ def no_kernel_error(
     qualified_name: str,
     device_type: str,
     statuses: Mapping[str, BackendStatus],
+    claims: Mapping[str, Claim],
     plugins: Collection[str],
     policy: Policy,
 ) -> NoKernelError:
     """The error of a call with plain tensors, caused by what broke the backend that should have had a kernel.
 
+    Of a backend that was not asked what it claims, it is assumed that it has every operator.
+
     Args:
         qualified_name: of the operator, with the namespace.
         device_type: of the tensors.
         statuses: of all backends, by name.
+        claims: of the backends that were asked, by name.
         plugins: names of the installed ones, with those that were not asked yet.
         policy: names backends that one can install.
     """
     namespace, _, operator = qualified_name.partition("::")
-    status = _closest(device_type, statuses)
-    known = [known.name for known in policy.backends.values() if known.device == device_type]
-    if status is None:
-        missing = _not_installed(known[0], statuses, plugins, policy) if known else ""
-        reason = missing or "no installed backend is for this device"
-    elif not status.device_type:
-        reason = f"no backend is known to be for this device, but {describe(status)}"
-    elif status.state is not State.LOADED:
-        reason = describe(status)
-    elif operator not in status.operators:
-        reason = f"the backend {status.name!r} ({status.distribution} {status.version}) does not cover it"
-    else:
+    here = [status for status in statuses.values() if status.device_type == device_type]
+    nameless = [status for status in statuses.values() if not status.device_type]  # broken before they could say it
+    able = [status for status in here if _may_have(operator, status, claims)] if here else nameless
+    closest = min(able, key=_distance, default=None)
+    if closest is not None and closest.state is State.LOADED:
         reason = "only plain dense tensors are supported, not quantised, nested or other special ones"
+    else:
+        reasons = [
+            f"the backend {s.name!r} ({s.distribution} {s.version}) does not cover it" for s in here if s not in able
+        ]
+        if closest is None:
+            names = [known.name for known in _installable(device_type, policy) if known.name not in statuses]
+            reasons += [_not_installed(name, statuses, plugins, policy) for name in names]
+        else:
+            unknown = "" if closest.device_type else "no backend is known to be for this device, but "
+            reasons.append(f"{unknown}{describe(closest)}")
+        reason = "; ".join(reasons) or "no installed backend is for this device"
     variable = f"{namespace.upper()}_FALLBACK=reference"
     hint = f"`{namespace} doctor` explains more, {variable} computes with ATen instead"
     error = NoKernelError("OPWHEEL-E001", f"{_what(qualified_name, device_type)}: {reason}; {hint}")
-    error.__cause__ = status.exception if status else None
+    error.__cause__ = closest.exception if closest else None
     return error
 
 
@@ -86,7 +95,18 @@ def _what(qualified_name: str, device_type: str) -> str:
     return f"{qualified_name} has no kernel for {device_type} tensors"
 
 
-def _closest(device_type: str, statuses: Mapping[str, BackendStatus]) -> BackendStatus | None:
-    """Of the backends for the device, the one closest to working; else one that did not get to name its device."""
-    concerned = [status for status in statuses.values() if status.device_type in (device_type, "")]
-    return min(concerned, key=lambda s: (not s.device_type, _CLOSEST_FIRST.index(s.state)), default=None)
+def _installable(device_type: str, policy: Policy) -> list[KnownBackend]:
+    """The backends that one can install for the device, the preferred ones first."""
+    known = [known for known in policy.backends.values() if known.device == device_type]
+    return sorted(known, key=lambda one: policy.rank(one.dispatch_key, one.name))
+
+
+def _may_have(operator: str, status: BackendStatus, claims: Mapping[str, Claim]) -> bool:
+    """Whether a loaded backend has the operator, or another one would have claimed it."""
+    if status.state is State.LOADED:
+        return operator in status.operators
+    return status.name not in claims or operator in claims[status.name].operators
+
+
+def _distance(status: BackendStatus) -> tuple[int, str]:
+    return _CLOSEST_FIRST.index(status.state), status.name

@@ -13,7 +13,7 @@ class State(str, enum.Enum):
     LOADED = "loaded"
     UNSUPPORTED = "unsupported"  # the probe says this machine lacks it
     DISABLED = "disabled"  # the policy keeps it out
-    SHADOWED = "shadowed"  # another backend won the dispatch key
+    SHADOWED = "shadowed"  # other backends have the operators that it claims
     INCOMPATIBLE = "incompatible"  # ABI number, schemas, torch version or another requirement
     INSTALLED = "installed"  # kernels for another runtime than PyTorch, which opens them itself
     BROKEN = "broken"  # it failed; the exception is kept
@@ -27,8 +27,10 @@ class BackendStatus(NamedTuple):
 
     ``reason`` and ``fix`` are sentences for people; ``code`` is a key of the table of failures, empty when all is well.
     ``operators`` has what the dispatcher confirmed, ``by_reference`` those of them for which the backend has registered
-    the operator's reference, for want of a kernel of its own, ``missing`` what was claimed in vain. ``load_ms`` is the
-    time spent on opening the libraries, in milliseconds. ``exception`` is the original one of a broken backend.
+    the operator's reference, for want of a kernel of its own, ``missing`` what was claimed in vain.
+    ``served_by_others`` has the claimed operators that another backend serves, each with that backend's name.
+    ``load_ms`` is the time spent on opening the libraries, in milliseconds. ``exception`` is the original one of a
+    broken backend.
     """
 
     name: str
@@ -43,6 +45,7 @@ class BackendStatus(NamedTuple):
     operators: tuple[str, ...] = ()
     by_reference: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    served_by_others: tuple[tuple[str, str], ...] = ()
     library: Path | None = None
     load_ms: float = 0.0
     exception: BaseException | None = None
@@ -58,6 +61,7 @@ class BackendStatus(NamedTuple):
         values["operators"] = list(self.operators)
         values["by_reference"] = list(self.by_reference)
         values["missing"] = list(self.missing)
+        values["served_by_others"] = dict(self.served_by_others)
         values["library"] = None if self.library is None else str(self.library)
         values["exception"] = None if self.exception is None else describe_exception(self.exception)
         return values

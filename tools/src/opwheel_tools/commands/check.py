@@ -16,6 +16,8 @@ import typer
 from opwheel.registry import BackendUnavailableError
 from opwheel.text import how_it_ended, printable
 
+from ..testing.alone import admitted
+
 if TYPE_CHECKING:
     from opwheel import Library
 
@@ -41,11 +43,14 @@ def check(
     Does it compute what the operators promise, in every part of PyTorch? The last line says how the run ended.
     """
     library: Library = context.obj.open()
-    known = sorted({*library.backends(), *library.policy.backends})
+    statuses = library.backends()
+    known = sorted({*statuses, *library.policy.backends})
     if backend not in known:
         raise typer.BadParameter(printable(f"there is no backend {backend!r}; known are: {', '.join(known)}"))
+    others = sorted({other for _, other in statuses[backend].served_by_others}) if backend in statuses else []
     try:
-        library.require(backend)
+        if not others:  # else it is loaded in the kit's process, which leaves these out
+            library.require(backend)
     except BackendUnavailableError as error:
         print(f"{library.namespace}:", *str(error).split())  # on one line, whatever a plugin says
         raise typer.Exit(1) from None
@@ -54,6 +59,10 @@ def check(
     _check_op_infos(library)
     # One that does not load in that process fails the check rather than being skipped.
     environment = {**os.environ, f"{library.prefix}_REQUIRE": backend}
+    if others:
+        environment[f"{library.prefix}_BACKENDS"] = only = admitted(statuses, backend)
+        left_out = f"{', '.join(others)} left out, for {backend} to have all its operators"
+        print(printable(f"{left_out}: {library.prefix}_BACKENDS={only}"), flush=True)
     with tempfile.TemporaryDirectory() as folder:
         current = Path(folder, "test")
         # Which test has ended the process is said below; pytest would show its own frames.

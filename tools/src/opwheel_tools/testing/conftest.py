@@ -22,6 +22,7 @@ from opwheel.text import printable
 
 from ..opinfo.lookup import op_info_of
 from . import checks, crashes
+from .alone import admitted
 from .report import Outcome
 from .report import lines as report_lines
 from .samples import DTYPES
@@ -152,16 +153,22 @@ def overloads(request: pytest.FixtureRequest) -> dict[str, Overload]:
 
 @pytest.fixture(scope="session")
 def backend(request: pytest.FixtureRequest) -> BackendStatus:
-    """The backend under test; skips, or fails where it was promised, when it is not loaded."""
+    """The backend under test; skips, or fails where it was promised, when it is not loaded.
+
+    It fails there, too, where another backend has operators that this one claims.
+    """
     name = request.config.getoption("--backend")
     if name is None:
         pytest.skip("no backend given: --backend NAME")
     status = _status(request.config, name)
+    promise = f"{_library(request.config).prefix}_REQUIRE"
+    is_promised = name in os.environ.get(promise, "").split(",")
     if status is not None and status.state is State.LOADED:
+        if status.served_by_others and is_promised:
+            pytest.fail(f"{promise} promises it, but {_not_its_own(request.config, status)}")
         return status
     reason = printable(f"backend {name!r} is " + (f"{status.state}: {status.reason}" if status else "not installed"))
-    promise = f"{_library(request.config).prefix}_REQUIRE"
-    if name in os.environ.get(promise, "").split(","):
+    if is_promised:
         pytest.fail(f"{promise} promises it, but {reason}")
     pytest.skip(reason)
 
@@ -229,7 +236,8 @@ def _applies(request: pytest.FixtureRequest, backend: BackendStatus) -> None:
         pytest.skip("needs over 20 GB: --huge")
     overload = _overload_of(request.node)
     if overload is not None and overload.name not in backend.operators:
-        pytest.skip(f"not claimed by {backend.name}")
+        other = dict(backend.served_by_others).get(overload.name)
+        pytest.skip(f"{other} serves it, not {backend.name}" if other else f"not claimed by {backend.name}")
     crash = request.getfixturevalue("crashing").get(overload.name) if overload is not None else None
     # Of reads beside arguments the element-wise operators have a test of its own.
     if crash is not None and ("sampled" in request.fixturenames or not crash.is_beside):
@@ -300,6 +308,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     not_tried = _not_tried(config, status, subsystems)
     for subsystem, reason in not_tried.items():
         terminalreporter.write_line(f"not tried: {subsystem}: {reason}")
+    served_by_others = dict(status.served_by_others) if status else {}
+    if status is not None and served_by_others:
+        terminalreporter.write_line(_not_its_own(config, status))
     unclaimed, unsampled = _unclaimed(config), _unsampled(config)
     for why, names in {
         "not claimed by the backend": unclaimed,
@@ -324,6 +335,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
             "backend": config.getoption("--backend"),
             "torch": torch.__version__,
             "not_claimed": unclaimed,
+            "served_by_others": served_by_others,
             "by_reference": by_reference,
             "left_out": config.stash.get(_left_out, ""),
             "not_tried": not_tried,
@@ -369,7 +381,19 @@ def _undeclared(config: pytest.Config) -> list[str]:
 
 def _unclaimed(config: pytest.Config) -> list[str]:
     status = _status(config, str(config.getoption("--backend")))
-    return sorted(set(_library(config).overloads) - set(status.operators if status else ()))
+    known = {*status.operators, *dict(status.served_by_others)} if status else set()
+    return sorted(set(_library(config).overloads) - known)
+
+
+def _not_its_own(config: pytest.Config, status: BackendStatus) -> str:
+    """What a backend under test claims and others serve, and with what it would be tested."""
+    library = _library(config)
+    found: dict[str, list[str]] = defaultdict(list)
+    for operator, other in status.served_by_others:
+        found[other].append(operator)
+    served = "; ".join(f"{other} serves {', '.join(operators)}" for other, operators in found.items())
+    only = f"{library.prefix}_BACKENDS={admitted(library.backends(), status.name)}"
+    return printable(f"not tested, because they are not {status.name}'s here: {served}; {only} tests them")
 
 
 def _mark(outcomes: list[str]) -> str:
