@@ -107,9 +107,10 @@ test-kit: $(VENV)/.installed
 	$(BIN)/python $(KIT) cpu --matrix $(VENV)/matrix.json
 	$(BIN)/python docs/coverage.py --check $(VENV)/matrix.json
 
+REGISTRY_UNITS := $(addprefix tests/unit/test_,elf.py hooks.py distributions.py)
 test-registry: $(VENV)/.installed
 	$(BIN)/python -m coverage erase
-	$(BIN)/python -m coverage run -m pytest tests/faults tests/unit/test_elf.py tests/general/test_cpp_calls.py
+	$(BIN)/python -m coverage run -m pytest tests/faults $(REGISTRY_UNITS) tests/general/test_cpp_calls.py
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 

@@ -1,7 +1,11 @@
 """What an import does and leaves alone, each in a Python that has imported nothing else."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
+
+import opwheel
 
 IMPORTS_NOTHING = """
 import sys, opwheel, opwheel.commands, opwheel.scripts
@@ -37,9 +41,33 @@ import sys, muladd, transformer_ops
 print(sorted(name for name in sys.modules if name.startswith("opwheel_tools") or ".opinfos" in name))
 """
 
+# Of what PyTorch has imported already, some takes long to use.
+IMPORTS_WHAT_IT_NEEDS = """
+import gc, importlib.metadata, sys, torch
+importlib.metadata.distributions = importlib.metadata.Distribution.metadata = None  # an object, or a README, for each
+before = set(sys.modules)
+import muladd
+print(muladd.backends()["cpu"].state, gc.isenabled())
+print(sorted(name for name in set(sys.modules) - before if name.split(".")[0] not in ("muladd", "opwheel")))
+print(sorted(name for name in sys.modules if name.startswith("opwheel.")))
+"""
+# Imported by the calls, or the errors, that need them.
+LATER = {
+    *("_torch.names", "_torch.private.compiling", "memory.huge_pages"),
+    *("dispatch.autograd", "dispatch.backend_select", "dispatch.decompositions", "dispatch.derivatives.plan"),
+    *("dispatch.kernel_errors", "dispatch.overlap", "dispatch.results", "dispatch.stride_sums"),
+    *("dispatch.tensor_iterator", "dispatch.inductor", "dispatch.rules.rows", "dispatch.rules.elementwise.reference"),
+    *("registry.absence", "registry.callees", "registry.devices", "registry.error_codes", "registry.explanation"),
+    *("registry.hiding", "registry.installed", "registry.lock", "registry.no_kernel", "registry.pluggy_hooks"),
+    *("registry.runtimes",),
+}
 
-def printed_by(code):
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
+
+def printed_by(code, **environment):
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout.splitlines()
 
 
 def test_importing_the_framework_has_no_effect():
@@ -54,6 +82,19 @@ def test_all_of_the_framework_opens_nothing():
 
 def test_libraries_do_without_tools():
     assert printed_by(WITHOUT_TOOLS) == ["[]"]
+
+
+def test_an_import_brings_nothing_but_what_it_needs():
+    """Beside PyTorch, which imports most of Python's library: no pluggy, no packaging, no parser of TOML."""
+    state, others, own = printed_by(IMPORTS_WHAT_IT_NEEDS, MULADD_BACKENDS="cpu")
+    assert state == "loaded True"  # the garbage collector is on again
+    assert others == "['muladd_cpu']"
+    assert [name for name in LATER if f"'opwheel.{name}'" in own] == []
+
+
+def test_what_is_imported_later_has_these_names():
+    folder = Path(opwheel.__file__).parent
+    assert [name for name in LATER if not (folder / f"{name.replace('.', '/')}.py").is_file()] == []
 
 
 def test_a_plugin_s_module_does_without_torch():

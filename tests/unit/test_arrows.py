@@ -21,7 +21,7 @@ DISPATCH = {*REGISTRY, "dispatch", ""}  # "": the package itself, whose names ar
 # Part of opwheel -> the parts that it may import.
 ARROWS = {
     **{part: set() for part in BASE},
-    "_torch": {"_torch"},
+    "_torch": {"_import_hooks", "_torch"},
     "memory": {"_torch", "memory"},
     "registry": REGISTRY,
     "dispatch": DISPATCH,

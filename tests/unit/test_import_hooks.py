@@ -1,11 +1,12 @@
 """What is done after another module's import, and names that are imported when they are used."""
 
+import gc
 import importlib.util
 import sys
 
 import opwheel
 import pytest
-from opwheel._import_hooks import after_import
+from opwheel._import_hooks import after_import, names_from, without_collections
 
 
 @pytest.fixture
@@ -39,3 +40,24 @@ def test_all_names_are_there():
     for package in (opwheel, opwheel.registry, opwheel.dispatch):
         for name in package.__all__:
             assert getattr(package, name) is not None
+
+
+@pytest.mark.parametrize("was_on", [True, False])
+def test_no_collections_meanwhile(was_on, module, tmp_path):
+    """The collector is as before afterwards, also where an import fails."""
+    (tmp_path / f"{module}.py").write_text("import gc\nIS_ON = gc.isenabled()\n")
+    (tmp_path / f"{module}_failing.py").write_text("1 / 0\n")
+    get = names_from("", {"IS_ON": module, "FAILING": f"{module}_failing"})
+    is_on = gc.isenabled()
+    try:
+        (gc.enable if was_on else gc.disable)()
+        assert get("IS_ON") is False
+        assert gc.isenabled() is was_on
+        with pytest.raises(ZeroDivisionError):
+            get("FAILING")
+        assert gc.isenabled() is was_on
+        with without_collections(), without_collections():
+            assert not gc.isenabled()
+        assert gc.isenabled() is was_on
+    finally:
+        (gc.enable if is_on else gc.disable)()

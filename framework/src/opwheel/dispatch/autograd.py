@@ -24,7 +24,8 @@ from . import autocast
 from .arguments import check_tensors
 from .autograd_function import Call, function_of
 from .decompositions import decompose
-from .derivatives import Derivatives, Plan
+from .derivatives import Derivatives
+from .derivatives.plan import Plan, plan_of
 from .kernel_errors import raise_if_out_of_memory
 from .overlap import may_share_memory
 from .overload import Overload, as_tuple, tensors_in
@@ -107,7 +108,7 @@ class _AutogradKernel:
         """The call with what a node keeps of it, checked before the kernel writes."""
         overload, derivatives = self._overload, self._derivatives
         needed = _needed(overload, values)
-        plan = derivatives.plan(needed, overload.is_in_place and bool(derivatives.uncovered))
+        plan = plan_of(derivatives, needed, overload.is_in_place and bool(derivatives.uncovered))
         kept = [values[i] for i in plan.tensors]
         if overload.is_in_place:
             _check_may_be_overwritten(overload, values[0])

@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .._torch import private
-from .derivatives import Derivatives, Plan
+from .derivatives import Derivatives
+from .derivatives.plan import Plan, plan_of
 from .overload import Overload, as_tuple
 from .rules import Elementwise
 
@@ -73,7 +74,7 @@ class _Node:
         else:
             _check_results_are_new(self._overload, tensors, as_tuple(result))
             if self._looks_at_results and self._has_uncovered(ctx, as_tuple(result)):
-                plan = self._derivatives.plan(call.needed, True)
+                plan = plan_of(self._derivatives, call.needed, True)
                 kept = [call.values[i] for i in plan.tensors]
         self._keep(ctx, plan, kept, call.values, as_tuple(result))
         return result

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import autocast
-from .overlap import apart
 from .overload import Overload, as_tuple
 
 
@@ -19,6 +18,8 @@ def decompose(overload: Overload, values: tuple[Any, ...]) -> Any:
         results = overload.rule.decompose(overload, values)
     if overload.mutates:
         return results
+    from .overlap import apart  # not imported with the library
+
     new = apart(as_tuple(results), overload.all_tensors(values))
     fixed = overload.operator.not_differentiable
     new = [r.detach() if name in fixed else r for name, r in zip(overload.result_names, new, strict=True)]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from .._import_hooks import without_collections
 from ..registry.library import OperatorLibrary
 from .declaration import Operator
 from .derivatives import Derivatives
@@ -83,14 +84,15 @@ def open_library(package: str, operators: Iterable[Operator], *, distribution: s
         LockError: what is installed differs from the lock file.
     """
     operators = tuple(operators)
-    library = Library(package, operators, distribution, version)
+    with without_collections():
+        library = Library(package, operators, distribution, version)
 
-    # 1. The operators exist, with the schemas of the list.
-    library.load_schemas()
+        # 1. The operators exist, with the schemas of the list.
+        library.load_schemas()
 
-    # 2. They have shapes, derivatives, vmap rules, autocast rules, and an answer where no backend has a kernel.
-    library.overloads = register(library, operators)
+        # 2. They have shapes, derivatives, vmap rules, autocast rules, and an answer where no backend has a kernel.
+        library.overloads = register(library, operators)
 
-    # 3. They have functions in Python.
-    library.functions = make_functions(package, library.overloads)
+        # 3. They have functions in Python.
+        library.functions = make_functions(package, library.overloads)
     return library

@@ -2,46 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from .._torch import private
 
+if TYPE_CHECKING:
+    from .declaration_like import DeclarationLike
+
 # Types of arguments that are or contain tensors.
 TENSOR_KINDS = frozenset({"Tensor", "Optional[Tensor]", "List[Tensor]", "List[Optional[Tensor]]"})
-
-
-class Declaration(Protocol):
-    """What registrations read of a declaration, as :class:`~.declaration.Operator` has it; described there."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def reference(self) -> Callable[..., Any]: ...
-    @property
-    def rule(self) -> Any: ...  # a Rule, whose file imports this one
-    @property
-    def derivatives(self) -> Mapping[str, str | Callable[..., Any]] | None: ...
-    @property
-    def not_differentiable(self) -> tuple[str, ...]: ...
-    @property
-    def training(self) -> str: ...
-    @property
-    def autocast(self) -> str: ...
-    @property
-    def compile(self) -> str: ...
-    @property
-    def flops(self) -> int | Callable[..., int]: ...
-    @property
-    def tensor_variant(self) -> Mapping[str, str]: ...
-    @property
-    def fake(self) -> Callable[..., Any] | None: ...
-    @property
-    def doc(self) -> str: ...
 
 
 class Overload:
@@ -55,7 +29,11 @@ class Overload:
     """
 
     def __init__(
-        self, operator: Declaration, namespace: str, schema_text: str, siblings: Mapping[str, Overload] | None = None
+        self,
+        operator: DeclarationLike,
+        namespace: str,
+        schema_text: str,
+        siblings: Mapping[str, Overload] | None = None,
     ) -> None:
         self.operator = operator
         self.namespace = namespace

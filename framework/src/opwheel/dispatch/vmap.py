@@ -9,7 +9,6 @@ import torch
 
 from .._torch import private
 from . import autocast
-from .decompositions import decompose
 from .overload import Overload
 
 
@@ -21,8 +20,7 @@ def batched_kernel(overload: Overload) -> Callable[..., Any]:
         try:
             return private.batched(one_call, lambda *values: overload.call(overload.op, values), values)
         except _NoRuleError:
-            _check_records_nothing(overload, values)
-            return decompose(overload, values)
+            return _of_reference(overload, values)
 
     def one_call(info: Any, in_dims: tuple[Any, ...], *values: Any) -> Any:
         answer = overload.rule.vmap(overload, info.batch_size, in_dims, values)
@@ -41,10 +39,17 @@ def random_kernel(overload: Overload) -> Callable[..., Any]:
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         values = autocast.as_cast(overload, overload.bind(args, kwargs))
-        _check_records_nothing(overload, values)
-        return decompose(overload, values)
+        return _of_reference(overload, values)
 
     return kernel
+
+
+def _of_reference(overload: Overload, values: tuple[Any, ...]) -> Any:
+    """What the reference computes, whose operators PyTorch batches."""
+    from .decompositions import decompose  # seldom needed
+
+    _check_records_nothing(overload, values)
+    return decompose(overload, values)
 
 
 def _check_records_nothing(overload: Overload, values: tuple[Any, ...]) -> None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from .._import_hooks import names_from
 from .backend import Backend, Probe, Runtime
-from .devices import probe_device
 from .errors import (
     BackendUnavailableError,
     InvalidBackendError,
@@ -18,21 +17,25 @@ from .errors import (
     PolicyError,
     RegistryError,
 )
-from .hooks import hookimpl, hookspec
+from .hooks import hookimpl
 from .status import BackendStatus, Finding, State
 
 if TYPE_CHECKING:
+    from .devices import probe_device
     from .error_codes import ERROR_CODES, ErrorCode
     from .explanation import Choice
     from .library import OperatorLibrary
+    from .pluggy_hooks import hookspec
     from .policy import KnownBackend, KnownRuntime, Policy, read_file
 
 __getattr__ = names_from(
     __name__,
     {
         **dict.fromkeys(("ERROR_CODES", "ErrorCode"), ".error_codes"),
+        "probe_device": ".devices",
         "Choice": ".explanation",
         "OperatorLibrary": ".library",
+        "hookspec": ".pluggy_hooks",
         **dict.fromkeys(("KnownBackend", "KnownRuntime", "Policy", "read_file"), ".policy"),
     },
 )

@@ -8,7 +8,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from .elf import note_segments
 
@@ -16,14 +15,17 @@ _OWNER = b"opwheel\0"
 _ABI, _SCHEMA, _CALLEE = 1, 2, 3  # types of notes
 
 
-class BuiltWith(NamedTuple):
-    """Which SDK a library was compiled against, and for which schemas."""
+class BuiltWith:
+    """Which SDK a library was compiled against, and for which schemas.
 
-    abi: int | None
-    """None if it was built without the SDK, or the file cannot be read."""
-    schemas: tuple[str, ...]
-    callees: tuple[str, ...]
-    """Schemas of the operators that its kernels call, with their namespaces."""
+    ``abi`` is None if it was built without the SDK, or the file cannot be read. ``callees`` are the schemas of the
+    operators that its kernels call, with their namespaces.
+    """
+
+    def __init__(self, abi: int | None, schemas: tuple[str, ...], callees: tuple[str, ...]) -> None:
+        self.abi = abi
+        self.schemas = schemas
+        self.callees = callees
 
 
 def read_notes(path: Path) -> BuiltWith:

@@ -7,14 +7,13 @@ from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from types import FrameType
-from typing import NamedTuple, TypeVar
-
-import pluggy
+from typing import TypeVar
 
 from ..text import describe_exception, describe_value
 from .backend import Backend, Runtime
+from .distributions import distributions_for, name_and_version
 from .errors import CodedError, InvalidBackendError
-from .hooks import PROJECT, PluginHooks
+from .hooks import plain_hook
 from .regular_files import in_full
 from .status import Finding
 from .values import NAME, fix_in, is_name
@@ -22,16 +21,26 @@ from .values import NAME, fix_in, is_name
 Described = TypeVar("Described", Backend, Runtime)
 
 
-class FoundPlugin(NamedTuple):
-    """A line of a distribution's entry_points.txt, not imported yet."""
+class FoundPlugin:
+    """A line of a distribution's entry_points.txt, not imported yet. ``entry_point`` is None where the line is none."""
 
-    name: str
-    distribution: str
-    version: str
-    group: str
-    line: str
-    entry_point: metadata.EntryPoint | None  # None where the line is none
-    installed: metadata.Distribution
+    def __init__(
+        self,
+        name: str,
+        distribution: str,
+        version: str,
+        group: str,
+        line: str,
+        entry_point: metadata.EntryPoint | None,
+        installed: metadata.Distribution,
+    ) -> None:
+        self.name = name
+        self.distribution = distribution
+        self.version = version
+        self.group = group
+        self.line = line
+        self.entry_point = entry_point
+        self.installed = installed
 
     @property
     def module(self) -> str:
@@ -87,7 +96,7 @@ def find_plugins(group: str) -> tuple[list[FoundPlugin], list[Finding]]:
     """
     plugins: dict[str, list[FoundPlugin]] = {}
     findings: list[Finding] = []
-    for distribution in metadata.distributions():
+    for distribution in distributions_for(group):
         try:
             found = _plugins_of(distribution, group) if _mentions(distribution, group) else []
             if found:
@@ -148,9 +157,8 @@ def _place(distribution: metadata.Distribution) -> object:
 def _mentions(distribution: metadata.Distribution, group: str) -> bool:
     folder = getattr(distribution, "_path", None)
     try:
-        if isinstance(folder, Path):  # nearly all; read_text takes twice as long, and there may be hundreds
-            with open(f"{folder}/entry_points.txt", "rb", buffering=0) as file:  # noqa: PTH123  # a Path more takes as long again
-                return group.encode() in file.read()
+        if isinstance(folder, Path):  # bytes: the file may be damaged elsewhere
+            return group.encode() in (folder / "entry_points.txt").read_bytes()
         return group in (distribution.read_text("entry_points.txt") or "")
     except (OSError, UnicodeDecodeError):
         # Any distribution could be a plugin of ours: one that cannot be read at all does not count as one.
@@ -161,8 +169,7 @@ def _plugins_of(distribution: metadata.Distribution, group: str) -> list[FoundPl
     lines = list(_lines_of(group, distribution.read_text("entry_points.txt") or ""))
     if not lines:
         return []
-    fields = distribution.metadata
-    name, version = fields["Name"], fields["Version"]
+    name, version = name_and_version(distribution)
     if not (name and is_name(name) and version and version.isprintable() and len(version) <= 100):
         given = f"{describe_value(name)} and {describe_value(version)}"
         raise ValueError(f"METADATA must give Name and Version; it gives {given}")
@@ -193,7 +200,7 @@ def read_plugin(plugin: FoundPlugin, hook: str, kind: type[Described]) -> Descri
 
     Args:
         plugin: where the module is.
-        hook: name of one of :class:`PluginHooks`.
+        hook: name of one of :class:`~.pluggy_hooks.PluginHooks`.
         kind: the class of the record that the hook returns.
 
     Raises:
@@ -247,11 +254,12 @@ def _blamed(code: str, reason: str, fix: str) -> Iterator[None]:
         raise PluginError(code, reason, fix) from error
 
 
-def _call_hook(module: object, name: str, hook: str) -> list[object] | None:
-    # A manager for each plugin: what is wrong with one never gets in the way of another, nor of a second attempt.
-    manager = pluggy.PluginManager(PROJECT)
-    manager.add_hookspecs(PluginHooks)
-    manager.register(module, name)
-    manager.check_pending()
-    caller = getattr(manager.hook, hook)
-    return list(caller()) if caller.get_hookimpls() else None
+def _call_hook(plugin: object, name: str, hook: str) -> list[object] | None:
+    """What the hook has returned, in a list: an empty one for None, as pluggy has it. None where there is no hook."""
+    function = plain_hook(plugin, hook)
+    if function is None:
+        from .pluggy_hooks import call_through_pluggy
+
+        return call_through_pluggy(plugin, name, hook)
+    answer = function()
+    return [] if answer is None else [answer]

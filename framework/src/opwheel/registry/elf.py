@@ -6,7 +6,7 @@ import errno
 import os
 import struct
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from .regular_files import open_regular
 
@@ -19,11 +19,12 @@ _LOAD, _DYNAMIC, _NOTE = 1, 2, 4  # types: mapped; what the dynamic loader reads
 _STRING_TABLE, _STRING_TABLE_SIZE = 5, 10  # d_tag: where in memory the names are, and how many bytes they have
 
 
-class _Segment(NamedTuple):
-    type: int
-    begin: int
-    address: int
-    size: int
+class _Segment:
+    def __init__(self, kind: int, begin: int, address: int, size: int) -> None:
+        self.type = kind
+        self.begin = begin
+        self.address = address
+        self.size = size
 
     @property
     def end(self) -> int:

@@ -14,7 +14,6 @@ from ..memory.settings import HUGE_PAGES, RESULT_CACHE, check_setting
 from .errors import NoKernelError
 from .isolation import Isolation
 from .loader import Loader
-from .no_kernel import check_loaded, no_kernel_error, wrong_layout_error
 from .policy import Policy, read_policy
 from .schemas import Core, open_schemas
 from .search import Search, StillImportingError
@@ -174,6 +173,8 @@ class OperatorLibrary:
         Raises:
             BackendUnavailableError: naming the first that is not, why, and what to do.
         """
+        from .no_kernel import check_loaded
+
         statuses = self.backends()
         for name in names:
             check_loaded(name, statuses, self._search.plugins, self.policy)
@@ -225,6 +226,8 @@ class OperatorLibrary:
 
     def no_kernel_error(self, operator: str, device_type: str, layout: str = "strided") -> NoKernelError:
         """The error of a call that found no kernel, caused by what broke the backend that should have had one."""
+        from .no_kernel import no_kernel_error, wrong_layout_error
+
         name = f"{self.namespace}::{operator}"
         if layout != "strided":
             return wrong_layout_error(name, device_type, layout)
@@ -299,5 +302,5 @@ class OperatorLibrary:
 
     def _change_policy(self, **changed: Any) -> None:
         with self._lock:
-            self.policy = self.policy._replace(**changed)
+            self.policy = self.policy.replaced(**changed)
             self._loader.set_policy(self.policy)

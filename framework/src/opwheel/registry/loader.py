@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from .._torch.private import why_no_device
 from .backend import Backend, Probe
-from .devices import how_to_register
 from .discovery import FoundPlugin, PluginError
 from .dispatcher import Pair, has_kernel, listed
 from .elf import may_define_operators
@@ -151,7 +150,11 @@ class Loader:
             with self._isolation.watch("its probe", key=backend.dispatch_key):
                 probe = run_probe(backend.name, backend.probe, self._policy.probe_timeout_s)
         absent = why_no_device(backend.device_type) if probe.ok else ""
-        return Probe(False, absent, how_to_register(backend.device_type)) if absent else probe
+        if not absent:
+            return probe
+        from .devices import how_to_register
+
+        return Probe(False, absent, how_to_register(backend.device_type))
 
     def _in_order(self, claims: list[Claim]) -> list[Claim]:
         return sorted(claims, key=lambda claim: (claim.backend.dispatch_key, *precedence(claim, self._policy)))

@@ -18,7 +18,6 @@ from ..memory.settings import set_memory
 from ..text import describe_value
 from .abi import read_notes
 from .backend import Backend, Probe
-from .callees import connect, misfit, type_of
 from .elf import check_complete
 from .errors import CodedError, InvalidBackendError
 from .policy import Policy
@@ -82,6 +81,8 @@ def _check_schemas(path: Path, built_for: Iterable[str], schemas: Sequence[str],
 def _check_callees(path: Path, callees: Iterable[str]) -> None:
     """Compare the operators that kernels were written to call with those of this process."""
     for text in callees:
+        from .callees import misfit  # most kernels call nothing
+
         reason = misfit(text)
         if reason:
             raise LoadError("OPWHEEL-E032", f"{path.name} {reason}", _REBUILD)
@@ -96,6 +97,8 @@ def _name(schema: str) -> str:
 
 def _meaning(schema: str) -> object:
     """What a kernel depends on: not the default values, which PyTorch fills in."""
+    from .callees import type_of  # most schemas are equal as they are
+
     parsed = parse_schema(schema)
     arguments = [(one.name, *type_of(one), one.kwarg_only) for one in parsed.arguments]
     return arguments, list(map(type_of, parsed.returns))
@@ -225,7 +228,10 @@ class Loaded:
                 check_complete(path)
                 # RTLD_LOCAL: two backends may well have symbols of the same name.
                 self._handles.append(ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL))
-                connect(self._handles[-1])
+                if hasattr(self._handles[-1], "opwheel_set_dispatcher"):
+                    from .callees import connect  # most kernels call no operators
+
+                    connect(self._handles[-1])
             except (OSError, ValueError) as error:
                 reason = f"its library {describe_value(str(path))} cannot be opened"
                 raise LoadError("OPWHEEL-E050", reason, complete_library("libraries", path)) from error

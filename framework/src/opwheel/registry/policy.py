@@ -5,6 +5,8 @@ Precedence, from weak to strong: the file that the operator library ships, the u
 ``<PREFIX>_BACKENDS`` is in the place of ``disable``.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import math
@@ -14,7 +16,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..memory.settings import HUGE_PAGES, RESULT_CACHE
 from ..text import describe_exception, describe_value
@@ -31,28 +33,31 @@ MAX_PROBE_TIMEOUT_S = 86_400.0
 MAX_FILE = 2**20  # bytes
 
 
-class KnownBackend(NamedTuple):
-    """One ``[backends.NAME]`` table: a backend one can install."""
-
-    name: str
-    distribution: str
-    dispatch_key: str
-    device: str
-    directory: str = ""
-    hint: str = ""
+class _Known:
+    def __init__(self, name: str, distribution: str, directory: str = "", hint: str = "") -> None:
+        self.name = name
+        self.distribution = distribution
+        self.directory = directory
+        self.hint = hint
 
 
-class KnownRuntime(NamedTuple):
+class KnownRuntime(_Known):
     """One ``[runtimes.NAME]`` table: kernels one can install for a runtime that is not PyTorch's dispatcher."""
 
-    name: str
-    distribution: str
-    directory: str = ""
-    hint: str = ""
+
+class KnownBackend(_Known):
+    """One ``[backends.NAME]`` table: a backend one can install."""
+
+    def __init__(
+        self, name: str, distribution: str, dispatch_key: str, device: str, directory: str = "", hint: str = ""
+    ) -> None:
+        super().__init__(name, distribution, directory, hint)
+        self.dispatch_key = dispatch_key
+        self.device = device
 
 
-class Policy(NamedTuple):
-    """What the files and the environment say, merged."""
+class Policy:
+    """What the files and the environment say, merged; where they say nothing, as it is written here."""
 
     backends: Mapping[str, KnownBackend] = MappingProxyType({})
     runtimes: Mapping[str, KnownRuntime] = MappingProxyType({})
@@ -72,6 +77,12 @@ class Policy(NamedTuple):
     probe_timeout_s: float = PROBE_TIMEOUT_S
     lock: str | None = None  # path of the lock file
     findings: tuple[Finding, ...] = ()
+
+    def replaced(self, **changes: Any) -> Policy:
+        """Another policy, which differs in these attributes."""
+        policy = Policy()
+        vars(policy).update(vars(self), **changes)
+        return policy
 
     def rejects(self, name: str, namespace: str) -> tuple[str, str] | None:
         """Why the backend may not load, and what to change; None if it may."""
@@ -118,7 +129,7 @@ class Policy(NamedTuple):
 def read_policy(shipped: Path, environment: Mapping[str, str], prefix: str) -> Policy:
     """Merge the shipped file, the user's file and the environment. Mistakes become findings, they do not raise."""
     policy = _overlay(Policy(), _read_compiled(shipped) or read_file(shipped))
-    policy = policy._replace(first_party=frozenset(known.distribution for known in policy.backends.values()))
+    policy = policy.replaced(first_party=frozenset(known.distribution for known in policy.backends.values()))
     findings: list[Finding] = []
     user_file = environment.get(f"{prefix}_PLUGINS")
     if user_file:
@@ -127,7 +138,7 @@ def read_policy(shipped: Path, environment: Mapping[str, str], prefix: str) -> P
         except PolicyError as error:
             fix = f"correct it, or unset {prefix}_PLUGINS"
             findings.append(Finding(error.code, f"{error.message}; the file is ignored", fix))
-    return _overlay_environment(policy, environment, prefix, findings)._replace(findings=tuple(findings))
+    return _overlay_environment(policy, environment, prefix, findings).replaced(findings=tuple(findings))
 
 
 def only_check(environment: Mapping[str, str], prefix: str) -> Policy:
@@ -135,7 +146,7 @@ def only_check(environment: Mapping[str, str], prefix: str) -> Policy:
     findings: list[Finding] = []
     variable = f"{prefix}_CHECK"
     given = {variable: environment[variable]} if variable in environment else {}
-    return _overlay_environment(Policy(), given, prefix, findings)._replace(findings=tuple(findings))
+    return _overlay_environment(Policy(), given, prefix, findings).replaced(findings=tuple(findings))
 
 
 def read_file(path: Path) -> dict[str, Any]:
@@ -284,7 +295,7 @@ class _Validator:
 
 
 def _overlay(policy: Policy, document: dict[str, Any]) -> Policy:
-    return policy._replace(
+    return policy.replaced(
         backends={**policy.backends, **document["backends"]},
         runtimes={**policy.runtimes, **document["runtimes"]},
         **document["policy"],
@@ -305,7 +316,7 @@ def _overlay_environment(
             findings.append(Finding("OPWHEEL-E011", problem, f"correct or unset {variable}"))
             return default
 
-    return policy._replace(
+    return policy.replaced(
         allow=read("BACKENDS", _parse_names, policy.allow),
         autoload=read("AUTOLOAD", _parse_switch, policy.autoload),
         strict=read("STRICT", _parse_switch, policy.strict),

@@ -4,19 +4,19 @@ Pure functions: the answer depends on plugins and policy, not on the order in wh
 """
 
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
 
 from .backend import Backend
 from .discovery import FoundPlugin
 from .policy import Policy
 
 
-class Claim(NamedTuple):
+class Claim:
     """A compatible backend with the operators it wants, spelled out."""
 
-    plugin: FoundPlugin
-    backend: Backend
-    operators: frozenset[str]
+    def __init__(self, plugin: FoundPlugin, backend: Backend, operators: frozenset[str]) -> None:
+        self.plugin = plugin
+        self.backend = backend
+        self.operators = operators
 
     @property
     def pairs(self) -> frozenset[tuple[str, str]]:
@@ -33,7 +33,7 @@ def share_of(claim: Claim, taken: Collection[tuple[str, str]]) -> Claim:
     """The claim with the operators that the backend gets: those that no other one has; none where it needs them all."""
     left = frozenset(operator for operator, key in claim.pairs.difference(taken))
     is_whole = len(left) == len(claim.operators)
-    return claim._replace(operators=left if is_whole or claim.is_divisible else frozenset())
+    return Claim(claim.plugin, claim.backend, left if is_whole or claim.is_divisible else frozenset())
 
 
 def precedence(claim: Claim, policy: Policy) -> tuple[int, int, bool, str]:

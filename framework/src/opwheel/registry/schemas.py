@@ -6,20 +6,20 @@ import ctypes
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from .._torch.private import is_defined, is_namespace_defined, parse_schema
 from .abi import read_notes
 from .elf import check_complete
 
 
-class Core(NamedTuple):
+class Core:
     """What an operator library has without backends. ``schemas`` have no namespace."""
 
-    namespace: str
-    distribution: str
-    abi: int = 0
-    schemas: tuple[str, ...] = ()
+    def __init__(self, namespace: str, distribution: str, abi: int = 0, schemas: tuple[str, ...] = ()) -> None:
+        self.namespace = namespace
+        self.distribution = distribution
+        self.abi = abi
+        self.schemas = schemas
 
     @property
     def operators(self) -> tuple[str, ...]:

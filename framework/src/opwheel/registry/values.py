@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from ..text import describe_value
 from .errors import InvalidBackendError
@@ -21,11 +21,12 @@ class NotTakenError(Exception):
     """A value is not what it should be; the text says what is expected."""
 
 
-class Field(NamedTuple):
+class Field:
     """A field of a record: what takes its value, and an example of one, in Python."""
 
-    take: Take
-    example: str
+    def __init__(self, take: Take, example: str) -> None:
+        self.take = take
+        self.example = example
 
 
 class Record:

@@ -3,6 +3,9 @@
 tests/unit/test_torch_private.py tests each function, and tests/processes/test_missing_names.py hides each name.
 """
 
+from typing import TYPE_CHECKING
+
+from ..._import_hooks import names_from
 from .calls import (
     after_autograd,
     after_version_bump,
@@ -20,24 +23,6 @@ from .calls import (
     redispatch,
     set_operation,
     without_dispatch_key,
-)
-from .compiling import (
-    before_functionalization,
-    behind_functional_wrapper,
-    compiler_is_functionalizing,
-    decompositions,
-    decompositions_changed,
-    fake_mode_with_unknown_sizes,
-    functional_tensor,
-    functional_wrapper,
-    has_triton,
-    is_functional_view,
-    made_in_graph,
-    register_lowering,
-    replace_functional,
-    storage_of_node,
-    storages_written_by,
-    trace_instead,
 )
 from .dispatcher import (
     close_shared_library,
@@ -78,6 +63,52 @@ from .tensors import (
     storage_address,
     tensor_address,
     view_may_be_modified,
+)
+
+if TYPE_CHECKING:
+    from .compiling import (
+        before_functionalization,
+        behind_functional_wrapper,
+        compiler_is_functionalizing,
+        decompositions,
+        decompositions_changed,
+        fake_mode_with_unknown_sizes,
+        functional_tensor,
+        functional_wrapper,
+        has_triton,
+        is_functional_view,
+        made_in_graph,
+        register_lowering,
+        replace_functional,
+        storage_of_node,
+        storages_written_by,
+        trace_instead,
+    )
+
+# What torch.compile and torch.export need: most programs use neither.
+__getattr__ = names_from(
+    __name__,
+    dict.fromkeys(
+        (
+            "before_functionalization",
+            "behind_functional_wrapper",
+            "compiler_is_functionalizing",
+            "decompositions",
+            "decompositions_changed",
+            "fake_mode_with_unknown_sizes",
+            "functional_tensor",
+            "functional_wrapper",
+            "has_triton",
+            "is_functional_view",
+            "made_in_graph",
+            "register_lowering",
+            "replace_functional",
+            "storage_of_node",
+            "storages_written_by",
+            "trace_instead",
+        ),
+        ".compiling",
+    ),
 )
 
 __all__ = [

@@ -1,5 +1,5 @@
 """Derivatives: formulas as text or functions, what has to be kept for them, and the way through the reference."""
 
-from .plan import Derivatives, Plan
+from .declared import Derivatives
 
-__all__ = ["Derivatives", "Plan"]
+__all__ = ["Derivatives"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from .declared import Declared, Derivatives
 from .expression import Expression, NotCarriedError
 from .names import Names
-from .plan import Declared, Derivatives
 from .text import TextFormula
 
 _HEAD = "opwheel-derivatives 1"  # kHead in csrc/autograd/notation.cpp: another number where the notation changes

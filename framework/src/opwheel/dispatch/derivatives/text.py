@@ -25,7 +25,7 @@ from .names import CONSTANTS
 _SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 
 # `namespace::name`, which is not Python, and strings, where it stays as it is.
-_QUALIFIED = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|\b(\w+)::(?=\w)""")
+_QUALIFIED = r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|\b(\w+)::(?=\w)"""
 _OF = "__of__"  # in its place
 
 
@@ -115,7 +115,9 @@ class _Parser:
     def __init__(self, namespace: str, text: str) -> None:
         self._namespace = namespace
         self._text = text
-        self._source = _QUALIFIED.sub(lambda m: m[1] or f"{m[2]}{_OF}", text.strip())
+        self._source = text.strip()
+        if "::" in text:  # few formulas have it, and the pattern takes long to compile
+            self._source = re.sub(_QUALIFIED, lambda m: m[1] or f"{m[2]}{_OF}", self._source)
         self.parameters: dict[str, str] = {}
 
     def parse(self) -> Expression:

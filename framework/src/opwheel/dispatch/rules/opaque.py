@@ -1,4 +1,7 @@
-"""The rule that claims nothing: everything follows from the reference."""
+"""The rule that claims nothing: everything follows from the reference.
+
+What only its operators need is imported when they are called: every library has the class, as it is the default rule.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..overlap import apart
 from ..overload import as_tuple
-from ..results import check_count, check_written
 from .rule import Rule, Sharding, refuse
 
 if TYPE_CHECKING:
@@ -114,6 +115,8 @@ class Opaque(Rule):
             results = overload.call(function, values)
             if overload.schema.returns:
                 return as_new(overload, values, results)
+            from ..results import check_written
+
             check_written(overload, values, results)
             return None
 
@@ -140,6 +143,9 @@ def as_new(overload: Overload, values: tuple[Any, ...], results: Any) -> Any:
     Raises:
         ResultError: they are not as many tensors as the schema says.
     """
+    from ..overlap import apart
+    from ..results import check_count
+
     given = as_tuple(results)
     if not overload.schema.returns:
         return None  # a reference may hand back what it wrote to
