@@ -165,7 +165,8 @@ def stop(step: subprocess.Popen[bytes]) -> None:
 
 def outcomes(report: Path) -> dict[str, Any]:
     """What pytest says became of the tests."""
-    cases = list(ET.parse(report).getroot().iter("testcase"))  # written by pytest a moment ago
+    # Written by pytest a moment ago. A test in which it was interrupted has no name there.
+    cases = [case for case in ET.parse(report).getroot().iter("testcase") if case.get("name")]
     failed = [case for case in cases if case.find("failure") is not None or case.find("error") is not None]
     skipped = Counter(skip.get("message", "") for case in cases for skip in case.iter("skipped"))
     return {

@@ -97,3 +97,28 @@ def test_an_accelerator_is_not_asked_to_refuse_values():
     assert set(seen) == {torch.int32}
     with pytest.raises(pytest.fail.Exception):
         checks.CHECKS["errors"](overload, checks.Samples(overload, 0, torch.float32, torch.device("cpu")))
+
+
+def test_an_accelerator_is_not_asked_for_a_part_of_a_table(monkeypatch):
+    """Of a table without its first dimension a row is left, in which there is no element 4."""
+    on_cpu = []
+
+    def copied(x):
+        on_cpu.append(x.clone())
+        return on_cpu[-1]
+
+    def pick(table, index):
+        if table.shape[0] < 5 and not any(index is one for one in on_cpu):  # element 4 is asked for
+            pytest.fail("a device-side assertion")
+        return table[index]
+
+    def samples(device, dtype, requires_grad):
+        yield Sample(torch.randn(5, 3, dtype=dtype), torch.tensor([4, 0]))
+
+    schema = "pick(Tensor table, Tensor index) -> Tensor"
+    register_python("waves_table", {schema: pick}, [Operator("pick", reference=pick)])
+    register_op_infos("waves_table", {"pick": OpInfo(samples=samples)})
+    (overload,) = overloads_of(torch.library.Library("waves_table", "FRAGMENT")).values()
+    monkeypatch.setattr(torch.Tensor, "cpu", copied)
+    checks.CHECKS["vmap"](overload, checks.Samples(overload, 0, torch.float64, torch.device("cpu")))
+    assert on_cpu

@@ -16,6 +16,10 @@ find = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *rest: None if name == "triton" else find(name, *rest)
 """
 
+needs_the_cpu_backend = pytest.mark.skipif(
+    not importlib.util.find_spec("transformer_ops_cpu"), reason="needs transformer-ops-cpu"
+)
+
 
 def states(code=STATES, **variables):
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("TRITON_", "TRANSFORMER_OPS_"))}
@@ -24,6 +28,7 @@ def states(code=STATES, **variables):
     return json.loads(result.stdout)
 
 
+@needs_the_cpu_backend
 @pytest.mark.skipif(torch.cuda.is_available() or torch.xpu.is_available(), reason="there is a GPU")
 def test_without_a_gpu():
     found = states()
@@ -41,9 +46,15 @@ def test_without_triton():
     assert "PyTorch's build for your GPU" in status["fix"]
 
 
+@needs_the_cpu_backend
+@pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="needs Triton")
+def test_the_interpreter_leaves_the_cpu_to_its_backend():
+    found = states(TRITON_INTERPRET="1")
+    assert (found["cpu"]["state"], found["triton"]["state"]) == ("loaded", "shadowed")
+
+
 @pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="needs Triton")
 def test_the_interpreter_takes_the_cpu_where_it_is_chosen():
-    assert states(TRITON_INTERPRET="1")["triton"]["state"] == "shadowed"
     status = states(TRITON_INTERPRET="1", TRANSFORMER_OPS_BACKENDS="triton")["triton"]
     assert (status["state"], status["dispatch_key"]) == ("loaded", "CPU")
     assert status["missing"] == []

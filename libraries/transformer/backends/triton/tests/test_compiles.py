@@ -40,7 +40,8 @@ class Launch(NamedTuple):
         for i, parameter in enumerate(kernel.params):
             value = given[parameter.name]
             is_constant = parameter.is_constexpr or value is None
-            kinds = "constexpr" if is_constant else mangle_type(value, specialize=True)  # which 1 is a constant for
+            specialize = not parameter.do_not_specialize  # 1 is a constant then
+            kinds = "constexpr" if is_constant else mangle_type(value, specialize=specialize)
             types[parameter.name] = kinds
             if kinds == "constexpr":
                 constants[(i,)] = value
@@ -110,6 +111,30 @@ def test_kernels_compile_for_sizes_of_one(launches, code, tmp_path, monkeypatch)
         assert launch.kernel.__name__ in launch.compiled(code).asm[code]
 
 
+def attention_and_rope(q, k):
+    y, lse = FUNCTIONS["attention_training"](q, k, k, True, None, None, None)
+    FUNCTIONS["attention_backward"](q, q, k, k, y, lse, True, None, None, None)
+    FUNCTIONS["rope"](q, k, *torch.ones(2, q.shape[1], q.shape[3], dtype=q.dtype), None, 2, False, None)
+
+
+def test_kernels_are_compiled_once_for_all_sizes_of_batches_and_sequences(launches):
+    for batches, positions in ((1, 1), (1, 7), (2, 16), (3, 100)):
+        q, k = (torch.ones(batches, positions, heads, 64, dtype=torch.bfloat16) for heads in (8, 2))
+        attention_and_rope(q, k)
+        x = torch.ones(batches * positions, 64)
+        FUNCTIONS["rms_norm_backward"](x, x, x[0], 1e-6, 0.0, "llama")
+    variants = {(launch.kernel.__name__, str(launch.types), str(launch.constants)) for launch in launches}
+    assert len(variants) == len({name for name, _, _ in variants}) == 6
+
+
+def test_kernels_are_compiled_once_for_elements_that_are_apart(launches):
+    q, k = (torch.ones(2, 48, heads, 64, dtype=torch.bfloat16) for heads in (8, 2))
+    attention_and_rope(q, k)
+    attention_and_rope(*(x.transpose(1, 3).contiguous().transpose(1, 3) for x in (q, k)))
+    variants = {(launch.kernel.__name__, str(launch.types), str(launch.constants)) for launch in launches}
+    assert len(variants) == len({name for name, _, _ in variants}) == 4
+
+
 @pytest.mark.parametrize(
     ("code", "kibibytes", "dtype", "length"),
     [
@@ -125,3 +150,13 @@ def test_attention_fits_into_shared_memory(launches, code, kibibytes, dtype, len
     assert len(launches) == 3
     for launch in launches:
         assert launch.compiled(code).metadata.shared <= kibibytes << 10, launch.kernel.__name__
+
+
+def test_float32_factors_are_not_cut_to_tf32(launches, tmp_path, monkeypatch):
+    """Which the interpreter would not show: it multiplies float32 numbers."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    q = torch.randn(1, 100, 2, 16)
+    y, lse = FUNCTIONS["attention_training"](q, q, q, False, None, None, None)
+    FUNCTIONS["attention_backward"](q, q, q, q, y, lse, False, None, None, None)
+    assert len(launches) == 3
+    assert not any("tf32" in launch.compiled("ptx").asm["ptx"] for launch in launches)

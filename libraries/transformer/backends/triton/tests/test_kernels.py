@@ -3,6 +3,7 @@
 import pytest
 import torch
 import transformer_ops
+from opwheel_tools.testing.checks.kernels import uninitialized_memory_filled
 from transformer_ops_triton._interpreted import IS_INTERPRETED
 
 DEVICE = "cpu" if IS_INTERPRETED else "xpu" if torch.xpu.is_available() else "cuda"
@@ -17,8 +18,11 @@ EXACT = {"rtol": 1e-12, "atol": 1e-12}
 
 
 @pytest.fixture(autouse=True)
-def _seed():
+def _same_numbers_in_memory():
+    """What a kernel reads without having written it is not 0 by chance."""
     torch.manual_seed(0)
+    with uninitialized_memory_filled():
+        yield
 
 
 def make(*shape, dtype=torch.float64, requires_grad=True):
@@ -81,6 +85,16 @@ def test_attention_of_heads_that_do_not_fit_into_shared_memory(dtype, longest):
         transformer_ops.attention(q, q, q)
 
 
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_attention_backward_of_arguments_that_do_not_belong_together(is_causal):
+    """As under vmap over one of them: it is its reference for any y and lse."""
+    q, grad, y = (make(2, 3, 4, 5, requires_grad=False) for _ in range(3))
+    k, v = (make(2, 6, 2, 5, requires_grad=False) for _ in range(2))
+    arguments = grad, q, k, v, y, make(2, 4, 3, requires_grad=False), is_causal, None, None, None
+    expected = transformer_ops.library.overloads["attention_backward"].operator.reference(*arguments)
+    torch.testing.assert_close(FUNCTIONS["attention_backward"](*arguments), expected, **EXACT)
+
+
 @pytest.mark.parametrize("interleaved", [False, True])
 def test_rope_of_rows_longer_than_two_blocks(interleaved):
     q = make(1, 2, 1, 2 * LONG, requires_grad=False)
@@ -134,10 +148,11 @@ def far_apart(x, dim):
     step = 2**31 // (x.shape[dim] - 1) + 5
     strides = [*one.stride()[:dim], step, *one.stride()[dim:]]
     try:
-        memory = torch.empty((x.shape[dim] - 1) * step + one.numel(), dtype=x.dtype, device=x.device)
+        size = ((x.shape[dim] - 1) * step + one.numel()) * x.element_size()
+        memory = torch.UntypedStorage(size, device=x.device)  # not filled, as a new tensor is
     except RuntimeError as error:
         pytest.skip(f"there is no memory to reserve: {error}")
-    return memory.as_strided(x.shape, strides).copy_(x)
+    return x.new_empty(0).set_(memory, 0, x.shape, strides).copy_(x)
 
 
 @pytest.mark.parametrize("name", STRIDED)

@@ -131,6 +131,15 @@ def check_raises(error: type[Exception] | tuple[type[Exception], ...], match: st
     assert re.search(match, str(raised)), f"raised {raised!r}, expected a message with {match!r}"
 
 
+def raises(call: Callable[[], Any]) -> bool:
+    """Whether a call raises an exception."""
+    try:
+        call()
+    except Exception:
+        return True
+    return False
+
+
 def _scalar(results: Sequence[Tensor | None]) -> Tensor | None:
     """A number that depends on every element of every result, on none of them linearly."""
     recorded = [(i, r) for i, r in enumerate(results) if r is not None and r.requires_grad]

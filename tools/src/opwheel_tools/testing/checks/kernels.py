@@ -22,7 +22,16 @@ from torch.utils import _pytree as pytree
 
 from ...opinfo.lookup import op_info_of
 from ..guarded_memory import Guards, guarded_memory
-from .agreement import agree, agree_on_written, check_raises, has_derivatives, run_kernel, run_reference, widened
+from .agreement import (
+    agree,
+    agree_on_written,
+    check_raises,
+    has_derivatives,
+    raises,
+    run_kernel,
+    run_reference,
+    widened,
+)
 from .cases import Samples
 
 MANY_CALLS = 100
@@ -249,7 +258,7 @@ def errors(overload: Overload, samples: Samples) -> None:
             given, again = (_with_changed(samples.values(), i, change) for _ in range(2))
             if given is None or again is None or not _refuses(overload, given, samples):
                 continue
-            if not _raises(partial(run_kernel, overload, again)):
+            if not raises(partial(run_kernel, overload, again)):
                 raise AssertionError(
                     f"'{overload.names[i]}' has {what}: the reference refuses it, the kernel computes something"
                 )
@@ -280,20 +289,12 @@ def _refuses(overload: Overload, changed: tuple[Any, ...], samples: Samples) -> 
 
     def refused(values: tuple[Any, ...], device: str) -> bool:
         there = pytree.tree_map_only(Tensor, lambda x: x.to(device), values)
-        return _raises(partial(run_reference, overload, there))
+        return raises(partial(run_reference, overload, there))
 
     if samples.device.type == "cpu":
-        return _raises(partial(run_reference, overload, changed))
+        return raises(partial(run_reference, overload, changed))
     # There are no values on the device "meta"; some references want them, and refuse everything there.
     return refused(changed, "cpu") and refused(changed, "meta") and not refused(samples.values(), "meta")
-
-
-def _raises(call: Callable[[], Any]) -> bool:
-    try:
-        call()
-    except Exception:
-        return True
-    return False
 
 
 @contextmanager

@@ -121,6 +121,16 @@ def rows_of(x: Tensor) -> Tensor:
     return flat if flat.stride(1) == 1 or flat.shape[1] <= 1 else flat.contiguous()
 
 
+def with_adjacent_elements(x: Tensor) -> Tensor:
+    """The tensor, its rows in one piece each, or a copy: kernels are compiled for fewer layouts, and read faster."""
+    return x if x.stride(-1) == 1 or x.shape[-1] == 1 else x.contiguous()
+
+
+def outer_strides(x: Tensor) -> tuple[int, ...]:
+    """Those of all dimensions but the last; 0, for which kernels are not compiled apart, of a dimension of size 1."""
+    return tuple(0 if size == 1 else step for size, step in zip(x.shape[:-1], x.stride()[:-1], strict=True))
+
+
 def wide(dtype: torch.dtype) -> torch.dtype:
     """The dtype that is computed in: float64 for float64, else float32."""
     return torch.float64 if dtype is torch.float64 else torch.float32

@@ -13,7 +13,17 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .arguments import FLOATING, check_dtype, check_like, check_same, check_shape, refuse, wide
+from .arguments import (
+    FLOATING,
+    check_dtype,
+    check_like,
+    check_same,
+    check_shape,
+    outer_strides,
+    refuse,
+    wide,
+    with_adjacent_elements,
+)
 from .language import dot, load, rounded, store
 from .launch import compute_dtype, launch
 from .rope import rope
@@ -29,14 +39,13 @@ def _place(positions, heads, ROWS: tl.constexpr):
 
 @triton.jit
 def _head(x, strides, batch, head):
-    # Strides are of batches, positions, heads and elements.
+    # Strides are of batches, positions and heads; elements are next to each other.
     return x + batch * strides[0] + head * strides[2]
 
 
 @triton.jit
 def _places(strides, i, c):
-    # In 64 bits: elements of a row may be far apart, too.
-    return i[:, None] * strides[1] + c.to(tl.int64)[None, :] * strides[3]
+    return i[:, None] * strides[1] + c[None, :]
 
 
 @triton.jit
@@ -61,7 +70,7 @@ def _scores(q, k, i, j, keys, CAUSAL: tl.constexpr, SCALE: tl.constexpr, COMPUTE
     return tl.where(seen, dot(q, tl.trans(k), COMPUTE) * SCALE, -float("inf"))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["heads", "queries", "keys"])
 def _attention(
     q,
     q_strides,
@@ -109,13 +118,13 @@ def _attention(
 
 
 @triton.jit
-def _slopes(scores, log_sums, inner, grad, v, COMPUTE: tl.constexpr):
-    # The weights, and the gradients of the scores: p * (grad v^T - sum(grad * y)).
-    weights = tl.exp(scores - log_sums[:, None])
-    return weights, weights * (dot(grad, tl.trans(v), COMPUTE) - inner[:, None])
+def _weights(q, k, v, grad, log_sums, i, j, keys, CAUSAL: tl.constexpr, SCALE: tl.constexpr, COMPUTE: tl.constexpr):
+    # p, of queries i and keys j, and dp, their gradients.
+    weights = tl.exp(_scores(q, k, i, j, keys, CAUSAL, SCALE, COMPUTE) - log_sums[:, None])
+    return weights, dot(grad, tl.trans(v), COMPUTE)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["heads", "queries", "keys"])
 def _attention_backward_of_queries(
     grad,
     grad_strides,
@@ -125,12 +134,10 @@ def _attention_backward_of_queries(
     k_strides,
     v,
     v_strides,
-    y,
-    y_strides,
     dq,
     dq_strides,
     lse,
-    inner,
+    means,
     heads,
     group,
     queries,
@@ -142,32 +149,41 @@ def _attention_backward_of_queries(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    # dq, and sum(grad * y) of each query for the kernel of keys and values.
+    # dq, and of each query the mean of dp for the kernel of keys and values, sum(p * dp) / sum(p): the gradients of its
+    # scores are p * (dp - mean). That mean is sum(grad * y) as well, but y is rounded, and so is lse: where one key has
+    # nearly all of the weight, the difference would be little but what they have lost.
     first, batch, head = _place(queries, heads, ROWS)
     k, v = _head(k, k_strides, batch, head // group), _head(v, v_strides, batch, head // group)
     i, c = first + tl.arange(0, ROWS), tl.arange(0, BLOCK)
     q_tile = _tile(_head(q, q_strides, batch, head), q_strides, i, queries, c, LENGTH)
     grad_tile = _tile(_head(grad, grad_strides, batch, head), grad_strides, i, queries, c, LENGTH)
-    y_tile = _tile(_head(y, y_strides, batch, head), y_strides, i, queries, c, LENGTH)
     of_rows = (batch * heads + head) * queries + i
-    sums = tl.sum(grad_tile.to(COMPUTE) * y_tile.to(COMPUTE), 1)
-    tl.store(inner + of_rows, sums, mask=i < queries)
     log_sums = load(lse, of_rows, i < queries, COMPUTE)
-    result = tl.zeros([ROWS, BLOCK], COMPUTE)
     seen = keys
     if CAUSAL:
         seen = tl.minimum(keys, first + ROWS)
+    total = tl.zeros([ROWS], COMPUTE)
+    products = tl.zeros([ROWS], COMPUTE)
     for start in range(0, seen, ROWS):
         j = (start + tl.arange(0, ROWS)).to(tl.int64)
         k_tile = _tile(k, k_strides, j, keys, c, LENGTH)
-        scores = _scores(q_tile, k_tile, i, j, keys, CAUSAL, SCALE, COMPUTE)
         v_tile = _tile(v, v_strides, j, keys, c, LENGTH)
-        _, slopes = _slopes(scores, log_sums, sums, grad_tile, v_tile, COMPUTE)
-        result += dot(rounded(slopes, k_tile.dtype), k_tile, COMPUTE)
+        p, dp = _weights(q_tile, k_tile, v_tile, grad_tile, log_sums, i, j, keys, CAUSAL, SCALE, COMPUTE)
+        total += tl.sum(p, 1)
+        products += tl.sum(p * dp, 1)
+    mean = products / total
+    tl.store(means + of_rows, mean, mask=i < queries)
+    result = tl.zeros([ROWS, BLOCK], COMPUTE)
+    for start in range(0, seen, ROWS):
+        j = (start + tl.arange(0, ROWS)).to(tl.int64)
+        k_tile = _tile(k, k_strides, j, keys, c, LENGTH)
+        v_tile = _tile(v, v_strides, j, keys, c, LENGTH)
+        p, dp = _weights(q_tile, k_tile, v_tile, grad_tile, log_sums, i, j, keys, CAUSAL, SCALE, COMPUTE)
+        result += dot(rounded(p * (dp - mean[:, None]), k_tile.dtype), k_tile, COMPUTE)
     _store_tile(_head(dq, dq_strides, batch, head), dq_strides, i, queries, c, result * SCALE, LENGTH)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["shared", "queries", "keys"])
 def _attention_backward_of_keys(
     grad,
     grad_strides,
@@ -182,7 +198,7 @@ def _attention_backward_of_keys(
     dv,
     dv_strides,
     lse,
-    inner,
+    means,
     shared,
     group,
     queries,
@@ -211,11 +227,10 @@ def _attention_backward_of_keys(
             q_tile = _tile(_head(q, q_strides, batch, of_head), q_strides, i, queries, c, LENGTH)
             grad_tile = _tile(_head(grad, grad_strides, batch, of_head), grad_strides, i, queries, c, LENGTH)
             log_sums = load(lse, of_rows + i, i < queries, COMPUTE)
-            sums = load(inner, of_rows + i, i < queries, COMPUTE)
-            scores = _scores(q_tile, k_tile, i, j, keys, CAUSAL, SCALE, COMPUTE)
-            weights, slopes = _slopes(scores, log_sums, sums, grad_tile, v_tile, COMPUTE)
-            of_v += dot(tl.trans(rounded(weights, v_tile.dtype)), grad_tile, COMPUTE)
-            of_k += dot(tl.trans(rounded(slopes, k_tile.dtype)), q_tile, COMPUTE)
+            mean = load(means, of_rows + i, i < queries, COMPUTE)
+            p, dp = _weights(q_tile, k_tile, v_tile, grad_tile, log_sums, i, j, keys, CAUSAL, SCALE, COMPUTE)
+            of_v += dot(tl.trans(rounded(p, v_tile.dtype)), grad_tile, COMPUTE)
+            of_k += dot(tl.trans(rounded(p * (dp - mean[:, None]), k_tile.dtype)), q_tile, COMPUTE)
     _store_tile(_head(dk, dk_strides, batch, head), dk_strides, j, keys, c, of_k * SCALE, LENGTH)
     _store_tile(_head(dv, dv_strides, batch, head), dv_strides, j, keys, c, of_v, LENGTH)
 
@@ -233,6 +248,7 @@ def attention_training(
     """The result, and the logarithm of each query's sum of ``exp(score)``, ``(batch, heads, positions)``."""
     _check(q, k, v)
     q, k = _turned(q, k, cos, sin)
+    q, k, v = (with_adjacent_elements(x) for x in (q, k, v))
     batches, queries, heads, _ = q.shape
     keys, shared = k.shape[1:3]
     y = q.new_empty(q.shape)
@@ -286,26 +302,30 @@ def write_gradients(
     cos: Tensor | None,
     sin: Tensor | None,
 ) -> None:
-    """Write those of ``q``, ``k`` and ``v`` into tensors of their shapes, with any strides."""
+    """Write those of ``q``, ``k`` and ``v`` into tensors of their shapes, whose elements of a head are adjacent."""
     _check(q, k, v)
     q, k = _turned(q, k, cos, sin)
     check_like(grad_output, "grad_output", q, "q")
     check_like(y, "y", q, "q")
+    grad, q, k, v = (with_adjacent_elements(x) for x in (grad_output, q, k, v))
     batches, queries, heads, _ = q.shape
     keys, shared = k.shape[1:3]
     check_dtype(lse, "lse", wide(q.dtype))
     check_shape(lse, "lse", batches, heads, queries)
     dq, dk, dv = gradients
-    lse, inner = lse.contiguous(), lse.new_empty(lse.shape)
+    if keys == 0:
+        dq.zero_()
+        return
+    lse, means = lse.contiguous(), lse.new_empty(lse.shape)
     options = _options(q, is_causal, scale)
     of_heads = (heads // max(shared, 1), queries, keys)
     launch(
         _attention_backward_of_queries,
         batches * heads * triton.cdiv(queries, options["ROWS"]),
         q,
-        *_with_strides(grad_output, q, k, v, y, dq),
+        *_with_strides(grad, q, k, v, dq),
         lse,
-        inner,
+        means,
         heads,
         *of_heads,
         **options,
@@ -314,9 +334,9 @@ def write_gradients(
         _attention_backward_of_keys,
         batches * shared * triton.cdiv(keys, options["ROWS"]),
         q,
-        *_with_strides(grad_output, q, k, v, dk, dv),
+        *_with_strides(grad, q, k, v, dk, dv),
         lse,
-        inner,
+        means,
         shared,
         *of_heads,
         **options,
@@ -343,7 +363,7 @@ def _turned(q: Tensor, k: Tensor, cos: Tensor | None, sin: Tensor | None) -> tup
 
 
 def _with_strides(*tensors: Tensor) -> list[object]:
-    return [part for x in tensors for part in (x, x.stride())]
+    return [part for x in tensors for part in (x, outer_strides(x))]
 
 
 def _options(q: Tensor, is_causal: bool, scale: float | None) -> dict[str, object]:

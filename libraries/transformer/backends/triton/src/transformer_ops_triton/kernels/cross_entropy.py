@@ -37,7 +37,7 @@ def _finite(x):
     return tl.where(tl.abs(x) == float("inf"), 0, x)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["ignore_index"])
 def _cross_entropy(
     x,
     weight,
@@ -114,7 +114,7 @@ def _cross_entropy(
     tl.store(lse_rest + row, (top - z) + log_total)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["ignore_index"])
 def _cross_entropy_backward(
     grad,
     grad_z,

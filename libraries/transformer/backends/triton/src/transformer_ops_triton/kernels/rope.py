@@ -7,7 +7,18 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .arguments import FLOATING, check_device, check_dtype, check_indices, check_like, check_same, check_shape, refuse
+from .arguments import (
+    FLOATING,
+    check_device,
+    check_dtype,
+    check_indices,
+    check_like,
+    check_same,
+    check_shape,
+    outer_strides,
+    refuse,
+    with_adjacent_elements,
+)
 from .language import load, store
 from .launch import block_of, compute_dtype, launch
 
@@ -36,14 +47,14 @@ def _rotate(
         head = start + tl.arange(0, HEADS)
         mask = (head < heads)[:, None] & (pair < HALF)[None, :]
         here = head.to(tl.int64)[:, None] * x_strides[1]
-        u = load(x, here + first[None, :] * x_strides[3], mask, COMPUTE)
-        v = load(x, here + second[None, :] * x_strides[3], mask, COMPUTE)
+        u = load(x, here + first[None, :], mask, COMPUTE)
+        v = load(x, here + second[None, :], mask, COMPUTE)
         there = head.to(tl.int64)[:, None] * y_strides[1]
         store(y, there + first[None, :], mask, u * c - v * s)
         store(y, there + second[None, :], mask, v * c + u * s)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["q_heads", "k_heads", "positions", "rows"])
 def _rope(
     q,
     q_strides,
@@ -68,7 +79,7 @@ def _rope(
     HEADS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    # Strides are of batches, heads, positions and elements; those of the tables of batches and rows.
+    # Strides are of batches, heads and positions; those of the tables of batches and rows.
     program = tl.program_id(0).to(tl.int64)
     batch, position = program // positions, program % positions
     row = position
@@ -133,7 +144,8 @@ def rope(
     tables = [table.contiguous().expand(batches, *table.shape[-2:]) for table in (cos, sin)]
     arguments = []
     for x, y in ((heads_first[0], heads_first[2]), (heads_first[1], heads_first[3])):
-        arguments += [x, x.stride(), y, y.stride(), x.shape[1]]
+        adjacent = with_adjacent_elements(x)
+        arguments += [adjacent, outer_strides(adjacent), y, outer_strides(y), x.shape[1]]
     half = length // 2
     block = block_of(half)
     launch(
@@ -142,7 +154,7 @@ def rope(
         q,
         *arguments,
         *tables,
-        tables[0].stride()[:2],
+        outer_strides(tables[0]),
         ids,
         (0, 0) if ids is None else ids.stride(),
         positions,

@@ -14,7 +14,7 @@ from .launch import compute_dtype, launch
 GROUPS, ROWS, COLUMNS = 64, 16, 128
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows", "rows_of_group"])
 def _weight_gradients(
     grad,
     x,
