@@ -22,13 +22,6 @@ struct TotalLoss {
   bool is_mean;
 };
 
-// x += bias, in each row.
-struct AddBias {
-  void* x;
-  const void* bias;
-  int64_t length;
-};
-
 // The sums of the columns of x, (rows, classes), written or added; they are float (double for float64).
 struct ColumnSums {
   const void* x;
@@ -59,7 +52,6 @@ void run(Device, ScalarType, const RopePair&, int64_t rows, int64_t cost);
 void run(Device, ScalarType, const CrossEntropy&, int64_t rows, int64_t cost);
 void run(Device, ScalarType, const CrossEntropyBackward&, int64_t rows, int64_t cost);
 void run(Device, ScalarType, const TotalLoss&, int64_t rows, int64_t cost);
-void run(Device, ScalarType, const AddBias&, int64_t rows, int64_t cost);
 void run(Device, ScalarType, const ColumnSums&, int64_t classes, int64_t cost);
 void run(Device, ScalarType, const Scaled&, int64_t rows, int64_t cost);
 void run(Device, ScalarType, const Accumulate&, int64_t rows, int64_t cost);

@@ -45,23 +45,6 @@ struct AccumulateRows {
   }
 };
 
-template <class T>
-struct AddBiasRows {
-  static constexpr int kHeld = 4;
-
-  AddBias a;
-
-  template <class Team>
-  __device__ void operator()(const Team& team) const {
-    const auto bias = team.load(static_cast<const T*>(a.bias));
-    team.for_rows([&](int64_t i) {
-      T* const row = static_cast<T*>(a.x) + i * a.length;
-      const auto x = team.load(static_cast<const T*>(row));
-      team.store(row, [&](auto at) { return x[at] + bias[at]; });
-    });
-  }
-};
-
 // One block for all rows.
 template <class C>
 struct TotalLossOf {
@@ -95,13 +78,6 @@ void run(Device device, ScalarType dtype, const Accumulate& a, int64_t rows, int
   dispatch(dtype, [&]<class T>() {
     const bool is_aligned = are_aligned<T>(a.length, {a.x, a.sum});
     run_rows<T>(device, rows, a.length, is_aligned, AccumulateRows<T>{a});
-  });
-}
-
-void run(Device device, ScalarType dtype, const AddBias& a, int64_t rows, int64_t) {
-  dispatch(dtype, [&]<class T>() {
-    const bool is_aligned = are_aligned<T>(a.length, {a.x, a.bias});
-    run_rows<T>(device, rows, a.length, is_aligned, AddBiasRows<T>{a});
   });
 }
 

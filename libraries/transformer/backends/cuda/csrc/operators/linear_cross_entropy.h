@@ -14,6 +14,7 @@ namespace transformer_ops::cuda {
 constexpr int64_t kLogits = int64_t{1} << 26;  // in memory at a time: enough rows for the matrix products to be fast
 constexpr int64_t kFewestRows = 256;
 
+OPWHEEL_CALLEE(linear, "aten::linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor")
 OPWHEEL_CALLEE(mm_out, "aten::mm.out(Tensor self, Tensor mat2, *, Tensor(a!) out) -> Tensor(a!)")
 
 // out = a @ b
@@ -28,13 +29,12 @@ inline std::array<Tensor, 5> linear_cross_entropy(const Tensor& given_input, con
                                                   std::string_view reduction, double softcap, bool trains) {
   const LinearSizes sizes = check_linear(given_input, given_weight, label_smoothing, reduction, softcap);
   const int64_t rows = sizes.rows, width = sizes.width, classes = sizes.classes;
-  const Tensor bias = optional_vector(given_bias, "bias", given_input, classes, "input");
+  optional_vector(given_bias, "bias", given_input, classes, "input");
   const Targets target(given_target, given_input, rows, classes, ignore_index);
   const ScalarType dtype = dtype_of(given_input), accumulated = wide(dtype);
   const opwheel::Device device = device_of(given_input);
   const int64_t at_once = std::min(std::max(kLogits / std::max<int64_t>(classes, 1), kFewestRows), rows);
   const Tensor input = contiguous(given_input), weight = contiguous(given_weight);
-  const Tensor weight_t = opwheel::transposed(weight);
 
   Tensor loss = new_empty({}, accumulated, device), factor = new_empty({}, accumulated, device);
   Tensor d_input = new_empty(trains ? opwheel::Sizes{rows, width} : opwheel::Sizes{0}, dtype, device);
@@ -44,7 +44,6 @@ inline std::array<Tensor, 5> linear_cross_entropy(const Tensor& given_input, con
     OPWHEEL_SHIM(aoti_torch_zero_(d_weight.handle()));
     OPWHEEL_SHIM(aoti_torch_zero_(d_bias.handle()));
   }
-  const Tensor logits = new_empty({at_once, classes}, dtype, device);
   const Tensor of_rows = new_empty({4, rows}, accumulated, device);  // loss, z_loss, lse and what it is rounded by
   const int64_t bytes = opwheel::element_size(opwheel::code_of(accumulated));
   const auto numbers = [&](int64_t kind, int64_t row) {
@@ -59,9 +58,7 @@ inline std::array<Tensor, 5> linear_cross_entropy(const Tensor& given_input, con
   };
   for (int64_t begin = 0; begin < rows; begin += at_once) {
     const int64_t count = std::min(at_once, rows - begin);
-    const Tensor x = opwheel::rows_of(input, begin, count), some = opwheel::rows_of(logits, 0, count);
-    matmul(some, x, weight_t);
-    if (given_bias) run(device, dtype, AddBias{data<void>(some), data<void>(bias), classes}, count, classes);
+    const Tensor x = opwheel::rows_of(input, begin, count), some = opwheel::call<linear>(x, weight, given_bias);
     const CrossEntropy forward{.x = data<void>(some),
                                .weight = nullptr,
                                .target = target.data + begin,
