@@ -85,8 +85,9 @@ def steps(out: Path, *, quick: bool = False, has_rows: bool = False) -> dict[str
         return Step([*command, "bench", "--device", "cuda", "--json", str(out / f"{name}.json"), *fast], is_alone=True)
 
     def of(backend: str, step: Step) -> Step:
-        """With that backend of transformer_ops alone, which must load."""
-        return step._replace(environment={"TRANSFORMER_OPS_BACKENDS": backend, "TRANSFORMER_OPS_REQUIRE": backend})
+        """With that backend of transformer_ops for GPUs alone, which must load."""
+        chosen = {"TRANSFORMER_OPS_BACKENDS": f"{backend},cpu", "TRANSFORMER_OPS_REQUIRE": backend}
+        return step._replace(environment=chosen)
 
     cuda_tests, triton_tests = (str(TRANSFORMER_BACKENDS / backend / "tests") for backend in ("cuda", "triton"))
     speed = [sys.executable, "-m", "benchmarks.gpu", "--warm", "--json", str(out / "speed.json"), *fast]

@@ -71,7 +71,7 @@ def test_a_backend_of_transformer_ops_alone(tmp_path):
     for name, step in gpu_suite.steps(tmp_path).items():
         if step.kit_of == "transformer_ops" or str(gpu_suite.TRANSFORMER_BACKENDS) in " ".join(step.command):
             backend = "cuda" if "cuda" in name else "triton"
-            expected = {"TRANSFORMER_OPS_BACKENDS": backend, "TRANSFORMER_OPS_REQUIRE": backend}
+            expected = {"TRANSFORMER_OPS_BACKENDS": f"{backend},cpu", "TRANSFORMER_OPS_REQUIRE": backend}
             assert step.environment == expected, name
             assert {"--backend", backend} <= set(step.command) or f"backends/{backend}/tests" in " ".join(step.command)
             seen.add(backend)
