@@ -59,7 +59,7 @@ struct Gelu {
 
 template <class F, class T>
 struct GatedRows {
-  static constexpr int kHeld = 4;
+  static constexpr int kHeld = 1;
 
   Gated a;
 
@@ -77,7 +77,7 @@ struct GatedRows {
 
 template <class F, class T>
 struct GatedRowsBackward {
-  static constexpr int kHeld = 2;
+  static constexpr int kHeld = 1;
 
   GatedBackward a;
 

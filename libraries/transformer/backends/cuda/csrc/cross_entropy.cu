@@ -48,7 +48,7 @@ struct CrossEntropyRows {
         const auto x = team.load(data);
         const auto logits = [&](auto at) { return softcap > 0 ? map(cap, x[at]) : x[at]; };
         const Exponentials<C> others =
-            team.combined(own_exponentials<T>(team, logits, [target](int64_t k) { return k != target; }),
+            team.combined(own_exponentials<T>(team, logits, target),
                           [](const auto& first, const auto& second) { return joined<T>(first, second); });
         const C top = others.a, chosen = cap(static_cast<C>(data[target]));
         const C log_total = std::log1p(others.b + std::expm1(chosen - top));
@@ -110,13 +110,17 @@ struct CrossEntropyRowsBackward {
       const C of_p = g * chosen + of_others, shift = g * (smoothing / n);
       team.store(dx, [&](auto at) {
         const auto logits = x[at];
+        const int64_t lane = target - static_cast<int64_t>(at.begin);
         typename Team::Values result;
         OPWHEEL_UNROLL
         for (int k = 0; k < Team::kWidth; ++k) {
-          const C log_p = (capped(logits.values[k], softcap) - z) - z_rest;
+          const C logit = capped(logits.values[k], softcap);
           const C weight = w == nullptr || shift == 0 ? C(1) : static_cast<C>(w[at.begin + k]);
-          C d = of_p * exp_for<T>(log_p) - shift * weight;
-          if (at.begin + k == target) d = g * chosen * std::expm1(log_p) + of_others * std::exp(log_p) - shift * weight;
+          C d = of_p * exp_for<T>(logit - z, z_rest) - shift * weight;
+          if (k == lane) {
+            const C log_p = (logit - z) - z_rest;
+            d = g * chosen * std::expm1(log_p) + of_others * std::exp(log_p) - shift * weight;
+          }
           result.values[k] = softcap > 0 ? d * cap_slope(logits.values[k], softcap) : d;
         }
         return result;

@@ -18,21 +18,25 @@ __device__ C finite_top(C top) {
 template <class T, class C>
 __device__ Exponentials<C> joined(const Exponentials<C>& x, const Exponentials<C>& y) {
   const C top = opwheel::Larger()(x.a, y.a), at = finite_top(top);
-  return {top, x.b * (x.a == top ? C(1) : exp_for<T>(x.a - at)) + y.b * (y.a == top ? C(1) : exp_for<T>(y.a - at))};
+  return {top, x.b * (x.a == top ? C(1) : exp_for<T>(x.a, at)) + y.b * (y.a == top ? C(1) : exp_for<T>(y.a, at))};
 }
 
-// Of a thread's own values; `counts(value, element's index)` says what exp(value) is multiplied by.
-template <class T, class Team, class Row, class Count>
-__device__ auto own_exponentials(const Team& team, const Row& row, const Count& counts) {
+// Of a thread's own values, row(at) each; the sum leaves one element out, or none where that is -1.
+template <class T, class Team, class Row>
+__device__ auto own_exponentials(const Team& team, const Row& row, int64_t left_out = -1) {
   using C = typename Team::C;
   Exponentials<C> own{-static_cast<C>(INFINITY), C(0)};
   team.for_each([&](auto at) {
     const auto values = row(at);
     const C top = fold(own.a, values, opwheel::Larger()), shift = finite_top(top);
-    C sum = own.a == top ? own.b : own.b * exp_for<T>(own.a - shift);
-    OPWHEEL_UNROLL
-    for (int k = 0; k < Team::kWidth; ++k) {
-      if (counts(at.begin + k)) sum += exp_for<T>(values.values[k] - shift);
+    const int64_t lane = left_out - static_cast<int64_t>(at.begin);
+    C sum = own.a == top ? own.b : own.b * exp_for<T>(own.a, shift);
+    if (lane < 0 || lane >= Team::kWidth) {
+      OPWHEEL_UNROLL
+      for (int k = 0; k < Team::kWidth; ++k) sum += exp_for<T>(values.values[k], shift);
+    } else {
+      OPWHEEL_UNROLL
+      for (int k = 0; k < Team::kWidth; ++k) sum += k == lane ? C(0) : exp_for<T>(values.values[k], shift);
     }
     own = {top, sum};
   });

@@ -15,7 +15,7 @@ __device__ C reciprocal_root(C mean, double eps) {
 
 template <class T, bool has_residual>
 struct RmsNormRows {
-  static constexpr int kHeld = has_residual ? 2 : 4;
+  static constexpr int kHeld = 2;
 
   RmsNorm a;
 
@@ -207,9 +207,9 @@ void run(Device device, ScalarType dtype, const RmsNorm& a, int64_t rows, int64_
     const bool is_aligned = are_aligned<T>(a.length, {a.x, a.weight, a.y, a.residual, a.sum},
                                            {a.x_stride, a.y_stride, a.residual_stride, a.sum_stride});
     if (a.residual == nullptr) {
-      run_rows<T>(device, rows, a.length, is_aligned, RmsNormRows<T, false>{a});
+      run_rows<T>(device, rows, a.length, is_aligned, RmsNormRows<T, false>{a}, kAllThreads);
     } else {
-      run_rows<T>(device, rows, a.length, is_aligned, RmsNormRows<T, true>{a});
+      run_rows<T>(device, rows, a.length, is_aligned, RmsNormRows<T, true>{a}, kAllThreads);
     }
   });
 }
@@ -227,7 +227,7 @@ void run(Device device, ScalarType dtype, const RmsNormBackward& a, int64_t part
 void run(Device device, ScalarType dtype, const LayerNorm& a, int64_t rows, int64_t) {
   dispatch(dtype, [&]<class T>() {
     const bool is_aligned = are_aligned<T>(a.length, {a.x, a.weight, a.bias, a.y}, {a.x_stride});
-    run_rows<T>(device, rows, a.length, is_aligned, LayerNormRows<T>{a});
+    run_rows<T>(device, rows, a.length, is_aligned, LayerNormRows<T>{a}, kAllThreads);
   });
 }
 

@@ -21,36 +21,40 @@ using opwheel::cuda::Lanes;
 using opwheel::cuda::run_teams;
 using opwheel::cuda::TeamPlan;
 
-// Runs a functor over rows of elements of type T.
-template <class T, class F>
-void run_rows(Device device, int64_t rows, int64_t length, bool is_aligned, const F& functor) {
-  run_teams<T>(TeamPlan(device, rows, length, sizeof(T), is_aligned, F::kHeld), functor);
-}
+// Threads of a multiprocessor: as many as there is room for, where a team loads something for all of its rows; fewer
+// where it holds sums over rows.
+constexpr int64_t kAllThreads = 2048, kFewThreads = 1024;
 
-constexpr int64_t kFewThreads = 1024;  // of a multiprocessor, where each holds sums over rows
+// Runs a functor over rows of elements of type T, with a team for each row, or as many as `resident` says.
+template <class T, class F>
+void run_rows(Device device, int64_t rows, int64_t length, bool is_aligned, const F& functor,
+              int64_t resident = opwheel::cuda::kAnyNumber) {
+  run_teams<T>(TeamPlan(device, rows, length, sizeof(T), is_aligned, F::kHeld, resident), functor);
+}
 
 // Rounded as a tensor of T would be.
 template <class T, class C, int kCount>
 __device__ Lanes<C, kCount> rounded(const Lanes<C, kCount>& lanes) {
-  return map([](C value) { return static_cast<C>(static_cast<T>(value)); }, lanes);
+  return opwheel::cuda::widened<C>(opwheel::cuda::narrowed<T>(lanes));
 }
 
 // What is computed for 16-bit numbers may be as wrong as float32's last digits; else it is as exact as the library's.
 template <class T>
 constexpr bool kIsNarrow = sizeof(T) == 2;
 
-// exp(x). For 16-bit numbers 2^(x log2(e)) by the device's own instruction, whose relative error is 2^-22 and that of
-// the product.
+// exp(x - shift). For 16-bit numbers 2^((x - shift) log2(e)) by the device's own instruction, whose relative error is
+// 2^-22 and that of the products.
 template <class T, class C>
-__device__ C exp_for(C x) {
+__device__ C exp_for(C x, C shift = C(0)) {
 #if defined(__CUDA_ARCH__)
   if constexpr (kIsNarrow<T>) {
+    constexpr float kLog2E = 1.4426950408889634f;
     float result;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x * 1.4426950408889634f));
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(__fmaf_rn(x, kLog2E, -(shift * kLog2E))));
     return result;
   }
 #endif
-  return std::exp(x);
+  return std::exp(x - shift);
 }
 template <class T, class C>
 __device__ C quotient_for(C a, C b) {

@@ -23,18 +23,18 @@ struct SoftmaxRows {
         team.for_each([&](auto at) { top = fold(top, x[at], opwheel::Larger()); });
         const C shift = finite_top(top);
         const auto exps = team.keep([&](auto at) {
-          const auto values = map([shift](C value) { return exp_for<T>(value - shift); }, x[at]);
+          const auto values = map([shift](C value) { return exp_for<T>(value, shift); }, x[at]);
           sum = fold(sum, values, opwheel::Add());
           return values;
         });
         const Exponentials<C> all = team.combined(Exponentials<C>{top, sum}, join);
-        const C factor = (top == all.a ? C(1) : exp_for<T>(top - all.a)) / all.b;
+        const C factor = (top == all.a ? C(1) : exp_for<T>(top, all.a)) / all.b;
         team.store(y, [&](auto at) { return exps[at] * factor; });
       } else {
         const auto row = [&](auto at) { return x[at]; };
-        const Exponentials<C> all = team.combined(own_exponentials<T>(team, row, [](int64_t) { return true; }), join);
+        const Exponentials<C> all = team.combined(own_exponentials<T>(team, row), join);
         const C factor = C(1) / all.b;
-        team.store(y, [&](auto at) { return map([&](C value) { return exp_for<T>(value - all.a) * factor; }, x[at]); });
+        team.store(y, [&](auto at) { return map([&](C value) { return exp_for<T>(value, all.a) * factor; }, x[at]); });
       }
     });
   }

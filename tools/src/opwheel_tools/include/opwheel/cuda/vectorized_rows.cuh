@@ -45,7 +45,7 @@
 
 #include "opwheel/cuda/enqueue.cuh"
 #include "opwheel/detail/combine.h"
-#include "opwheel/detail/cuda/lanes.h"
+#include "opwheel/detail/cuda/pack.h"
 #include "opwheel/detail/cuda/stream.h"
 #include "opwheel/detail/cuda/vector.h"
 
@@ -53,31 +53,11 @@ namespace opwheel::cuda {
 
 constexpr int kTeamWarp = 32;
 constexpr int kMostOfTeam = 512;  // threads of a team; two blocks of them leave each thread 64 registers
+constexpr int64_t kMostBlocks = int64_t{1} << 30;
+constexpr int64_t kAnyNumber = -1;
 constexpr int kShortBlock = 128;  // threads of a block whose teams are parts of a warp
-constexpr int kVectorBytes = 16;
 
 namespace detail {
-
-// As many elements as a vector of the row has, in as few instructions.
-template <class U, int kCount>
-struct alignas(sizeof(U) * kCount < kVectorBytes ? sizeof(U) * kCount : kVectorBytes) Pack {
-  U lanes[kCount];
-};
-
-template <class C, class U, int kCount>
-__device__ Lanes<C, kCount> widened(const Pack<U, kCount>& pack) {
-  Lanes<C, kCount> lanes;
-  OPWHEEL_UNROLL
-  for (int i = 0; i < kCount; ++i) lanes.values[i] = static_cast<C>(pack.lanes[i]);
-  return lanes;
-}
-template <class U, class C, int kCount>
-__device__ Pack<U, kCount> narrowed(const Lanes<C, kCount>& lanes) {
-  Pack<U, kCount> pack;
-  OPWHEEL_UNROLL
-  for (int i = 0; i < kCount; ++i) pack.lanes[i] = static_cast<U>(lanes.values[i]);
-  return pack;
-}
 
 // A place in a row: the number of the thread's vector, and the row's element that it begins with.
 struct At {
@@ -158,7 +138,7 @@ class Team {
     if constexpr (kHeld > 0) {
       OPWHEEL_UNROLL
       for (int i = 0; i < kHeld; ++i) {
-        const int64_t begin = int64_t{i * blockDim.x + threadIdx.x} * kWidth;
+        const uint32_t begin = (i * blockDim.x + threadIdx.x) * kWidth;  // a row that is held is short
         if (begin < length_) body(At{i, begin});
       }
     } else {
@@ -174,11 +154,9 @@ class Team {
       detail::HeldRow<U, C, kHeld, kWidth> row;
       if (data == nullptr) {
         OPWHEEL_UNROLL
-        for (int i = 0; i < kHeld; ++i) row.vectors[i] = detail::narrowed<U>(Values::all(C(1)));
+        for (int i = 0; i < kHeld; ++i) row.vectors[i] = narrowed<U>(Values::all(C(1)));
       } else {
-        for_each([&](At at) {
-          row.vectors[at.vector] = *reinterpret_cast<const detail::Pack<U, kWidth>*>(data + at.begin);
-        });
+        for_each([&](At at) { row.vectors[at.vector] = *reinterpret_cast<const Pack<U, kWidth>*>(data + at.begin); });
       }
       return row;
     } else {
@@ -192,7 +170,7 @@ class Team {
     if constexpr (kHeld > 0) {
       detail::HeldRow<U, C, kHeld, kWidth> row;
       for_each([&](At at) {
-        row.vectors[at.vector] = detail::narrowed<U>(values(at));
+        row.vectors[at.vector] = narrowed<U>(values(at));
         put(data, at, row.vectors[at.vector]);
       });
       return row;
@@ -209,13 +187,10 @@ class Team {
     Row same = row;
 #if defined(__CUDA_ARCH__)
     if constexpr (kHolds) {
-      using Element = decltype(row.vectors[0].lanes[0]);
-      if constexpr (sizeof(Element) == 2 && kWidth % 2 == 0) {
+      if constexpr (requires { row.vectors[0].words; }) {
         OPWHEEL_UNROLL
         for (int i = 0; i < kHeld; ++i) {
-          uint32_t* const words = reinterpret_cast<uint32_t*>(same.vectors[i].lanes);
-          OPWHEEL_UNROLL
-          for (int k = 0; k < kWidth / 2; ++k) asm volatile("" : "+r"(words[k]));
+          for (uint32_t& word : same.vectors[i].words) asm volatile("" : "+r"(word));
         }
       }
     }
@@ -228,17 +203,17 @@ class Team {
   __device__ auto keep(const Value& values) const {
     static_assert(kHolds);
     detail::HeldRow<C, C, kHeld, kWidth> row;
-    for_each([&](At at) { row.vectors[at.vector] = detail::narrowed<C>(values(at)); });
+    for_each([&](At at) { row.vectors[at.vector] = narrowed<C>(values(at)); });
     return row;
   }
   // The elements at one place of a row in memory; `at` may be of another row of the same team.
   template <class U>
   __device__ static Values read(const U* data, At at) {
-    return detail::widened<C>(*reinterpret_cast<const detail::Pack<U, kWidth>*>(data + at.begin));
+    return widened<C>(*reinterpret_cast<const Pack<U, kWidth>*>(data + at.begin));
   }
   template <class U>
   __device__ static void write(U* data, At at, const Values& values) {
-    put(data, at, detail::narrowed<U>(values));
+    put(data, at, narrowed<U>(values));
   }
 
   // Sums over rows; `memory`, of the row's length, is the team's own.
@@ -307,8 +282,8 @@ class Team {
 
  private:
   template <class U>
-  __device__ static void put(U* data, At at, const detail::Pack<U, kWidth>& pack) {
-    *reinterpret_cast<detail::Pack<U, kWidth>*>(data + at.begin) = pack;
+  __device__ static void put(U* data, At at, const Pack<U, kWidth>& pack) {
+    *reinterpret_cast<Pack<U, kWidth>*>(data + at.begin) = pack;
   }
 
   template <class Acc>
@@ -359,9 +334,10 @@ struct TeamPlan {
   int64_t teams = 0;  // that rows are shared out to
 
   // `element_bytes`: of T, the type that the kernel's vectors are made of; `most_held`: the functor's kHeld;
-  // `resident`: threads that a multiprocessor is to have at a time.
+  // `resident`: threads that a multiprocessor is to have at a time, whose teams have several rows each; kAnyNumber: a
+  // team each.
   TeamPlan(Device device, int64_t rows, int64_t length, int64_t element_bytes, bool is_aligned, int most_held,
-           int64_t resident = 2048)
+           int64_t resident = kAnyNumber)
       : device(device), rows(rows), length(length), has_vectors(is_aligned) {
     const int64_t width = is_aligned ? kVectorBytes / element_bytes : 1;
     const int64_t vectors = (length + width - 1) / width;
@@ -374,7 +350,10 @@ struct TeamPlan {
     }
     if (threads <= kTeamWarp) in_block = kShortBlock / threads;
     const int64_t of_block = int64_t{threads} * in_block, needed = (rows + in_block - 1) / in_block;
-    blocks = std::min(needed, multiprocessors(device) * std::max<int64_t>(resident / of_block, 1));
+    blocks = std::min(needed, kMostBlocks);
+    if (resident != kAnyNumber) {
+      blocks = std::min(blocks, multiprocessors(device) * std::max<int64_t>(resident / of_block, 1));
+    }
     teams = std::min(blocks * in_block, rows);
   }
 
@@ -411,14 +390,9 @@ void run_teams(const TeamPlan& plan, const F& functor) {
     constexpr int width = kVectorBytes / sizeof(T);
     const CurrentStream stream(plan.device.index);
     if (!plan.has_vectors) return detail::launch_team<Team<T, 0, 1>>(plan, functor, stream.get());
-    switch (plan.held) {
-      case 1:
-        return detail::launch_team<Team<T, 1, width>>(plan, functor, stream.get());
-      case F::kHeld:
-        return detail::launch_team<Team<T, F::kHeld, width>>(plan, functor, stream.get());
-      default:
-        return detail::launch_team<Team<T, 0, width>>(plan, functor, stream.get());
-    }
+    if (plan.held == 0) return detail::launch_team<Team<T, 0, width>>(plan, functor, stream.get());
+    if (plan.held == 1) return detail::launch_team<Team<T, 1, width>>(plan, functor, stream.get());
+    if constexpr (F::kHeld > 1) detail::launch_team<Team<T, F::kHeld, width>>(plan, functor, stream.get());
   });
 }
 
