@@ -17,11 +17,11 @@ def training(document: Document) -> str:
     """Operators of transformer_ops in the sizes of training and of reading a prompt."""
     first, *others = document.runs
     names = [*BASELINES.values(), *(f"with `{name}`" for name in others)]
-    head = ["operator", "size", "", "microseconds", "the GPU is busy", "of the copy's bandwidth", *names]
-    lines = _head(head)
+    head = ["operator", "size", "", "microseconds", "the GPU is busy", "of a copy's bandwidth", *names]
+    lines, best = _head(head), copy_speed(document)
     for name, row in _rows(document.runs[first], "7B"):
         cells = [f"`{row['operator']}`", _size(row), row["form"], _microseconds(row, "wall")]
-        cells += [_microseconds(row, "device"), _share(row)]
+        cells += [_microseconds(row, "device"), _share(row, best)]
         cells += [_factor(row, other, "wall") for other in BASELINES]
         cells += [_of_backend(row, document.runs[other].rows.get(name), "wall") for other in others]
         lines.append(_line(cells))
@@ -51,10 +51,11 @@ def decoding(document: Document) -> str:
 
 def muladd(document: Document) -> str:
     """Calls of muladd; of the small ones the host's time."""
-    lines = _head(["call", "size", "microseconds", "of the copy's bandwidth", *OF_MULADD.values()])
+    lines = _head(["call", "size", "microseconds", "of a copy's bandwidth", *OF_MULADD.values()])
+    best = copy_speed(document)
     for _, row in _rows(next(iter(document.runs.values())), "muladd"):
         clock = "host" if "host" in row["seconds"] else "wall"
-        cells = [f"`{row['operator']}`", _size(row), _microseconds(row, clock), _share(row)]
+        cells = [f"`{row['operator']}`", _size(row), _microseconds(row, clock), _share(row, best)]
         lines.append(_line(cells + [_factor(row, other, clock) for other in OF_MULADD]))
     return "\n".join([*lines, "", measured_on(document), ""])
 
@@ -65,14 +66,18 @@ def measured_on(document: Document) -> str:
     where = [str(machine["accelerator"])] if "accelerator" in machine else []
     where += [str(machine["cpu"]), f"{machine['cores']} cores"]
     versions = [f"PyTorch {machine['torch']}", *(f"{name} {version}" for name, version in document.versions.items())]
-    return f"Measured on: {', '.join(where)}; {', '.join(versions)}.{copy_speed(document)}"
+    copies = f" Copies reach {best / 1e9:.0f} GB/s." if (best := copy_speed(document)) else ""
+    return f"Measured on: {', '.join(where)}; {', '.join(versions)}.{copies}"
 
 
-def copy_speed(document: Document) -> str:
-    """The best bandwidth of a copy: bytes that it reads and writes."""
+def copy_speed(document: Document) -> float | None:
+    """The best bandwidth of a copy: bytes that it reads and writes in a second.
+
+    Of all sizes: some copies of more than 500 MB take half as long again, and captured into a graph five times as long.
+    """
     rows = [row for run in document.runs.values() for row in run.rows.values() if row and row["bytes"]]
-    speeds = [row["bytes"] / median / 1e9 for row in rows if (median := _median(row, "copy", _device_clock(row)))]
-    return f" Copies reach {max(speeds):.0f} GB/s." if speeds else ""
+    medians = [(row, _median(row, "copy", clock)) for row in rows for clock in ("wall", "device")]
+    return max((row["bytes"] / median for row, median in medians if median), default=None)
 
 
 def _rows(run: Run, group: str) -> Iterator[tuple[str, Row]]:
@@ -85,10 +90,6 @@ def _rows(run: Run, group: str) -> Iterator[tuple[str, Row]]:
 def _median(row: Row, name: str, clock: str) -> float | None:
     quartiles = row["seconds"].get(clock, {}).get(name)
     return float(quartiles[1]) or None if quartiles else None
-
-
-def _device_clock(row: Row) -> str:
-    return "device" if "device" in row["seconds"] else "wall"
 
 
 def _microseconds(row: Row, clock: str) -> str:
@@ -110,11 +111,11 @@ def _of_backend(row: Row, other: Row | None, clock: str) -> str:
     return f"{theirs / eager_there * eager / ours:.2f}"
 
 
-def _share(row: Row) -> str:
-    """Of the bandwidth of a copy of as many bytes."""
-    clock = _device_clock(row)
-    ours, copy = _median(row, "ours", clock), _median(row, "copy", clock)
-    return NONE if ours is None or copy is None else f"{copy / ours:.0%}"
+def _share(row: Row, best: float | None) -> str:
+    """The bytes that have to be moved, in the time that the device is busy, over the bandwidth of a copy."""
+    ours = _median(row, "ours", "device" if "device" in row["seconds"] else "wall")
+    is_measured = ours is not None and best is not None and "copy" in row["seconds"]["wall"]
+    return f"{row['bytes'] / ours / best:.0%}" if is_measured else NONE
 
 
 def _both(factors: Iterator[str]) -> str:
