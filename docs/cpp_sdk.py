@@ -27,10 +27,11 @@ header passes some of it on, the page shows it with the first that does. Everyth
 
 # The order in which one reads them.
 ORDER = (
-    *("operators.h", "functor.h", "schema_library.h", "kernels.h", "call.h", "elementwise_kernels.h", "load.h"),
+    *("operators.h", "functor.h", "schema_library.h", "kernels.h", "views.h", "call.h"),
+    *("elementwise_kernels.h", "load.h"),
     *("cpu/backend.h", "cpu/vectorized_loops.h", "cpu/rows.h", "cpu/row_kernels.h", "cpu/row_table.h"),
     *("cpu/vectorized_rows.h", "cpu/matmul.h"),
-    *("cuda/backend.h", "cuda/enqueue.cuh", "cuda/rows.cuh"),
+    *("cuda/backend.h", "cuda/enqueue.cuh", "cuda/rows.cuh", "cuda/vectorized_rows.cuh"),
     *("xpu/backend.h", "xpu/device/elementwise.h", "xpu/device/rows.h", "xpu/rows.h"),
 )
 
@@ -112,8 +113,15 @@ _NAME = re.compile(
     r"|(?P<function>(?P<function_name>~?\b[a-zA-Z_]\w*|operator\S+)\s*\()"
 )
 _MACRO = re.compile(r"^#define (?P<text>(?P<name>OPWHEEL_(?!DETAIL_)\w+)(?:\([^)]*\)| \d+$)?)", re.MULTILINE)
+# Directives and calls of our own macros.
+_NO_STATEMENT = re.compile(r"^[ \t]*#(?:.*\\\n)*.*|^OPWHEEL_DETAIL_\w+\(.*\)$", re.MULTILINE)
 _ACCESS = re.compile(r"\b(public|private|protected)\s*:(?!:)")
-_TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])\'|[{};]|[^{};/"\']+|/', re.DOTALL)
+_EMPTY = r"(?<== )\{\}"  # the value of an argument or a member: no braces that would hold anything
+_TOKEN = re.compile(
+    rf'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])\'|{_EMPTY}|[{{}};]|[^{{}};/"\']+|/', re.DOTALL
+)
+_TEMPLATE = re.compile(r"^template <.*?>(?= (?:struct|class|inline|constexpr|using|void|auto|\w))")
+_OPENS_TYPE = re.compile(r"\b(struct|class|union)\s+(\w+)[^()]*$")
 
 
 def declarations(header: Path) -> list[Declaration]:
@@ -138,38 +146,36 @@ def _comment_before(source: str, position: int) -> str:
 
 def _walk(source: str) -> Iterator[Declaration]:
     """Follow braces: names count in namespaces and in the public part of types, nowhere else."""
-    # Directives have no braces that would matter; blank, so that positions stay.
-    code = re.sub(r"^[ \t]*#(?:.*\\\n)*.*", lambda match: re.sub(r"[^\n]", " ", match[0]), source, flags=re.MULTILINE)
+    # These have no braces that would matter; blank, so that positions stay.
+    code = _NO_STATEMENT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), source)
     scopes: list[tuple[str, bool]] = []  # name of the type or "", whether its members are public
     statement, start = "", 0
     for token in _TOKEN.finditer(code):
         text = token[0]
         if text.startswith(("//", "/*")):
             continue
-        if text not in "{};":
+        if text not in ("{", "}", ";"):
             if not _ACCESS.sub("", statement).strip():
                 start = token.start() + re.match(rf"\s*(?:{_ACCESS.pattern}\s*)?", text).end()
             statement += text
             continue
         words = " ".join(statement.split())
+        access = _ACCESS.findall(words)
+        if access and scopes and scopes[-1][0]:
+            scopes[-1] = (scopes[-1][0], access[-1] == "public")
+            words = _ACCESS.split(words)[-1].strip()
         is_visible = all(public for _, public in scopes)
-        if is_visible and scopes:
-            access = _ACCESS.findall(words)
-            if access:
-                scopes[-1] = (scopes[-1][0], access[-1] == "public")
-                is_visible = access[-1] == "public"
-                words = _ACCESS.split(words)[-1].strip()
         found = _public_name(words, text)
         if is_visible and found:
             owner = next((name for name, _ in reversed(scopes) if name), "")
             qualified = f"{owner}::{found[0]}" if owner else found[0]
             yield Declaration(qualified, found[1], _comment_before(source, source.rfind("\n", 0, start) + 1))
         if text == "{":
-            opens_type = re.search(r"\b(?:struct|class|union)\s+(\w+)[^()]*$", words)
+            opens_type = _OPENS_TYPE.search(_TEMPLATE.sub("", words))
             if words.startswith(("namespace", "extern")):
                 scopes.append(("", "detail" not in words))
             elif opens_type and not words.startswith("enum"):
-                scopes.append((opens_type[1], words.find("class ", words.find(">") + 1) != words.find(">") + 2))
+                scopes.append((opens_type[2], opens_type[1] != "class"))
             else:
                 scopes.append(("", False))
             statement = ""
@@ -183,7 +189,7 @@ def _walk(source: str) -> Iterator[Declaration]:
 def _public_name(words: str, end: str) -> tuple[str, str] | None:
     """Name and signature of what a statement declares; None if it is nothing that one calls or names."""
     words = re.sub(r"\s+", " ", words)
-    plain = re.sub(r"^template <.*?>(?= (?:struct|class|inline|constexpr|using|void|auto|\w))", "", words)
+    plain = _TEMPLATE.sub("", words)
     if (
         not words
         or words.startswith(("namespace", "friend", "return", "static_assert", "extern"))

@@ -28,6 +28,7 @@ ARROWS = {
     "": DISPATCH,
     "_build": {"_build"},  # runs where torch need not be importable
     "aotinductor": DISPATCH,
+    "cuda": {"cuda", "registry"},  # the probe of a library's CUDA backend, which imports it
     "commands": {*DISPATCH, "commands"},
     "scripts": {"commands"},
     "__main__": {"commands"},
@@ -239,12 +240,12 @@ def test_headers_of_the_framework():
 
 
 def test_every_header_of_the_sdk_that_is_included_exists():
-    found = 0
+    folders = set()  # that have such includes
     for path in text_files(*EVERYWHERE):
         for name in re.findall(r'#\s*include\s+"(opwheel/[\w./]+)"', path.read_text()):
             assert (SDK.parent / name).is_file(), f"{path.relative_to(ROOT)} includes {name}"
-            found += 1
-    assert found > 300
+            folders.add(path.relative_to(ROOT).parts[0])
+    assert folders >= {"tools", "core", "backends", "libraries", "examples", "docs", "tests"}
 
 
 def test_only_the_tools_include_what_is_in_detail():

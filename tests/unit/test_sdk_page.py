@@ -74,6 +74,22 @@ template <class C>
 inline C twice(C c) {
   return c + other(c);
 }
+
+template <class C, int kCount>
+class Row {
+ public:
+  C first() const { return c_; }
+
+ private:
+  C last() const { return c_; }
+  C c_;
+};
+
+#define OPWHEEL_DETAIL_MAKE(x) int x();
+OPWHEEL_DETAIL_MAKE(y)
+
+// Some numbers.
+inline int total(std::initializer_list<int> some = {}) { return add(some); }
 }  // namespace opwheel
 """
 
@@ -82,8 +98,11 @@ def test_reads_a_header(sdk, tmp_path):
     header = tmp_path / "some.h"
     header.write_text(HEADER)
     found = {declaration.name: declaration for declaration in sdk["declarations"](header)}
-    assert list(found) == ["OPWHEEL_THING", "Shape", "Shape::Shape", "Shape::size", "twice"]
+    assert list(found) == [
+        *("OPWHEEL_THING", "Shape", "Shape::Shape", "Shape::size", "twice", "Row", "Row::first", "total")
+    ]
     assert found["Shape"].comment == "A type."
     assert found["Shape::Shape"] == ("Shape::Shape", "explicit Shape(int n)", "Makes one.")
     assert found["twice"].text == "template <class C> C twice(C c)"
+    assert found["total"] == ("total", "int total(std::initializer_list<int> some = {})", "Some numbers.")
     assert sdk["summary"](header) == "About it."

@@ -6,6 +6,7 @@
 #include "opwheel/cpu/row_kernels.h"
 #include "opwheel/kernels.h"
 #include "opwheel/schema_library.h"
+#include "opwheel/views.h"
 
 #define OF_EVERY_DTYPE(KERNEL)                                                        \
   KERNEL(may_share_memory, "may_share_memory(Tensor a, Tensor b) -> Tensor")          \
@@ -73,7 +74,7 @@ void product(const Tensor& a, const Tensor& b, const std::optional<Tensor>& adde
   added ? cpu::matmul_add(out, *added, a, b) : cpu::matmul(out, a, b);
 }
 Tensor rows_of(const Tensor& a, int64_t begin, int64_t count) {
-  const Tensor rows = cpu::rows_of(a, begin, count);
+  const Tensor rows = opwheel::rows_of(a, begin, count);
   Tensor copy = new_empty_like(rows);
   copy_to(copy, rows);
   return copy;

@@ -11,6 +11,7 @@
 #include "kernels.h"
 #include "opwheel/cpu/row_kernels.h"
 #include "opwheel/kernels.h"
+#include "opwheel/views.h"
 
 namespace transformer_ops::cpu {
 
@@ -23,10 +24,10 @@ using opwheel::dtype_of;
 using opwheel::fail;
 using opwheel::new_empty;
 using opwheel::new_empty_like;
+using opwheel::Rows;
 using opwheel::ScalarType;
 using opwheel::sizes_of;
 using opwheel::Tensor;
-using opwheel::cpu::Rows;
 using OptionalTensor = std::optional<Tensor>;
 
 inline const Table& kernels() {

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "kernels.h"
-#include "opwheel/detail/tensor_rows.h"
 #include "opwheel/kernels.h"
+#include "opwheel/views.h"
 
 namespace transformer_ops::cuda {
 

@@ -3,8 +3,7 @@
 
 #include <cstdint>
 
-#include "opwheel/detail/dtypes.h"
-#include "opwheel/detail/tensor.h"
+#include "opwheel/kernels.h"
 #include "transformer_ops/kernel_arguments.h"
 
 namespace transformer_ops::cuda {

@@ -7,7 +7,7 @@
 #include <type_traits>
 
 #include "opwheel/cuda/vectorized_rows.cuh"
-#include "opwheel/detail/dtypes.h"
+#include "opwheel/kernels.h"
 #include "transformer_ops/kernel_arguments.h"
 
 namespace transformer_ops::cuda {

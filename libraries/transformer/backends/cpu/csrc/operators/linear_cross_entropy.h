@@ -23,7 +23,7 @@ inline std::array<Tensor, 5> linear_cross_entropy(const Tensor& given_input, con
   const int64_t at_once = is_narrow ? 512 : 256;  // of logits: enough for the matrix product to be fast
   const opwheel::Device device = device_of(given_input);
   const Tensor input = contiguous(given_input), weight = contiguous(given_weight);
-  const Tensor weight_t = opwheel::cpu::transposed(weight);
+  const Tensor weight_t = opwheel::transposed(weight);
   const int64_t counted = rows - std::count(target.data, target.data + rows, ignore_index);
   const double scale = reduction == "mean" ? 1.0 / static_cast<double>(counted) : 1.0;
 
@@ -46,7 +46,7 @@ inline std::array<Tensor, 5> linear_cross_entropy(const Tensor& given_input, con
   fill(ones, 1);
   for (int64_t begin = 0; begin < rows; begin += at_once) {
     const int64_t count = std::min(at_once, rows - begin);
-    const Tensor x = opwheel::cpu::rows_of(input, begin, count), some = opwheel::cpu::rows_of(logits, 0, count);
+    const Tensor x = opwheel::rows_of(input, begin, count), some = opwheel::rows_of(logits, 0, count);
     if (given_bias) {
       opwheel::cpu::matmul_add(some, bias, x, weight_t);
     } else {
@@ -87,7 +87,7 @@ inline std::array<Tensor, 5> linear_cross_entropy(const Tensor& given_input, con
                                         .softcap = softcap,
                                         .grad_per_row = false};
     run(device, dtype, backward, count, 4 * classes);
-    opwheel::cpu::matmul(opwheel::cpu::rows_of(d_input, begin, count), some, weight);
+    opwheel::cpu::matmul(opwheel::rows_of(d_input, begin, count), some, weight);
     // The first product is written, those of further rows are added; one of 16-bit numbers has to be made first.
     const auto collect = [&](const Tensor& sum, const Tensor& a, const Tensor& b) {
       if (is_narrow) {
@@ -101,10 +101,10 @@ inline std::array<Tensor, 5> linear_cross_entropy(const Tensor& given_input, con
         opwheel::cpu::matmul_add(sum, sum, a, b);
       }
     };
-    collect(d_weight, opwheel::cpu::transposed(some), x);
+    collect(d_weight, opwheel::transposed(some), x);
     if (given_bias) {
-      const Tensor sums = opwheel::cpu::as_matrix(d_bias, 1, classes, classes, 1, 0);
-      collect(sums, opwheel::cpu::as_matrix(ones, 1, count, count, 1, 0), some);
+      const Tensor sums = opwheel::as_matrix(d_bias, 1, classes, classes, 1, 0);
+      collect(sums, opwheel::as_matrix(ones, 1, count, count, 1, 0), some);
     }
   }
   opwheel::dispatch(accumulated, [&]<class T>() {

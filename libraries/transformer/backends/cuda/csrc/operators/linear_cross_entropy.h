@@ -7,7 +7,6 @@
 
 #include "../arguments.h"
 #include "opwheel/call.h"
-#include "opwheel/detail/matrices.h"
 
 namespace transformer_ops::cuda {
 

@@ -8,7 +8,6 @@
 
 #include "opwheel/detail/allocate.h"
 #include "opwheel/detail/layout.h"
-#include "opwheel/detail/matrices.h"
 #include "opwheel/detail/tensor.h"
 
 namespace opwheel {
@@ -45,10 +44,6 @@ inline void check_added(const Tensor& added, const Tensor& out) {
 }  // namespace detail
 
 namespace cpu {
-
-using opwheel::as_matrix;
-using opwheel::rows_of;
-using opwheel::transposed;
 
 // out = a @ b, for out (m, n), a (m, k) and b (k, n) of one dtype.
 inline void matmul(const Tensor& out, const Tensor& a, const Tensor& b) {

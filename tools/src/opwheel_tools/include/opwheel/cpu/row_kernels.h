@@ -1,5 +1,5 @@
-// Runs kernels over rows that exist for several instruction sets, and sees tensors as rows, for the source file that
-// registers operators. A backend declares a table of functions of plain pointers, one for each instruction set,
+// Runs kernels over rows that exist for several instruction sets, for the source file that registers operators. A
+// backend declares a table of functions of plain pointers, one for each instruction set,
 //
 //     struct Norm { const void* x; void* y; int64_t length, stride; double eps; };      // what a kernel is given
 //     struct Table { ByDtype<Norm> norm; };
@@ -24,7 +24,6 @@
 #include "opwheel/cpu/row_table.h"
 #include "opwheel/cpu/rows.h"
 #include "opwheel/detail/cpu/streaming.h"
-#include "opwheel/detail/tensor_rows.h"
 // IWYU pragma: end_exports
 
 namespace opwheel::cpu {
@@ -67,7 +66,5 @@ void run(const ByDtype<Arguments>& kernel, ScalarType dtype, const Arguments& ar
     fail(code::launch, " there is no memory for the intermediate values of a row; free some");
   }
 }
-
-using opwheel::Rows;
 
 }  // namespace opwheel::cpu

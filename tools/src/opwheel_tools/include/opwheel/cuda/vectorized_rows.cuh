@@ -29,7 +29,7 @@
 //
 // row[at] is the few elements at a place of the row, converted to the type that is computed in (Lanes): they have the
 // arithmetic of one number, and map() applies a function to each. Threads of a team must make the same calls of sum,
-// maximum and reduce. What one of them writes is read by itself alone.
+// two_sums, maximum and combined. What one of them writes is read by itself alone.
 #pragma once
 
 #if defined(__HIPCC__)
@@ -44,10 +44,13 @@
 #include <type_traits>
 
 #include "opwheel/cuda/enqueue.cuh"
+#include "opwheel/detail/cuda/vector.h"
+
+// IWYU pragma: begin_exports
 #include "opwheel/detail/combine.h"
 #include "opwheel/detail/cuda/pack.h"
 #include "opwheel/detail/cuda/stream.h"
-#include "opwheel/detail/cuda/vector.h"
+// IWYU pragma: end_exports
 
 namespace opwheel::cuda {
 
@@ -316,6 +319,7 @@ bool are_aligned(int64_t length, std::initializer_list<const void*> data, std::i
          std::all_of(strides.begin(), strides.end(), [](int64_t stride) { return stride % width == 0; });
 }
 
+// How many a device has, which decides how many teams there are.
 inline int64_t multiprocessors(Device device) {
   int count = 0;
   check_launch(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device.index));

@@ -8,6 +8,7 @@
 
 namespace opwheel::cuda {
 
+// +, -, * and / are those of each element, with another Lanes or with one number for all.
 template <class C, int kCount>
 struct Lanes {
   C values[kCount];
