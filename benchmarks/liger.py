@@ -1,4 +1,4 @@
-"""transformer_ops on a GPU beside Liger-Kernel, eager PyTorch and torch.compile, in bfloat16 and sizes of a 7B model.
+"""transformer_ops on a GPU against Liger-Kernel, eager PyTorch and torch.compile, in bfloat16 and sizes of a 7B model.
 
 Of each operator the call, and the call with its backward pass, are timed by the GPU's events; all of them take turns,
 and medians are reported, and how long the GPU is busy with transformer_ops' kernels. Results are compared with eager

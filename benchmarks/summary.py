@@ -61,7 +61,7 @@ CALLS = (
     ("in place, over `mul_`, which computes less", "in-place", "muladd", "mul_"),
     ("in `torch.compile`, no_grad", "no_grad", "muladd in compile", "compile"),
 )
-PEERS = {"eager": "a * b + c", "addcmul": "torch.addcmul"}
+BASELINES = {"eager": "a * b + c", "addcmul": "torch.addcmul"}
 
 
 def rows(results: Results) -> dict[str, Row]:
@@ -72,17 +72,17 @@ def rows(results: Results) -> dict[str, Row]:
 
 def table(results: Results) -> str:
     """The rows in Markdown: muladd's time, and the times of others over it."""
-    lines = [f"| float32 unless said | muladd | {' | '.join(PEERS.values())} |", "|---|---|---|---|"]
+    lines = [f"| float32 unless said | muladd | {' | '.join(BASELINES.values())} |", "|---|---|---|---|"]
     for label, row in rows(results).items():
-        ours = row.peers["muladd"]
-        cells = [label, format_time(ours.median_s), *(_compared(ours, row.peers[name]) for name in PEERS)]
+        ours = row.measurements["muladd"]
+        cells = [label, format_time(ours.median_s), *(_compared(ours, row.measurements[name]) for name in BASELINES)]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, "", f"Measured on: {results.measured_on()}.", ""])
 
 
 def parts(results: Results) -> str:
-    """What reused memory, huge pages and one pass each give, in Markdown: muladd beside addcmul with the same of it."""
-    new, out = (_row(results, f"{group}/{group}/contiguous/float32/{_LARGE}").peers for group in ("new", "out"))
+    """What reused memory, huge pages and one pass each give, in Markdown: muladd against addcmul with the same."""
+    new, out = (_row(results, f"{group}/{group}/contiguous/float32/{_LARGE}").measurements for group in ("new", "out"))
     pairs = {
         "new result, as installed": (new["muladd"], new["addcmul"], ""),
         "new result in huge pages, nothing reused": (
@@ -106,12 +106,13 @@ def _row(results: Results, name: str) -> Row:
 
 def calls(results: Results) -> str:
     """What a call costs, in Markdown; a dash where the results have no such measurement."""
-    forms = {row.form: row.peers for row in results.rows if row.group == OVERHEAD}
+    forms = {row.form: row.measurements for row in results.rows if row.group == OVERHEAD}
     lines = ["| a call on 4 elements | time | over | ratio |", "|---|---|---|---|"]
     for label, form, name, over in CALLS:
-        peers = forms.get(form, {})
-        measured = name in peers and over in peers
-        cells = [format_time(peers[name].median_s), f"{1 / _ratio(peers[name], peers[over]):.2f}"] if measured else "--"
+        measured = forms.get(form, {})
+        cells = ["-", "-"]
+        if name in measured and over in measured:
+            cells = [format_time(measured[name].median_s), f"{1 / _ratio(measured[name], measured[over]):.2f}"]
         lines.append(f"| {label} | {cells[0]} | `{over}` | {cells[1]} |")
     return "\n".join([*lines, ""])
 
@@ -123,9 +124,9 @@ def functional(results: Results) -> str:
         "|---|---|---|---|---|",
     ]
     for row in measured_rows(results, Form.BACKWARD):
-        if FUNCTIONAL not in row.peers:
+        if FUNCTIONAL not in row.measurements:
             continue
-        ours, other, reference = (row.peers[name] for name in (OURS, FUNCTIONAL, REFERENCE))
+        ours, other, reference = (row.measurements[name] for name in (OURS, FUNCTIONAL, REFERENCE))
         times = [format_time(ours.median_s), format_time(other.median_s), _compared(ours, other)]
         lines.append(f"| {called(row)} | {' | '.join(times)} | {format_time(reference.median_s)} |")
     return "\n".join([*lines, "", f"Measured on: {results.measured_on()}.", ""])
@@ -153,8 +154,8 @@ def _times(row: Row | None) -> list[str]:
     """Its time, that of PyTorch's function (the reference where it has none) and of the compiled reference over it."""
     if row is None:
         return ["-"] * 3
-    compared = [row.peers.get(name) for name in (compared_with(row), COMPILED)]
-    ours = row.peers[OURS]
+    compared = [row.measurements.get(name) for name in (compared_with(row), COMPILED)]
+    ours = row.measurements[OURS]
     return [format_time(ours.median_s), *("-" if one is None else _compared(ours, one) for one in compared)]
 
 
@@ -162,7 +163,8 @@ def memory(results: Results) -> str:
     """The most memory that the losses take, forward with backward, in Markdown: theirs over that of others."""
     lines = []
     for row in measured_rows(results, Form.BACKWARD):
-        peaks = [row.peers[name].peak_bytes for name in (OURS, compared_with(row), COMPILED) if name in row.peers]
+        measured = row.measurements
+        peaks = [measured[name].peak_bytes for name in (OURS, compared_with(row), COMPILED) if name in measured]
         if "cross_entropy" in row.group and all(peaks):
             ours, *others = peaks
             shares = [f"{ours / other:.2f}" for other in others]
@@ -175,10 +177,10 @@ def bandwidth(results: Results) -> str:
     """What is written into given outputs, in Markdown: the memory's bandwidth that it uses, and that of the triad."""
     lines = ["| into a given output | time | GB/s | share of the triad's |", "|---|---|---|---|"]
     for row in measured_rows(results, Form.NEW):
-        if TRIAD in row.peers:
-            ours = row.peers[OURS]
+        if TRIAD in row.measurements:
+            ours = row.measurements[OURS]
             speed = f"{ours.gigabytes_per_second:.0f}"
-            cells = [called(row), format_time(ours.median_s), speed, _compared(ours, row.peers[TRIAD])]
+            cells = [called(row), format_time(ours.median_s), speed, _compared(ours, row.measurements[TRIAD])]
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
 
@@ -207,14 +209,14 @@ def digits(measured: dict[str, Any]) -> str:
 
 
 def gpu(measured: dict[str, Any]) -> str:
-    """What operators of transformer_ops take on a GPU, beside what else computes the same, in Markdown."""
-    peers = {"eager": "PyTorch, eager", "compiled": "torch.compile", "liger": "Liger-Kernel"}
-    names = " | ".join(peers.values())
-    lines = [f"| | | microseconds | the GPU is busy | {names} |", f"|---|---|---|---|{'---|' * len(peers)}"]
+    """What operators of transformer_ops take on a GPU, against what else computes the same, in Markdown."""
+    baselines = {"eager": "PyTorch, eager", "compiled": "torch.compile", "liger": "Liger-Kernel"}
+    names = " | ".join(baselines.values())
+    lines = [f"| | | microseconds | the GPU is busy | {names} |", f"|---|---|---|---|{'---|' * len(baselines)}"]
     for row in measured["rows"]:
         seconds = row["seconds"]
         ours = seconds["transformer_ops"]
-        factors = (f"{seconds[name] / ours:.2f}" for name in peers)
+        factors = (f"{seconds[name] / ours:.2f}" for name in baselines)
         busy = f"{row['device_seconds'] * 1e6:.0f}" if "device_seconds" in row else "-"
         lines.append(f"| `{row['operator']}` | {row['form']} | {ours * 1e6:.0f} | {busy} | {' | '.join(factors)} |")
     machine, versions = measured["machine"], measured["versions"]
@@ -232,10 +234,10 @@ def draw(results: Results, path: Path) -> None:
     chosen = rows(results)
     figure = Figure(figsize=(9, 5.5), layout="constrained")
     axes = figure.subplots()
-    height = 0.8 / len(PEERS)
-    for number, (peer, name) in enumerate(PEERS.items()):
-        ratios = [_ratio(row.peers["muladd"], row.peers[peer]) for row in chosen.values()]
-        at = [position + (number - (len(PEERS) - 1) / 2) * height for position in range(len(chosen))]
+    height = 0.8 / len(BASELINES)
+    for number, (key, name) in enumerate(BASELINES.items()):
+        ratios = [_ratio(row.measurements["muladd"], row.measurements[key]) for row in chosen.values()]
+        at = [position + (number - (len(BASELINES) - 1) / 2) * height for position in range(len(chosen))]
         bars = axes.barh(at, ratios, height, label=f"than {name}", color=("#c1272d", "#e8998d")[number])
         axes.bar_label(bars, fmt="%.2f", padding=3, fontsize=8)
     axes.axvline(1, color="black", linewidth=1)

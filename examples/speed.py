@@ -1,4 +1,4 @@
-"""Scale and shift of images, as normalization layers do it: muladd beside plain PyTorch, timed on this machine.
+"""Scale and shift of images, as normalization layers do it: muladd against plain PyTorch, timed on this machine.
 
     python examples/speed.py --megabytes 64
 

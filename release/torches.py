@@ -1,7 +1,7 @@
 """Headers and libraries of PyTorch releases, to build native Autograd with: `python -m release.torches [RELEASE ...]`.
 
 Each is taken from its wheel, which pip downloads (200 to 900 MB, gone afterwards), and kept as a folder. The folders
-are printed as OPWHEEL_TORCHES, which framework/setup.py goes by.
+are printed as OPWHEEL_TORCHES, which framework/setup.py reads.
 """
 
 from __future__ import annotations

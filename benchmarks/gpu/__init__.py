@@ -1,4 +1,4 @@
-"""What transformer_ops and muladd take on a GPU, beside what else computes the same.
+"""What transformer_ops and muladd take on a GPU, against what else computes the same.
 
     python -m benchmarks.gpu --warm                                    # compiles the baselines, in parallel
     python -m benchmarks.gpu --json benchmarks/results/gpu-speed.json  # measures

@@ -22,7 +22,7 @@ GRACE_S = 20
 def environment(backend: str, cache: Path) -> dict[str, str]:
     """Of a process: its backend, and where compiled kernels are kept."""
     folders = {"TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"), "TRITON_CACHE_DIR": str(cache / "triton")}
-    one_thread = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}  # no processes of inductor's beside what is measured
+    one_thread = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}  # no processes of inductor's while something is measured
     return os.environ | folders | one_thread | {"TRANSFORMER_OPS_BACKENDS": backend}
 
 

@@ -22,7 +22,7 @@ TOLERANCE = 0.03
 
 @dataclass(frozen=True)
 class Record:
-    """Counts, and what decides them beside muladd's sources."""
+    """Counts, and what decides them besides muladd's sources."""
 
     environment: dict[str, str]
     tolerance: float

@@ -1,4 +1,4 @@
-"""Train a small Llama-style model of characters with transformer_ops, and with plain torch beside it.
+"""Train a small Llama-style model of characters with transformer_ops, and with plain torch for comparison.
 
 The text is that of Python's own help, which ships inside Python (``pydoc_data.topics``): English, 465,000 characters.
 The same model, about 2 million parameters, is trained from the same weights on the same batches: by plain torch

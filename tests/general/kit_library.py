@@ -1,7 +1,7 @@
 """What the conformance kit wants of an operator library, around operators that are declared in Python.
 
 Right ones, and some that are wrong: one claims too much, one rounds, the kernels of two end the process, and two read
-beside their argument.
+out of the bounds of their argument.
 """
 
 import ctypes

@@ -48,12 +48,12 @@ class TestBench:
             from_samples.run(case, "cpu", self.QUICK, results, skip=[from_samples.COMPILED], **options)
         return results
 
-    def test_samples_are_measured_beside_the_reference(self, tmp_path):
+    def test_samples_are_measured_against_the_reference(self, tmp_path):
         results = self.measured(library())
         forward, backward = results.rows
         assert forward.name == "softmax/new/sample 0/float32"
-        assert set(forward.peers) == {from_samples.OURS, from_samples.REFERENCE, "by hand"}
-        assert set(backward.peers) == {*forward.peers, from_samples.FUNCTIONAL}
+        assert set(forward.measurements) == {from_samples.OURS, from_samples.REFERENCE, "by hand"}
+        assert set(backward.measurements) == {*forward.measurements, from_samples.FUNCTIONAL}
         assert not results.findings
         assert results.notes[:3] == [
             f"wrong is left out of {forward.name}: result 0 differs from the reference's",
@@ -72,8 +72,8 @@ class TestBench:
 
         monkeypatch.setattr(torch, "ones_like", counted)
         _, backward = self.measured(library()).rows
-        assert len(made) == len(backward.peers)
-        assert backward.peers[from_samples.OURS].samples >= 3
+        assert len(made) == len(backward.measurements)
+        assert backward.measurements[from_samples.OURS].samples >= 3
 
     def test_nothing_wrong_is_timed(self):
         results = self.measured(library(softmax=lambda x: softmax(x) + 1))
@@ -101,8 +101,8 @@ class TestBench:
         assert [forward.layout, backward.layout] == ["measured 0"] * 2
         assert from_samples.measured_rows(results, Form.NEW) == [forward]
         assert from_samples.compared_with(forward) == "by hand"
-        peak = {name: one.peak_bytes for name, one in forward.peers.items()}
+        peak = {name: one.peak_bytes for name, one in forward.measurements.items()}
         assert peak[from_samples.OURS] == pytest.approx(2**24, rel=0.2)
         # Two intermediate results at a time, or a third that has been freed.
         assert 1.8 * 2**24 < peak["by hand"] < 3.2 * 2**24
-        assert backward.peers[from_samples.OURS].peak_bytes > peak[from_samples.OURS]
+        assert backward.measurements[from_samples.OURS].peak_bytes > peak[from_samples.OURS]

@@ -9,7 +9,7 @@ from opwheel.dispatch import Elementwise, Opaque, Operator, Rows, overloads_of, 
 from opwheel_tools import ErrorSample, OpInfo, Sample, Tolerance
 from opwheel_tools.opinfo.lookup import register_op_infos
 
-from .noticing import failing_checks
+from .failing_checks import failing_checks
 
 _names = (f"waves_claims_{number}" for number in itertools.count())
 
@@ -230,14 +230,14 @@ def test_a_kernel_that_frees_no_string():
 
 
 @pytest.mark.parametrize("is_result", [True, False], ids=["result", "working memory"])
-def test_a_kernel_that_writes_beside_its_memory(is_result):
-    def beside(x):
+def test_a_kernel_that_writes_out_of_bounds(is_result):
+    def out_of_bounds(x):
         result, scratch = x.sin(), torch.empty(3, 4)
         written = result if is_result else scratch
         ctypes.memset(written.data_ptr() + written.nbytes, 1, 1)  # a byte that the C library does not use
         return result
 
-    assert failed("f(Tensor x) -> Tensor", beside, reference=torch.sin) == {"bounds"}
+    assert failed("f(Tensor x) -> Tensor", out_of_bounds, reference=torch.sin) == {"bounds"}
 
 
 def test_a_kernel_that_depends_on_when_it_is_called():

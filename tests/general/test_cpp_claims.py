@@ -9,7 +9,7 @@ from opwheel_tools import OpInfo, Sample
 
 from tests.general import cpp_library
 from tests.general.declared import declare
-from tests.general.noticing import failing_checks
+from tests.general.failing_checks import failing_checks
 
 NAMESPACE = "waves_claims_cpp"
 

@@ -62,7 +62,7 @@ def test_refused(schema, claims, words):
     [
         ("f(Tensor x) -> Tensor", "f_(Tensor(a!) x) -> ()", ["no other variant than 'f.out'"]),
         ("f(Tensor x) -> Tensor", "f.Scalar(Tensor x) -> Tensor", ["no other variant than 'f.out'"]),
-        ("f(Tensor x) -> Tensor", "f.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)", ["hands nothing back"]),
+        ("f(Tensor x) -> Tensor", "f.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)", ["returns nothing"]),
         ("f(Tensor x) -> Tensor", "f.out(Tensor x, Tensor(a!) out) -> ()", ["'out'", "keyword-only"]),
         ("f(Tensor x) -> Tensor", "f.out(Tensor x, *, Tensor(a!) y) -> ()", ["last argument, 'out'"]),
         ("f(Tensor x) -> Tensor", "f.out(Tensor(a!) x, *, Tensor(b!) out) -> ()", ["last argument, 'out'"]),

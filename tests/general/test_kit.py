@@ -47,12 +47,12 @@ def test_a_crash_is_that_operators_failure(output):
 
 
 @pytest.mark.slow
-def test_a_kernel_that_reads_beside_its_argument_fails():
+def test_a_kernel_that_reads_out_of_bounds_fails():
     done = run_kit("-k", "reads and values and not bits")
     assert "8 errors" in done.stdout.splitlines()[-1]
     for operator in ("reads_in_front", "reads_behind"):
         assert f"{operator}: values: 4 of 4 failed" in done.stdout
-    how = "killed by SIGSEGV, called with arguments beside pages that may not be read"
+    how = "killed by SIGSEGV, called with arguments next to inaccessible pages"
     assert done.stdout.count(f"a call of its kernel ends the process: {how}") == 2
 
 
@@ -93,7 +93,7 @@ def test_samples_that_cannot_be_made_are_no_crash(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "unmade", SimpleNamespace(library=SimpleNamespace(overloads=overloads)))
     crashes.main("unmade", "cpu", "values,layouts", "unmade=float32,float64")
     lines = capsys.readouterr().out.splitlines()
-    assert lines == ["calling unmade", "called with arguments beside pages that may not be read", "all are called"]
+    assert lines == ["calling unmade", "called with arguments next to inaccessible pages", "all are called"]
 
 
 @pytest.mark.slow

@@ -119,7 +119,7 @@ def test_in_place_without_a_formula(again, needs, formulas):
 
 
 class TestResultsAreNew:
-    """A reference or kernel may hand back an argument, part of one, or one tensor twice; the operator does not."""
+    """A reference or kernel may return an argument, part of one, or one tensor twice; the operator does not."""
 
     REFERENCES = (
         ("the argument", lambda x: (x, x * 2)),
@@ -313,7 +313,7 @@ def test_compiled_autograd_knows_the_places_in_a_list():
 
 
 class TestCallsWithoutATensor:
-    """They compute on PyTorch's default device, as there is none to go by."""
+    """They compute on PyTorch's default device, as there is no tensor to choose one by."""
 
     def test_an_empty_list(self):
         f = operator("f(Tensor[] parts, float v) -> Tensor", lambda parts, v: torch.full((2,), v), derivatives=None)

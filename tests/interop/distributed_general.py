@@ -1,4 +1,4 @@
-"""Run by torchrun in two processes: operators of every class on DTensors, beside the same calls on whole tensors."""
+"""Run by torchrun in two processes: operators of every class on DTensors, against the same calls on whole tensors."""
 
 import os
 import sys

@@ -61,7 +61,7 @@ PROGRAMS = st.fixed_dictionaries(
 
 
 def program(operator, is_leaf, target, source, argument, again):
-    """A function of two tensors that overwrites a part of the first, and hands back what it then is."""
+    """A function of two tensors that overwrites a part of the first, and returns what it then is."""
 
     def call(first, second):
         base = first if is_leaf else first * 1.0

@@ -1,6 +1,6 @@
 """Operators of transformer_ops that write, with arguments of every dtype in one storage.
 
-What shares no byte is computed, and nothing is written beside it; what does share some is refused.
+What shares no byte is computed, and nothing is written out of its bounds; what does share some is refused.
 """
 
 import os

@@ -104,7 +104,7 @@ MUTATIONS = [
     Mutation("overlap inside of the output is not refused", "opwheel/elementwise_kernels.h", "if (may_overlap_itself(output.info)) {",
              "if (false) {"),
     Mutation("the output counts as the same elements wherever it starts", "opwheel/detail/overlap.h", "output.data == input.data && ", ""),
-    Mutation("out= hands back an input", "opwheel/detail/registration.h", "std::get<mutable_argument<Op>()>(arguments).get()",
+    Mutation("out= returns an input", "opwheel/detail/registration.h", "std::get<mutable_argument<Op>()>(arguments).get()",
              "const_cast<Tensor&>(static_cast<const Tensor&>(std::get<0>(arguments).get()))"),
     # Checks.
     Mutation("unsupported dtypes are not refused", "opwheel/detail/elementwise.h", "if (operand.info.dtype == DType::unsupported) {",

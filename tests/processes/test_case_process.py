@@ -30,7 +30,7 @@ def outcome(run, name):
     results = Results({}, {})
     for case in cases(name):
         run(case, "cpu", QUICK, results, SKIP)
-    rows = [(row.name, list(row.peers), row.elements) for row in results.rows]
+    rows = [(row.name, list(row.measurements), row.elements) for row in results.rows]
     return rows, results.notes, results.findings
 
 

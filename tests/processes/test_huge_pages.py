@@ -90,7 +90,7 @@ def test_memory_that_was_written_before_is_left_alone():
     code = """
 import ctypes
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-for limit in (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD):  # glibc keeps what is given back
+for limit in (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD):  # glibc keeps what is freed
     assert ctypes.CDLL(None).mallopt(limit, 1 << 30)
 old = [x * 2 for _ in range(4)]
 begin, end = min(t.data_ptr() for t in old), max(t.data_ptr() + t.nbytes for t in old)

@@ -106,10 +106,10 @@ print(result_cache.kept_bytes())
     assert " ".join(run(code)) == f"0 {said} 0 900 64 0"
 
 
-def test_kept_memory_is_given_back_where_there_is_no_other():
-    """In blocks that the C library never takes from its heap, of which it may not give addresses back.
+def test_kept_memory_is_freed_where_there_is_no_other():
+    """In blocks that the C library never takes from its heap, of which it may not return addresses to the system.
 
-    More is given back than is needed: where an allocation fails, the C library reserves up to 128 MiB for another heap.
+    More is freed than is needed: where an allocation fails, the C library reserves up to 128 MiB for another heap.
     """
     code = """
 torch.set_num_threads(1)

@@ -97,7 +97,7 @@ def test_it_is_measured(waves, tmp_path):
     assert results["findings"] == []
     measured = {row["group"] for row in results["rows"]}
     assert len(measured) == OPERATORS
-    assert all({"operator", "reference"} <= set(row["peers"]) for row in results["rows"])
+    assert all({"operator", "reference"} <= set(row["measurements"]) for row in results["rows"])
 
 
 def test_the_kit_passes(waves):

@@ -44,16 +44,16 @@ def run(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_every_group_with_every_peer(run):
+def test_every_group_with_every_implementation(run):
     assert {row["group"] for row in run.json["rows"]} == set(SUITE.groups)
-    taken = {name for row in run.json["rows"] for name in row["peers"]}
+    taken = {name for row in run.json["rows"] for name in row["measurements"]}
     assert taken == {"muladd", "torch.ops", "torch.ops.aten", "eager", "addcmul", "mul_", "custom_op", "triad"}
     assert {row["dtype"] for row in run.json["rows"]} == {"float32", "float64", "bfloat16", "float16"}
     assert min(row["elements"] for row in run.json["rows"]) == 4
     assert run.json["findings"] == []
     assert run.json["settings"]["threads"] == 1
     for row in run.json["rows"]:
-        for one in row["peers"].values():
+        for one in row["measurements"].values():
             assert 0 < one["lower_quartile_s"] <= one["median_s"] <= one["upper_quartile_s"]
             assert one["samples"] >= 5
 
@@ -77,7 +77,7 @@ def test_picture(run):
 
 @pytest.mark.slow
 def test_fresh_results():
-    """Large ones are beside what says where the time goes; one implementation is timed in a process of its own."""
+    """Large ones are next to what says where the time goes; one implementation is timed in a process of its own."""
     results = Results({}, {})
     names = {"addcmul", "huge pages", "small pages", "addcmul, huge pages", "addcmul, out="}
     implementations = [SUITE.ours, *(one for one in SUITE.baselines if one.name in names)]
@@ -85,11 +85,11 @@ def test_fresh_results():
         for elements in (2**12, 2**23):
             runner.run(Case("new", Form.NEW, "contiguous", torch.float32, elements))
     small, large = results.rows
-    assert set(small.peers) == {"muladd", "addcmul"}
-    assert set(large.peers) == {"muladd", *names}
+    assert set(small.measurements) == {"muladd", "addcmul"}
+    assert set(large.measurements) == {"muladd", *names}
     assert (results.findings, results.notes) == ([], [])
     size = 2**23 * 4
-    for name, one in large.peers.items():
+    for name, one in large.measurements.items():
         added = 0 if name == "addcmul, out=" else size
         assert added <= one.resident_bytes + 2**20 <= added + 2**23, name
     assert muladd.library.policy.huge_pages == "advise"
@@ -142,7 +142,7 @@ def changed(run, factor, path):
     fields = json.loads(json.dumps(run.json))
     for row in fields["rows"]:
         for key in ("median_s", "lower_quartile_s", "upper_quartile_s"):
-            row["peers"]["muladd"][key] *= factor
+            row["measurements"]["muladd"][key] *= factor
     path.write_text(json.dumps(fields))
     return path
 
@@ -171,7 +171,7 @@ def test_compare_with_another_machine(run, tmp_path):
 def test_under_compile(tmp_path):
     result = bench("--quick", "--only", "overhead", "--json", tmp_path / "run.json")
     assert result.exit_code == 0, result.stdout + result.stderr
-    rows = {row["form"]: row["peers"] for row in json.loads((tmp_path / "run.json").read_text())["rows"]}
+    rows = {row["form"]: row["measurements"] for row in json.loads((tmp_path / "run.json").read_text())["rows"]}
     assert {"compile", "muladd in compile"} <= set(rows["no_grad"])
     assert "compiled_muladd(a, b, c)" in rows["no_grad"]["muladd in compile"]["statement"]
 
@@ -240,7 +240,7 @@ def test_wrong_usage(arguments, words, monkeypatch):
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize("text", ['{"format": 0}', "[]", '{"format": 1, "rows": [{"peers": 1}]}', "no JSON"])
+@pytest.mark.parametrize("text", ['{"format": 0}', "[]", '{"format": 2, "rows": [{"measurements": 1}]}', "no JSON"])
 def test_compare_with_another_file(tmp_path, text):
     (tmp_path / "old.json").write_text(text)
     result = bench("--quick", "--compare", tmp_path / "old.json")

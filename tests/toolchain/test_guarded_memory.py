@@ -25,7 +25,7 @@ def test_nothing_is_noticed_in_the_memory_itself(make):
         x = make()
         write(x, 0)
         write(x, x.nbytes - 1)
-        assert guards.beside(x) == ""
+        assert guards.damage(x) == ""
     assert guards.anywhere == ""
 
 
@@ -35,9 +35,9 @@ def test_both_sides(distance):
         first, second = torch.ones(3) * 2, torch.ones(3) * 2
         write(first, -distance)
         write(second, second.nbytes + distance - 1)
-        assert (guards.beside(first), guards.beside(second)) == ("in front of", "behind")
+        assert (guards.damage(first), guards.damage(second)) == ("in front of", "behind")
         write(first, first.nbytes)
-        assert guards.beside(first) == "in front of and behind"
+        assert guards.damage(first) == "in front of and behind"
     assert guards.anywhere == "in front of and behind"
 
 
@@ -86,7 +86,7 @@ def test_no_results_are_kept_where_somebody_watches_pytorchs_memory():
     x = torch.ones(2**21)
     with guarded_memory() as guards:
         y = muladd.mul(x, x)
-        assert guards.beside(y) == ""
+        assert guards.damage(y) == ""
         del y
     assert guards.anywhere == ""
     assert result_cache.kept_bytes() == 0

@@ -111,12 +111,12 @@ def test_conformance(passes):
 
 @pytest.mark.nightly
 def test_benchmark(passes, tmp_path):
-    """It measures nothing here; every peer but the compiler's must run, and be right."""
+    """It measures nothing here; every implementation but the compiler's must run, and be right."""
     passes("benchmark")
     report = json.loads((tmp_path / "benchmark.json").read_text())
     assert report["findings"] == []
-    peers = {peer for row in report["rows"] for peer in row["peers"]}
-    assert {"muladd", "eager", "addcmul", "custom_op", "copy"} <= peers
+    names = {name for row in report["rows"] for name in row["measurements"]}
+    assert {"muladd", "eager", "addcmul", "custom_op", "copy"} <= names
 
 
 @pytest.mark.nightly

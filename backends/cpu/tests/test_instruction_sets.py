@@ -24,7 +24,7 @@ def random(n, dtype, offset):
     return torch.randn(n + offset, generator=generator).to(dtype)[offset:]
 
 dtypes = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-# The longest go past the caches: their three operands are 48 MB and more.
+# The longest are written with non-temporal stores: their three operands are 48 MB and more.
 for dtype, n, offset in itertools.product(dtypes, (1, 3, 16, 17, 511, 512, 513, 2000, 2**23 + 5), (0, 1)):
     a, b = random(n, dtype, offset), random(n, dtype, 2 * offset)
     out = torch.empty(n + offset, dtype=dtype)[offset:]
@@ -36,7 +36,7 @@ for dtype, n, offset in itertools.product(dtypes, (1, 3, 16, 17, 511, 512, 513, 
         grad_a, grad_b = torch.ops.muladd.muladd_backward(a, b, value)
         assert torch.equal(grad_a, a * value) and torch.equal(grad_b, a * b)
 
-# Not aligned to an element, and past the caches.
+# Not aligned to an element, and written with non-temporal stores.
 for dtype in dtypes:
     n, size = 2**23, dtype.itemsize
     a, b = random(n, dtype, 0), random(n, dtype, 0)
@@ -44,8 +44,8 @@ for dtype in dtypes:
     muladd.muladd(a, b, 0.5, out=out)
     check(out, a, b, 0.5)
 
-# Short rows past the caches (48 MB with the result), beside one row for all of them: whole cache lines, from one on,
-# and others.
+# Short rows, written with non-temporal stores (48 MB with the result), and one row that is broadcast to all of them:
+# whole cache lines, from one on, and others.
 for dtype, length in itertools.product(dtypes, (32, 96, 100)):
     rows = 3 * 2**23 // (length * dtype.itemsize)
     x = random(rows * length, dtype, 0).view(rows, length)

@@ -1,7 +1,4 @@
-"""What is imported late: names of a package when they are first used, and actions as soon as a module is there.
-
-And what keeps an import quick: a pause of the garbage collector.
-"""
+"""Lazy attributes of packages (PEP 562), post-import callbacks, and a pause of the garbage collector for imports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``transformer_ops bench``: a quick run has every operator beside its baselines, and finds no wrong result."""
+"""``transformer_ops bench``: a quick run has every operator next to its baselines, and finds no wrong result."""
 
 import json
 
@@ -25,7 +25,7 @@ def test_quick(tmp_path):
     run = json.loads(file.read_text())
     assert run["findings"] == []
     assert imread(picture).std() > 0.05  # something is drawn
-    rows = {(row["group"], row["form"]): set(row["peers"]) for row in run["rows"]}
+    rows = {(row["group"], row["form"]): set(row["measurements"]) for row in run["rows"]}
     assert {group for group, _ in rows} == set(transformer_ops.library.overloads)
     for operator, baseline in {
         "rms_norm": "F.rms_norm",
@@ -71,8 +71,8 @@ def test_what_is_written_into_given_memory_has_a_limit():
         cases[1], "cpu", Precision(error=0.5, seconds=0.01, rounds=(3, 5)), results, skip=[from_samples.COMPILED]
     )
     (row,) = results.rows
-    assert set(row.peers) == {from_samples.OURS, from_samples.REFERENCE, from_samples.TRIAD}
-    assert row.peers[from_samples.TRIAD].bytes == (2 * 512 * 4096 + 4096) * 4
+    assert set(row.measurements) == {from_samples.OURS, from_samples.REFERENCE, from_samples.TRIAD}
+    assert row.measurements[from_samples.TRIAD].bytes == (2 * 512 * 4096 + 4096) * 4
     assert from_samples.compared_with(row) == from_samples.REFERENCE
 
 
@@ -90,7 +90,7 @@ def test_where_memory_is_the_limit_operands_are_made_anew(monkeypatch):
         from_samples.run(case, "cpu", Precision(error=0.5, seconds=0.01, rounds=(3, 5)), results, skip)
         assert made == [(4096, 2048), (2048,)] * (1 + times)  # once for the comparison with the reference
         (row,) = results.rows
-        assert all(peer.samples >= 1 + 2 * times for peer in row.peers.values())
+        assert all(one.samples >= 1 + 2 * times for one in row.measurements.values())
 
 
 def cross_entropy(loss, logits, target):

@@ -1,4 +1,4 @@
-"""Results written past the caches: the same, to the last bit, as those of a few rows at a time, which are not.
+"""Results written with non-temporal stores: the same, to the last bit, as those of a few rows at a time, which are not.
 
 But for the sign of nan: which of a product's two factors it comes from is up to the compiler, in each of two loops.
 """

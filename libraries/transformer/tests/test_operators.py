@@ -1,4 +1,4 @@
-"""The operators as users call them, beside PyTorch's own. What every backend must do is in the conformance kit."""
+"""The operators as users call them, against PyTorch's own. What every backend must do is in the conformance kit."""
 
 import itertools
 import math
@@ -517,7 +517,7 @@ def test_gradients_of_confident_softmax(margin, dtype):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize(("name", "options"), [("swiglu", ()), ("geglu", ("tanh",))])
 def test_derivatives_of_activations_of_every_number(name, options, dtype):
-    """Where sigmoid is nearly 1, and beside the derivative's zero, an approximation of 2^-12 leaves few digits."""
+    """Where sigmoid is nearly 1, and near the derivative's zero, an approximation of 2^-12 leaves few digits."""
     x = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(dtype)
     x = x[x.isfinite() & (x.abs() < 80)][:: 16 if IS_INTERPRETED else 1].clone().requires_grad_()
     ones = torch.ones_like(x)

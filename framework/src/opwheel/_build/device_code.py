@@ -30,6 +30,6 @@ def escape(path: object) -> str:
 
 
 def write_if_changed(path: Path, text: str) -> None:
-    """Ninja goes by the time of a file's last change."""
+    """Ninja rebuilds what depends on a file by the time of its last change."""
     if not path.is_file() or path.read_text() != text:
         path.write_text(text)

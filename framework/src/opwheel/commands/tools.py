@@ -11,7 +11,7 @@ from .target import Target, UsageError
 # By name, what help says of them.
 COMMANDS = {
     "check": "run the conformance kit on a backend",
-    "bench": "measure the operators beside their alternatives",
+    "bench": "measure the operators against their alternatives",
     "new-backend": "write a backend project to start from",
     "new-library": "write the projects of an operator library to start from",
     "audit": "test the operators of a library that knows nothing of opwheel",

@@ -18,7 +18,7 @@ import torch
 from .._torch import private
 from .._torch.native import library_file
 
-# By PyTorch's function the one in C++, and that by itself.
+# Maps PyTorch's function to the one in C++ that calls the same operator, and that one to itself.
 _functions: dict[Callable[..., Any], Callable[..., Any]] = {}
 
 

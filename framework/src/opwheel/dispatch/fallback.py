@@ -31,7 +31,7 @@ def fallback_kernel(overload: Overload, library: LibraryLike) -> Callable[..., A
             return overload.op(*args, **kwargs)
         key = private.dispatch_key_of(device_type)
         if not overload.all_tensors(values) and key and private.has_kernel(overload.qualified_name, key):
-            # An empty list, or None: PyTorch has no tensor to go by.
+            # An empty list, or None: PyTorch has no tensor to choose the backend by.
             return overload.op.redispatch(private.keyset(key), *args, **kwargs)
         if library.policy.fallback != "reference" or layout != "strided":
             raise library.no_kernel_error(overload.name, device_type, layout)

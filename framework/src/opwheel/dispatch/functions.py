@@ -65,7 +65,7 @@ def functions_of(namespace: str) -> Any:
 
 
 def operators_of(function: Callable[..., Any]) -> tuple[Any, ...]:
-    """The operators that a call of a library's public function may be, as tools see it that go by operators.
+    """The operators that a call of a library's public function may be, for tools that tell calls apart by operators.
 
     Those are dispatch modes, and policies of ``torch.utils.checkpoint.create_selective_checkpoint_contexts``. The first
     is the operator of the function's own name; others are the one that is called in its place where a gradient is

@@ -1,4 +1,4 @@
-"""What the registrations want to know of an operator library: a type, which nobody imports while a program runs."""
+"""The protocol of an operator library, as the registrations use it; imported for type checking only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..registry.policy import Policy
 
 
 class LibraryLike(Protocol):
-    """What the registrations want to know of an operator library; :class:`opwheel.registry.OperatorLibrary` is one."""
+    """What the registrations use of an operator library; :class:`opwheel.registry.OperatorLibrary` implements it."""
 
     @property
     def namespace(self) -> str:

@@ -14,7 +14,7 @@ from .._torch import private
 from . import calls
 from .overload import Overload
 
-# What Dynamo has been told about. It goes by their addresses: they must live on.
+# What Dynamo has been told about. It identifies them by address: they must live on.
 _traced: set[Callable[..., Any]] = set()
 
 

@@ -138,12 +138,12 @@ class Overload:
 
     @cached_property
     def is_out(self) -> bool:
-        """Whether the result goes into the keyword-only argument ``out`` and is handed back."""
+        """Whether the result goes into the keyword-only argument ``out`` and is returned."""
         return self._hands_back and self.schema.arguments[self.written[0]].kwarg_only
 
     @cached_property
     def is_in_place(self) -> bool:
-        """Whether an argument is overwritten and handed back."""
+        """Whether an argument is overwritten and returned."""
         return self._hands_back and not self.is_out
 
     @property

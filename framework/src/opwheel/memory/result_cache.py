@@ -1,4 +1,4 @@
-"""Memory of large results on a CPU that is kept for the next ones: how much, and giving it back.
+"""Memory of large results on a CPU that is kept for the next ones: how much, and how to free it.
 
 The allocator is in ``csrc/memory``, a native library that is built for one minor release of PyTorch
 (:mod:`opwheel._torch.native`); it is one for all operator libraries of a process. Where there is no native library,
@@ -63,7 +63,7 @@ def set_lifetime(seconds: float) -> None:
 
 
 def empty() -> None:
-    """Give what is kept back to the system."""
+    """Return what is kept to the system."""
     _call("empty")
 
 

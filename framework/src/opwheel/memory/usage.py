@@ -33,7 +33,7 @@ def peak(call: Callable[[], object]) -> int | None:
     """The most bytes that were in memory during a call, beyond those before it; None where the system does not tell.
 
     The call's results count, and all memory does, whoever allocates it. What an allocator has kept of earlier calls is
-    given back first, so that it counts as well when it is used again.
+    freed first, so that it counts as well when it is used again.
     """
     give_back()
     before = resident()
@@ -58,9 +58,9 @@ def give_back() -> None:
 
 
 def allocated() -> int | None:
-    """Bytes that the C library has handed out and not got back; without glibc, those that are resident.
+    """Bytes that the C library has allocated and not freed; without glibc, those that are resident.
 
-    What is resident hides small leaks: they fill memory that has been freed and not been given back to the system.
+    What is resident hides small leaks: they fill memory that has been freed and not been returned to the system.
     """
     information = getattr(ctypes.CDLL(None), "mallinfo2", None)
     if information is None:

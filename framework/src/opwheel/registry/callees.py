@@ -17,7 +17,7 @@ from .._torch.private import below_autograd_and_autocast, parse_schema, schema_o
 def misfit(written: str) -> str:
     """What is wrong with a call that a library's kernels make, for people; empty if nothing is.
 
-    Arguments go by their names, and one that the call does not have has to have a default: what
+    Arguments are matched by their names, and one that the call does not have has to have a default: what
     ``opwheel/detail/call_plan.h`` asks for at the first call. An operator that nobody has defined is left
     to that: it may be defined later.
 

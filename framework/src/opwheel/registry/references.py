@@ -1,4 +1,4 @@
-"""Which kernels are no kernels of their own: a backend has registered the operator's reference in their place."""
+"""Tracks the operators whose registered kernel is only their reference."""
 
 from __future__ import annotations
 

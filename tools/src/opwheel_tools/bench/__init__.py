@@ -1,4 +1,4 @@
-"""``bench``: a library's operators beside their alternatives, in one interleaved run.
+"""``bench``: a library's operators against their alternatives, in one interleaved run.
 
 What is measured is the library's to say: its module ``opinfos.benchmarks`` has a
 :class:`~opwheel_tools.bench.suite.Suite` called ``SUITE``; without one, operators are measured with the samples of

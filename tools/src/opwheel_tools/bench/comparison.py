@@ -1,4 +1,4 @@
-"""Two runs side by side: what became slower?"""
+"""Compares two runs case by case: what became slower?"""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Change:
     old: Measurement
     new: Measurement
     control: float | None
-    """New over old time of an implementation that no change of the library can have made slower."""
+    """New/old ratio of the control, which no change of the library affects: the drift of the machine."""
 
     @property
     def ratio(self) -> float:
@@ -35,13 +35,13 @@ class Change:
 def compare(old: Results, new: Results, shown: Shown) -> list[Change]:
     """The cases that both runs have, of as many elements in both, the one that lost most first."""
     ours, unchanged = shown.ours_name, shown.control
-    before = {(row.name, row.elements): row.peers for row in old.rows}
+    before = {(row.name, row.elements): row.measurements for row in old.rows}
     changes = []
     for row in new.rows:
         if ours in (earlier := before.get((row.name, row.elements), {})):
-            both = unchanged in row.peers and unchanged in earlier
-            control = row.peers[unchanged].median_s / earlier[unchanged].median_s if both else None
-            changes.append(Change(row.name, earlier[ours], row.peers[ours], control))
+            both = unchanged in row.measurements and unchanged in earlier
+            control = row.measurements[unchanged].median_s / earlier[unchanged].median_s if both else None
+            changes.append(Change(row.name, earlier[ours], row.measurements[ours], control))
     return sorted(changes, key=lambda change: -change.ratio)
 
 

@@ -1,4 +1,4 @@
-"""Measures operators with their declared samples: beside their reference, eager and compiled, and their baselines.
+"""Measures operators with their declared samples: against their reference, eager and compiled, and their baselines.
 
 For libraries without a suite of their own. Under ``torch.func`` the reference runs in the kernel's place
 (docs/writing-an-operator.md): what that costs is a column as well.
@@ -235,7 +235,8 @@ def measured_rows(results: Results, form: Form) -> list[Row]:
 
 def compared_with(row: Row) -> str:
     """The baseline that users would call instead: the first that the operator declares, else the reference."""
-    return next((name for name in row.peers if name not in (OURS, REFERENCE, COMPILED, FUNCTIONAL, TRIAD)), REFERENCE)
+    others = (OURS, REFERENCE, COMPILED, FUNCTIONAL, TRIAD)
+    return next((name for name in row.measurements if name not in others), REFERENCE)
 
 
 def _difference(case: Case, found: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> str | None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _OURS, _LIMIT = "#c1272d", "black"
 # Nothing that looks like ours.
-_PEERS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#9467bd", "#8c564b", "#e377c2", "#17becf", "#bcbd22")
+_BASELINES = ("#1f77b4", "#ff7f0e", "#2ca02c", "#9467bd", "#8c564b", "#e377c2", "#17becf", "#bcbd22")
 _BAR_HEIGHT = 0.8
 _MOST_RELATIVE = 2.5  # beyond this, lines leave the picture: it is about what is near 1
 
@@ -27,7 +27,7 @@ def save(results: Results, suite: Suite, path: Path) -> None:
     figure = Figure(figsize=(13, 9), layout="constrained")
     (bandwidth, first), (second, overhead) = figure.subplots(2, 2)
     for axes in (bandwidth, first, second):
-        axes.set_prop_cycle(color=_PEERS)
+        axes.set_prop_cycle(color=_BASELINES)
     _bandwidth(curves[0], suite, bandwidth)
     _relative(curves[0], suite, first)
     _relative(curves[1], suite, second)
@@ -50,7 +50,9 @@ def _curves(results: Results) -> tuple[list[Row], list[Row]]:
 def _bandwidth(rows: list[Row], suite: Suite, axes: Axes) -> None:
     """Against the number of elements, a line for each implementation."""
     for name in _names(rows):
-        points = [(row.elements, row.peers[name].gigabytes_per_second) for row in rows if name in row.peers]
+        points = [
+            (row.elements, row.measurements[name].gigabytes_per_second) for row in rows if name in row.measurements
+        ]
         _line(axes, name, suite, points)
     axes.set(ylabel="GB/s")
     if rows:
@@ -61,10 +63,12 @@ def _bandwidth(rows: list[Row], suite: Suite, axes: Axes) -> None:
 def _relative(rows: list[Row], suite: Suite, axes: Axes) -> None:
     """Time over the control's, on a linear axis: below 1 is faster than it."""
     control = suite.control
-    rows = [row for row in rows if control in row.peers]
+    rows = [row for row in rows if control in row.measurements]
     for name in _names(rows):
         points = [
-            (row.elements, row.peers[name].median_s / row.peers[control].median_s) for row in rows if name in row.peers
+            (row.elements, row.measurements[name].median_s / row.measurements[control].median_s)
+            for row in rows
+            if name in row.measurements
         ]
         _line(axes, name, suite, points)
     axes.set(ylabel=f"time / {control}'s")
@@ -73,7 +77,7 @@ def _relative(rows: list[Row], suite: Suite, axes: Axes) -> None:
 
 
 def _names(rows: list[Row]) -> list[str]:
-    return list(dict.fromkeys(name for row in rows for name in row.peers))
+    return list(dict.fromkeys(name for row in rows for name in row.measurements))
 
 
 def _line(axes: Axes, name: str, suite: Suite, points: list[tuple[int, float]]) -> None:
@@ -87,7 +91,7 @@ def _line(axes: Axes, name: str, suite: Suite, points: list[tuple[int, float]]) 
 def _finish_curve(axes: Axes, rows: list[Row], suite: Suite) -> None:
     axes.set(xlabel="elements")
     if rows:
-        axes.set_title(f"{rows[0].peers[suite.ours.name].statement}, {rows[0].layout}, {rows[0].dtype}")
+        axes.set_title(f"{rows[0].measurements[suite.ours.name].statement}, {rows[0].layout}, {rows[0].dtype}")
         axes.set_xscale("log", base=2)
     _finish(axes, empty=not rows)
 
@@ -95,12 +99,12 @@ def _finish_curve(axes: Axes, rows: list[Row], suite: Suite) -> None:
 def _overhead(results: Results, axes: Axes) -> None:
     """Microseconds for a call on few elements, a bar for each implementation and form."""
     rows = [row for row in results.rows if row.group == OVERHEAD]
-    names = list(dict.fromkeys(name for row in rows for name in row.peers))
+    names = list(dict.fromkeys(name for row in rows for name in row.measurements))
     labels = {Form.NEW.value: "no input needs a gradient", Form.FORWARD.value: "forward, inputs need gradients"}
     height = _BAR_HEIGHT / max(len(rows), 1)
     for number, row in enumerate(rows):
-        present = [position for position, name in enumerate(names) if name in row.peers]
-        measured = [row.peers[names[position]] for position in present]
+        present = [position for position, name in enumerate(names) if name in row.measurements]
+        measured = [row.measurements[names[position]] for position in present]
         bars = axes.barh(
             [position + (number - (len(rows) - 1) / 2) * height for position in present],
             [one.median_s * 1e6 for one in measured],
@@ -114,7 +118,7 @@ def _overhead(results: Results, axes: Axes) -> None:
         axes.bar_label(bars, fmt="%.1f", padding=4, fontsize=6)
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
-    slowest = max((one.median_s for row in rows for one in row.peers.values()), default=0)
+    slowest = max((one.median_s for row in rows for one in row.measurements.values()), default=0)
     if slowest:
         axes.set_xlim(0, 1.15e6 * slowest)  # from the medians: whiskers may leave the picture
     axes.set(title=f"one call, {rows[0].elements} elements" if rows else "one call", xlabel="µs")

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-FORMAT = 1
+FORMAT = 2
 
 
 class ResultsFileError(Exception):
@@ -51,7 +51,7 @@ class Row:
     layout: str
     dtype: str
     elements: int
-    peers: dict[str, Measurement]
+    measurements: dict[str, Measurement]
 
 
 @dataclass
@@ -89,7 +89,7 @@ def load(path: Path) -> Results:
         if fields.pop("format") != FORMAT:
             raise ResultsFileError(f"{path} has another format than {FORMAT}; measure again with this version")
         for row in fields["rows"]:
-            row["peers"] = {name: Measurement(**one) for name, one in row["peers"].items()}
+            row["measurements"] = {name: Measurement(**one) for name, one in row["measurements"].items()}
         return Results(**{**fields, "rows": [Row(**row) for row in fields["rows"]]})
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ResultsFileError(f"{path} was not written by bench --json: {error}") from error

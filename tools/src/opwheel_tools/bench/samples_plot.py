@@ -44,8 +44,8 @@ def _factors(axes: Axes, title: str, rows: list[Row]) -> None:
     }
     height = _BAR_HEIGHT / len(implementations)
     for number, (label, names) in enumerate(implementations.items()):
-        present = [i for i, row in enumerate(rows) if names[i] in row.peers]
-        factors = [rows[i].peers[names[i]].median_s / rows[i].peers[OURS].median_s for i in present]
+        present = [i for i, row in enumerate(rows) if names[i] in row.measurements]
+        factors = [rows[i].measurements[names[i]].median_s / rows[i].measurements[OURS].median_s for i in present]
         places = [i + (number - (len(implementations) - 1) / 2) * height for i in present]
         bars = axes.barh(places, factors, height, label=label, color=_COLORS[number])
         axes.bar_label(bars, fmt="%.1f", padding=3, fontsize=7)

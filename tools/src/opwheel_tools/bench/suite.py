@@ -100,7 +100,7 @@ class Implementation:
     name: str
     statements: Mapping[Form, str]
     setup: Callable[[Case, Operands], Names] = _nothing
-    """What the statements use beside ``torch``, the suite's names and the operands."""
+    """What the statements use besides ``torch``, the suite's names and the operands."""
     computes: Callable[..., Tensor] | None = None
     """As the suite's; None: the same."""
     inputs_read: int | None = None
@@ -161,7 +161,7 @@ class Suite:
     on_accelerators: tuple[Plan, ...] = ()
     """Measured before the full ones on other devices than the CPU."""
     largest: Case | None = None
-    """Is measured, beside the full plans, with as many elements as fit into memory."""
+    """Is measured, besides the full plans, with as many elements as fit into memory."""
     cpu_limit: Implementation | None = None
     """What the memory allows at best, on the CPU."""
     accelerator_limit: Implementation | None = None
@@ -169,7 +169,7 @@ class Suite:
     control: str = ""
     """An implementation that the library has no part in: where it became slower, the machine did."""
     names: Names = field(default_factory=dict)
-    """What all statements may use beside ``torch``: the library's module."""
+    """What all statements may use besides ``torch``: the library's module."""
     module: str = ""
     """Where it is called SUITE: processes that time an implementation in another environment import it from there."""
 

@@ -17,7 +17,7 @@ def show(results: Results, shown: Shown, console: Console) -> None:
     for group in dict.fromkeys(row.group for row in results.rows):
         console.print(_table(group, [row for row in results.rows if row.group == group], shown))
         console.print()
-    for name in dict.fromkeys(name for row in results.rows for name in row.peers):
+    for name in dict.fromkeys(name for row in results.rows for name in row.measurements):
         if name in shown.explanations:
             console.print(f"{name}: {shown.explanations[name]}", markup=False, highlight=False)
     if results.rows:
@@ -28,7 +28,7 @@ def show(results: Results, shown: Shown, console: Console) -> None:
             "process.",
             highlight=False,
         )
-    disturbed = sum(row.peers[ours].spread > DISTURBED for row in results.rows)
+    disturbed = sum(row.measurements[ours].spread > DISTURBED for row in results.rows)
     if disturbed:
         text = (
             f"note: {disturbed} of {len(results.rows)} times scatter by more than {DISTURBED:.0%}: the machine is busy"
@@ -54,15 +54,17 @@ def format_elements(elements: int) -> str:
 
 
 def _table(group: str, rows: list[Row], shown: Shown) -> Table:
-    others = [name for name in dict.fromkeys(name for row in rows for name in row.peers) if name != shown.ours_name]
+    others = [
+        name for name in dict.fromkeys(name for row in rows for name in row.measurements) if name != shown.ours_name
+    ]
     table = Table(title=group, title_justify="left", box=None, pad_edge=False)
     for heading in ("form", "layout", "dtype"):
         table.add_column(heading, no_wrap=True)
-    has_memory = any(row.peers[shown.ours_name].resident_bytes is not None for row in rows)
+    has_memory = any(row.measurements[shown.ours_name].resident_bytes is not None for row in rows)
     for heading in ("elements", "time", "±", "GB/s", *(["resident"] if has_memory else []), *others):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
-        ours = row.peers[shown.ours_name]
+        ours = row.measurements[shown.ours_name]
         table.add_row(
             row.form,
             row.layout.replace("[", "\\["),
@@ -72,7 +74,7 @@ def _table(group: str, rows: list[Row], shown: Shown) -> Table:
             f"{ours.spread:.0%}" if ours.spread <= DISTURBED else "noisy",
             f"{ours.gigabytes_per_second:.3g}",
             *([_mebibytes(ours.resident_bytes)] if has_memory else []),
-            *(_ratio(ours, row.peers.get(name), is_limit=name in shown.limits) for name in others),
+            *(_ratio(ours, row.measurements.get(name), is_limit=name in shown.limits) for name in others),
         )
     return table
 

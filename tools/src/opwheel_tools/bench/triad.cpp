@@ -61,7 +61,7 @@ void multiply_add(const _Float16* a, const _Float16* b, float c, _Float16* out, 
 }
 #endif
 
-// Past the caches: a line of the output need not be read before it is overwritten.
+// Non-temporal stores: a line of the output need not be read before it is overwritten.
 void stream_line(void* to, const void* from) {
 #if defined(__AVX512F__)
   _mm512_stream_si512(static_cast<__m512i*>(to), _mm512_load_si512(from));

@@ -1,7 +1,7 @@
 """Writes the derivatives that a library declares as a source of its schema library, for programs without Python.
 
-The declarations are in Python, and go by the schemas in the schema library. So it is linked twice: first with an empty
-source, then with what the package, once imported, declares::
+The declarations are in Python, and refer to the schemas in the schema library. So it is linked twice: first with an
+empty source, then with what the package, once imported, declares::
 
     python -m opwheel_tools.build.derivatives PACKAGE FILE
 """

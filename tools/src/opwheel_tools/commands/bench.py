@@ -1,4 +1,4 @@
-"""``bench``: how fast the operators are here, beside what else computes the same."""
+"""``bench``: how fast the operators are here, against what else computes the same."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def bench(
     ] = 0.1,
     label: Annotated[str | None, typer.Option(help="Stored in the results, for example the measured commit.")] = None,
 ) -> None:
-    """Measure the operators beside their alternatives."""
+    """Measure the operators against their alternatives."""
     # Not at the top, as in the functions below: nothing else needs it, and it takes long to import.
     import torch
     from rich.console import Console

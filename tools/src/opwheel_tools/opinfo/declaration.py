@@ -20,7 +20,7 @@ class OpInfo(NamedTuple):
         measured: as ``samples``, the calls that ``bench`` makes instead, in float32 and bfloat16: of the sizes that
             users have. Operators of the library that do not declare it are not measured then, unless they are named.
             With ``--quick`` it makes the first of ``samples``.
-        baselines: by name, other ways to compute the same, which ``bench`` times beside the operator: functions that
+        baselines: by name, other ways to compute the same, which ``bench`` times against the operator: functions that
             are called like the reference. One that gives other results, or fails, is left out with a note.
         dtypes: of the samples.
         tolerance: how far results may be from the reference's, by dtype, where that is not the rounding of the dtype.

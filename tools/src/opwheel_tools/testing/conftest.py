@@ -196,7 +196,7 @@ def crashing(
         blocked = [
             private.register_kernel(library.overloads[name].qualified_name, backend.dispatch_key, _raise(name, crash))
             for name, crash in found.items()
-            if not crash.is_beside
+            if not crash.is_out_of_bounds
         ]
     yield found
     del blocked
@@ -239,8 +239,8 @@ def _applies(request: pytest.FixtureRequest, backend: BackendStatus) -> None:
         other = dict(backend.served_by_others).get(overload.name)
         pytest.skip(f"{other} serves it, not {backend.name}" if other else f"not claimed by {backend.name}")
     crash = request.getfixturevalue("crashing").get(overload.name) if overload is not None else None
-    # Of reads beside arguments the element-wise operators have a test of its own.
-    if crash is not None and ("sampled" in request.fixturenames or not crash.is_beside):
+    # Of reads out of the bounds of arguments the element-wise operators have a test of its own.
+    if crash is not None and ("sampled" in request.fixturenames or not crash.is_out_of_bounds):
         pytest.fail(f"{overload}: a call of its kernel ends the process: {crash.how}", pytrace=False)
 
 

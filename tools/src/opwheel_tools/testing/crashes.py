@@ -26,7 +26,7 @@ from .checks.agreement import run_kernel
 from .samples import LAYOUTS, arguments
 
 _ON, _WITH = "calling ", "with "
-_BESIDE = "called with arguments beside pages that may not be read"
+_GUARDED = "called with arguments next to inaccessible pages"
 _END = "all are called"
 # Vectors and what is left of them, several threads, and operands of several shapes.
 _SHAPES = ((), (0,), (17,), (70001,), [(2, 3, 4), (4,), (3, 1)], [(3, 300), (300,), (3, 1)])
@@ -35,11 +35,11 @@ _SHAPES = ((), (0,), (17,), (70001,), [(2, 3, 4), (4,), (3, 1)], [(3, 300), (300
 class Crash(NamedTuple):
     """How a call of a kernel ends the process.
 
-    ``is_beside`` says that it does so only where pages beside its arguments may not be read.
+    ``is_out_of_bounds`` says that it does so only where the pages next to its arguments are inaccessible.
     """
 
     how: str
-    is_beside: bool
+    is_out_of_bounds: bool
 
 
 def called_by(overload: Overload) -> list[Overload]:
@@ -94,10 +94,10 @@ def crashing(
 
 def _crash(code: int, lines: list[str]) -> Crash:
     last = max(i for i, line in enumerate(lines) if line.startswith(_ON))
-    is_beside = _BESIDE in lines[last:]
+    is_out_of_bounds = _GUARDED in lines[last:]
     call = next((line.removeprefix(_WITH) for line in reversed(lines[last:]) if line.startswith(_WITH)), "")
-    beside = f", {_BESIDE}" if is_beside else ""
-    return Crash(how_it_ended(code) + beside + (f": {call}" if call else ""), is_beside)
+    guarded = f", {_GUARDED}" if is_out_of_bounds else ""
+    return Crash(how_it_ended(code) + guarded + (f": {call}" if call else ""), is_out_of_bounds)
 
 
 def _name(dtype: torch.dtype) -> str:
@@ -105,7 +105,7 @@ def _name(dtype: torch.dtype) -> str:
 
 
 def main(library: str, device: str, made: str, *operators: str) -> None:
-    """Make the calls; on a CPU also with arguments beside pages that may not be read."""
+    """Make the calls; on a CPU also with arguments next to inaccessible pages."""
     overloads = importlib.import_module(library).library.overloads
     where = torch.device(device)
     try:
@@ -126,10 +126,10 @@ def main(library: str, device: str, made: str, *operators: str) -> None:
             for values in _elementwise_calls(overload, dtype, sample_dtypes, where):
                 _call(overload, values)
         if where.type == "cpu" and (has_samples or not overload.mutates):
-            print(_BESIDE, flush=True)
+            print(_GUARDED, flush=True)
             for dtype in sample_dtypes:
                 with suppress(Exception):
-                    for values in pages.beside_pages(overload, dtype):
+                    for values in pages.next_to_pages(overload, dtype):
                         _call(overload, values)
     print(_END, flush=True)
 

@@ -1,4 +1,4 @@
-// Guards around the memory that PyTorch allocates on a CPU, for tests: a kernel that writes beside a tensor is found.
+// Guard bytes around the memory that PyTorch allocates on a CPU, for tests: writes out of bounds are found.
 //
 //     | 256 bytes of a pattern | the tensor's memory | 256 bytes of the pattern |
 //
@@ -117,7 +117,7 @@ extern "C" {
 // From here on, memory that PyTorch allocates on a CPU lies between guards. False if that cannot be.
 __attribute__((visibility("default"))) bool opwheel_guards_begin() { return opwheel::GuardedAllocator::get().begin(); }
 
-// Ends that. Where somebody has written beside such memory: 1 in front of it, 2 behind it, 3 both, 0 nowhere.
+// Ends that. Where such memory was written out of bounds: 1 in front of it, 2 behind it, 3 both, 0 nowhere.
 __attribute__((visibility("default"))) int opwheel_guards_end() { return opwheel::GuardedAllocator::get().end(); }
 
 // The same of the memory that begins there; -1 if it does not lie between guards.

@@ -1,4 +1,4 @@
-"""Finds kernels that write beside their tensors: guards around the memory that PyTorch allocates on a CPU.
+"""Detects out-of-bounds writes of kernels with guard bytes around the memory that PyTorch allocates on a CPU.
 
 The allocator is in ``guarded_memory.cpp``, which is compiled for the installed PyTorch when it is first needed. It sees
 every allocation, also those by ``aoti_torch_empty_strided`` and by PyTorch's own kernels, which do not go through the
@@ -22,17 +22,17 @@ _PLACES = {0: "", 1: "in front of", 2: "behind", 3: "in front of and behind"}
 
 
 class Guards:
-    """What was written beside the memory that was allocated under :func:`guarded_memory`.
+    """What was written out of the bounds of memory that was allocated under :func:`guarded_memory`.
 
     Attributes:
-        anywhere: like :meth:`beside`, of all that memory, that of tensors which are gone included; known at the end.
+        anywhere: like :meth:`damage`, of all that memory, that of freed tensors included; known at the end.
     """
 
     def __init__(self) -> None:
         self.anywhere = ""
 
-    def beside(self, tensor: Tensor) -> str:
-        """Where somebody has written beside a tensor's memory: ``"in front of"``, ``"behind"``, or both; else empty."""
+    def damage(self, tensor: Tensor) -> str:
+        """Where a tensor was written out of bounds: ``"in front of"``, ``"behind"``, or both of it; else empty."""
         return _PLACES.get(_library().opwheel_guards_damage(tensor.untyped_storage().data_ptr()), "")
 
 

@@ -91,7 +91,7 @@ FUNCTIONAL: dict[str, Callable[[Tensor], Tensor]] = {
 }
 # Every other copy with the values that the original had.
 READABLE: dict[str, Callable[[Tensor], Tensor]] = {"with an offset": _with_offset, **FOREIGN, **FUNCTIONAL}
-# Tensors of the original's shape whose memory was given back: whoever reads or writes an element of theirs must refuse.
+# Tensors of the original's shape whose memory was freed: whoever reads or writes an element of theirs must refuse.
 FREED: dict[str, Callable[[Tensor], Tensor]] = {"freed": _freed, "freed with an offset": _freed_with_offset}
 KINDS = READABLE | FREED
 

@@ -1,4 +1,4 @@
-"""Arguments of a CPU kernel beside pages that may not be read: a kernel that reads there ends the process.
+"""Arguments of a CPU kernel next to inaccessible pages: a kernel that reads there ends the process.
 
 :mod:`.guarded_memory` sees writes alone. Here a tensor's memory ends where such a page begins, or begins where one
 ends, so that one byte too many is enough.
@@ -26,7 +26,7 @@ _STEPS = (1, 2, 3)
 _CPU = torch.device("cpu")
 
 
-def beside_pages(overload: Overload, dtype: torch.dtype) -> Iterator[tuple[Any, ...]]:
+def next_to_pages(overload: Overload, dtype: torch.dtype) -> Iterator[tuple[Any, ...]]:
     """Values of all arguments: every sample and, of an element-wise operator, rows of several lengths and strides.
 
     Args:

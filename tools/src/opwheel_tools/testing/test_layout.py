@@ -18,9 +18,7 @@ from .samples import DTYPES, numbers
 pytestmark = pytest.mark.subsystem("layout")
 
 
-def test_nothing_is_read_beside_arguments(
-    functional: Overload, device: torch.device, crashing: dict[str, Crash]
-) -> None:
+def test_nothing_is_read_out_of_bounds(functional: Overload, device: torch.device, crashing: dict[str, Crash]) -> None:
     if device.type != "cpu":
         pytest.skip("it needs the memory of a CPU")
     crash = crashing.get(functional.name)

@@ -39,7 +39,7 @@ def test_sizes(functional: Overload, dtype: torch.dtype, device: torch.device) -
 
 @pytest.mark.parametrize("shape", [(1, 65), (15, 64), (33, 63), (5, 32, 130)], ids=str)
 def test_transposed(functional: Overload, dtype: torch.dtype, shape: tuple[int, ...], device: torch.device) -> None:
-    """One operand or all of them, of sizes around those that kernels divide them into, beside one of float64."""
+    """One operand or all of them, of sizes around those that kernels divide them into, next to one of float64."""
     for layouts in (("transposed", "contiguous"), ("contiguous", "transposed"), ("transposed",)):
         args = arguments(functional, shape, dtype, device, layouts=layouts)
         reference.check(functional, args, functional.op(*args))

@@ -1,5 +1,5 @@
 // The operators: a row each, with the functor that computes it and its schema (opwheel/operators.h). Nothing else lists
-// them: the schema library, every backend, the C functions, ExecuTorch's kernels and the Python package go by this
+// them: the schema library, every backend, the C functions, ExecuTorch's kernels and the Python package read this
 // list.
 #pragma once
 

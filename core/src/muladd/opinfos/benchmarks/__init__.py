@@ -1,4 +1,4 @@
-"""What ``muladd bench`` measures: ``a * b + c`` beside everything else that computes it."""
+"""What ``muladd bench`` measures: ``a * b + c`` against everything else that computes it."""
 
 from opwheel_tools.bench.suite import Suite
 

@@ -69,7 +69,7 @@ def _in_fresh_memory(call: Callable[[], Any], huge_pages: str) -> Any:
         library.set_result_cache(chosen.result_cache)
 
 
-def _fresh_memory_peer(name: str, huge_pages: str, explanation: str) -> Implementation:
+def _with_fresh_memory(name: str, huge_pages: str, explanation: str) -> Implementation:
     return Implementation(
         name,
         {
@@ -115,8 +115,8 @@ OTHERS = (
     Implementation(
         "addcmul", _ADDCMUL, setup=_addcmul_setup, explanation="torch.addcmul, PyTorch's own operator for it"
     ),
-    _fresh_memory_peer("huge pages", "advise", "muladd without its result cache: fresh memory, in huge pages"),
-    _fresh_memory_peer("small pages", "never", "muladd with neither the result cache nor huge pages"),
+    _with_fresh_memory("huge pages", "advise", "muladd without its result cache: fresh memory, in huge pages"),
+    _with_fresh_memory("small pages", "never", "muladd with neither the result cache nor huge pages"),
     Implementation(
         "addcmul, huge pages",
         _ADDCMUL,

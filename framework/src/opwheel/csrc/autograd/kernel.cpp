@@ -19,14 +19,14 @@ namespace opwheel::autograd {
 
 namespace {
 
-// What the tensors of a call say about it.
-struct Look {
+// The tensor arguments of a call, and what autograd has to know of them.
+struct TensorScan {
   Given tensors;
   uint64_t needed = 0;  // a bit for each argument with a tensor that requires grad
   bool has_tangent = false;
-  bool is_python = false;  // a subclass of Tensor: how its parts lie in memory cannot be seen here
+  bool is_python = false;  // a subclass of Tensor: the memory of its parts is not known here
 
-  void at(const at::Tensor& tensor, int argument, int index) {
+  void add(const at::Tensor& tensor, int argument, int index) {
     bool requires_grad = false;
     if (tensor.unsafeGetTensorImpl()->autograd_meta() != nullptr) {  // most tensors have none
       requires_grad = tensor.requires_grad();
@@ -39,15 +39,15 @@ struct Look {
 };
 
 // Throws if an argument that has to be a tensor is None.
-Look look(const Operator& op, const c10::IValue* arguments) {
-  Look result;
+TensorScan scan(const Operator& op, const c10::IValue* arguments) {
+  TensorScan result;
   for (int i : op.tensors) {
     const c10::IValue& value = arguments[i];
     if (value.isTensor() && value.toTensor().defined()) {
-      result.at(value.toTensor(), i, 0);
+      result.add(value.toTensor(), i, 0);
     } else {
       check_is_tensor(op, value, i);
-      for_each_tensor(value, [&](const at::Tensor& tensor, int index) { result.at(tensor, i, index); });
+      for_each_tensor(value, [&](const at::Tensor& tensor, int index) { result.add(tensor, i, index); });
     }
   }
   return result;
@@ -103,7 +103,7 @@ void connect(const Operator& op, Derivative& node, const Given& tensors) {
 }  // namespace
 
 void AutogradKernel::operator()(const c10::OperatorHandle&, c10::DispatchKeySet keys, std::vector<c10::IValue>* stack) {
-  const Look seen = look(op_, torch::jit::last(*stack, op_.argument_count).data());
+  const TensorScan seen = scan(op_, torch::jit::last(*stack, op_.argument_count).data());
   const bool is_recorded = seen.needed && at::GradMode::is_enabled();
   if (seen.has_tangent || transform_is_active()) {
     transformed(keys, *stack, is_recorded || seen.has_tangent);

@@ -89,7 +89,7 @@ struct Operator {
   c10::OperatorHandle handle;
   int argument_count = 0;
   int result_count = 0;
-  bool is_in_place = false;  // hands back what it has overwritten
+  bool is_in_place = false;  // returns what it has overwritten
   bool is_out = false;       // the same, and it is keyword-only
   bool is_differentiable = true;
   bool is_random = false;

@@ -29,7 +29,7 @@ void check_release() {
 }
 
 // The file of this library: what PyTorch's dispatcher says of where a kernel was registered. The registry of plugins
-// goes by it, which must know opwheel's own kernels from those of others.
+// reads it, which must know opwheel's own kernels from those of others.
 const char* own_file() {
   static const std::string path = [] {
     Dl_info info{};

@@ -1,6 +1,6 @@
 // Memory of large results on a CPU, which is kept when they are gone and given to the next ones of about that size.
 //
-// PyTorch gives such memory back to the system at once (glibc's malloc does, from 32 MiB on always), and the system has
+// PyTorch returns such memory to the system at once (glibc's malloc does, from 32 MiB on always), and the system has
 // to find, map and clear it again for the next result, which takes longer than most operators' arithmetic. Kept memory
 // needs none of this. Its amount is limited, and less where memory is scarce; what nobody has taken for some seconds
 // goes back to the system.
@@ -147,7 +147,7 @@ class CachingAllocator final : public c10::Allocator {
   }
 
   // The smallest kept block that is large enough and wastes at most a quarter of what is asked for; of several the one
-  // that was given back last, which is most likely in the processor's caches.
+  // that was freed last, which is most likely in the processor's caches.
   void* take(size_t capacity) {
     const std::lock_guard<std::mutex> lock(mutex_);
     auto best = kept_.rend();
@@ -192,7 +192,7 @@ class CachingAllocator final : public c10::Allocator {
     return std::min(limit_, share_left_);
   }
 
-  // Gives back what was kept longest. The lock is held.
+  // Frees what was kept longest. The lock is held.
   void evict_down_to(size_t bytes) {
     auto block = kept_.begin();
     for (; kept_bytes_ > bytes; ++block) evict(*block);
@@ -246,7 +246,7 @@ class CachingAllocator final : public c10::Allocator {
   Clock::duration lifetime_ = std::chrono::seconds(10);
   bool is_expiring_ = false;  // a thread does
   size_t kept_bytes_ = 0;
-  std::vector<Block> kept_;                       // the one that was given back last is the last
+  std::vector<Block> kept_;                       // the one that was freed last is the last
   std::unordered_map<void*, size_t> capacities_;  // of all blocks, kept or in use
 };
 
@@ -300,6 +300,6 @@ __attribute__((visibility("default"))) uint64_t opwheel_cache_bytes() {
   return opwheel::CachingAllocator::get().kept_bytes();
 }
 
-// Gives it back to the system.
+// Returns it to the system.
 __attribute__((visibility("default"))) void opwheel_cache_empty() { opwheel::CachingAllocator::get().empty(); }
 }

@@ -130,7 +130,7 @@ def _check_out(overload: Overload) -> None:
     if overload.written != (len(arguments) - 1,) or not arguments[-1].kwarg_only or arguments[-1].name != "out":
         refuse(overload, "an out variant writes into its last argument, 'out', which is keyword-only", form)
     if overload.schema.returns:
-        refuse(overload, "an out variant that is not Elementwise() hands nothing back", form)
+        refuse(overload, "an out variant that is not Elementwise() returns nothing", form)
     base = overload.sibling(overload.name.removesuffix(".out"))
     if base is not None and len(base.schema.returns) != 1:
         problem = f"'{base.name}' has {len(base.schema.returns)} results"
@@ -138,7 +138,7 @@ def _check_out(overload: Overload) -> None:
 
 
 def as_new(overload: Overload, values: tuple[Any, ...], results: Any) -> Any:
-    """The results as new, contiguous tensors: a function may have handed back an argument, or one tensor twice.
+    """The results as new, contiguous tensors: a function may have returned an argument, or one tensor twice.
 
     Raises:
         ResultError: they are not as many tensors as the schema says.
@@ -148,7 +148,7 @@ def as_new(overload: Overload, values: tuple[Any, ...], results: Any) -> Any:
 
     given = as_tuple(results)
     if not overload.schema.returns:
-        return None  # a reference may hand back what it wrote to
+        return None  # a reference may return what it wrote to
     check_count(overload, given)
     contiguous = [result.resolve_conj().resolve_neg().contiguous() for result in given]
     new = apart(contiguous, overload.all_tensors(values))

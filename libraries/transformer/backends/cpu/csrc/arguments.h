@@ -51,7 +51,7 @@ inline void fill(const Tensor& tensor, double value) {
   });
 }
 
-// Whether to write a result past the caches, if a kernel has so many tensors of its shape.
+// Whether to write a result with non-temporal stores, if a kernel has so many tensors of its shape.
 inline bool should_stream(const Rows& y, int operand_count) {
   const int64_t size = opwheel::element_size(opwheel::code_of(dtype_of(y.tensor)));
   return y.stride == y.length && opwheel::cpu::should_stream(y.data(), y.rows, y.length * size, operand_count);

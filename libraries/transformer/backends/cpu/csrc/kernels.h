@@ -16,8 +16,8 @@ struct Heads {
   int64_t strides[3];
 };
 
-// What both passes go by. Each `group` of the heads share a head of k and v. If cos is not null, q and k are turned as
-// by Rope, with halves as pairs: cos and sin have a row for each position, `batch_stride` is 0 where batches share
+// What both passes depend on. Each `group` of the heads share a head of k and v. If cos is not null, q and k are turned
+// as by Rope, with halves as pairs: cos and sin have a row for each position, `batch_stride` is 0 where batches share
 // them.
 struct AttentionForm {
   int64_t heads, group, queries, keys, length;

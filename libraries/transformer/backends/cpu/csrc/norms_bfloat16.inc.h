@@ -77,7 +77,7 @@ WITH_AVX512_BF16 inline Squares squares_of(const BFloat16* x, int64_t n) {
   return squares;
 }
 
-// Those of x + residual, which goes into `total`, and past the caches into `streamed` if that is not null.
+// Those of x + residual, which goes into `total`, and by non-temporal stores into `streamed` if that is not null.
 WITH_AVX512_BF16 inline Squares squares_of_sum(const BFloat16* x, const BFloat16* residual, BFloat16* total,
                                                BFloat16* streamed, int64_t n) {
   Squares squares;

@@ -68,7 +68,7 @@ class Guards(TorchDispatchMode):
 
 
 def bounds(op: Any, args: Any, kwargs: Any, step: float = 0.0) -> None:
-    """Nothing is written beside arguments, nor beside what the kernel allocates through PyTorch's dispatcher."""
+    """Nothing is written out of the bounds of arguments and of what the kernel allocates through the dispatcher."""
     guards = Guards()
     names = [argument.name for argument in op._schema.arguments]
     args = [guards.place(value, name) for name, value in zip(names, args)]  # noqa: B905  # some may have defaults
@@ -86,4 +86,4 @@ def bounds(op: Any, args: Any, kwargs: Any, step: float = 0.0) -> None:
         assert bool((one.before == guards.pattern).all()), f"the operator writes in front of {what}"
         assert bool((one.behind == guards.pattern).all()), f"the operator writes behind {what}"
     if not numbers.keys() <= {one.storage for one in guards.guarded}:
-        raise NotTried("a result is not allocated through the dispatcher; nothing is written beside everything else")
+        raise NotTried("a result is not allocated through the dispatcher; all other memory has no write out of bounds")

@@ -1,4 +1,4 @@
-"""Checks of a call whose arguments lie in memory in other ways."""
+"""Checks that strides, expanded dimensions and storage offsets of arguments do not change the result."""
 
 # ruff: noqa: ARG001, D103
 from __future__ import annotations
@@ -63,5 +63,5 @@ def shifted(x: Tensor) -> Tensor:
 
 
 def offset(op: Any, args: Any, kwargs: Any, step: float = 0.0) -> None:
-    """Arguments inside of larger memory give the same."""
+    """A non-zero storage offset does not change the result."""
     compare_layouts(op, args, kwargs, shifted)

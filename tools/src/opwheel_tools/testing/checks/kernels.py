@@ -119,7 +119,7 @@ def repeatable(overload: Overload, samples: Samples) -> None:
 
 
 def layouts(overload: Overload, samples: Samples) -> None:
-    """Arguments with gaps, an offset or transposed: the same values, and nothing is written beside them."""
+    """Arguments with gaps, an offset or transposed: the same values, and nothing is written out of their bounds."""
     if overload.is_random:
         return
     want = run_kernel(overload, expected := samples.values())
@@ -138,7 +138,7 @@ def layouts(overload: Overload, samples: Samples) -> None:
 
 
 def bounds(overload: Overload, samples: Samples) -> None:
-    """Nothing is written beside arguments, results, and memory that the kernel works with, on a CPU."""
+    """Nothing is written out of the bounds of arguments, results and the kernel's working memory, on a CPU."""
     with guarded_memory() as guards:
         given = samples.values()
         results = run_kernel(overload, given)
@@ -151,7 +151,7 @@ def bounds(overload: Overload, samples: Samples) -> None:
 
 def _check_guards(guards: Guards, tensors: Iterable[Tensor], name: str) -> None:
     for tensor in tensors:
-        place = guards.beside(tensor)
+        place = guards.damage(tensor)
         assert not place, f"the kernel writes {place} {name}"
 
 
@@ -221,7 +221,7 @@ def freed(overload: Overload, samples: Samples) -> None:
 def growth(overload: Overload, samples: Samples) -> None:
     """A call leaves no memory allocated, on a CPU: neither PyTorch's, for tensors, nor any other of the C library's.
 
-    PyTorch counts what its allocator hands out and takes back. A string or a shape that is never freed is small, but it
+    PyTorch counts what its allocator allocates and frees. A string or a shape that is never freed is small, but it
     lies between large blocks of the C library's heap that then can't be joined, so that the process may grow by those.
     """
     given = [samples.values() for _ in range(2)]
@@ -239,7 +239,7 @@ def growth(overload: Overload, samples: Samples) -> None:
 
     tolerated = LEAST_BLOCK * MANY_CALLS - 1
     left = kept_by(many_calls, tolerated) or 0
-    assert left <= tolerated, f"{MANY_CALLS} calls leave {left} bytes allocated, beside tensors' memory, each time"
+    assert left <= tolerated, f"{MANY_CALLS} calls leave {left} bytes allocated, besides tensors' memory, each time"
 
 
 def errors(overload: Overload, samples: Samples) -> None:

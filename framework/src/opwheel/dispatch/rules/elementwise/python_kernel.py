@@ -21,7 +21,7 @@ def python_kernel(overload: Overload, function: Callable[..., Any]) -> Callable[
         prepared = prepare(args, compute_dtype(dtype))
         answer = function(*(value.contiguous() if isinstance(value, Tensor) else value for value in prepared))
         strides = output_strides(tensors, shape)
-        # New tensors in any case: the function may have handed back an argument.
+        # New tensors in any case: the function may have returned an argument.
         outputs = tuple([tensors[0].new_empty_strided(shape, strides, dtype=dtype) for _ in overload.schema.returns])
         copy_results(overload.qualified_name, as_tuple(answer), outputs)
         return outputs if len(outputs) > 1 else outputs[0]

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from .tensors import SHAPES, measured, randn
 
-# Where an activation is nearly 0 or its argument, and beside the zeros of silu's and gelu's derivatives.
+# Where an activation is nearly 0 or its argument, and near the zeros of silu's and gelu's derivatives.
 _SATURATED = (-90.0, -30.0, -20.0, -16.0, -8.0, -1.2785, -0.7519, 1e-3, 8.0, 16.0, 20.0, 30.0, 90.0)
 
 

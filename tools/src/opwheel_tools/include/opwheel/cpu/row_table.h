@@ -1,5 +1,5 @@
-// Tables of row kernels by dtype. Sources with the flags of different instruction sets include this: it has plain types
-// and no inline functions, of which the linker would keep any one (opwheel/detail/cpu/loop.h).
+// Row kernels by dtype. Included by sources that are compiled for different instruction sets, so it has no inline
+// functions: the linker would keep one definition of each, of any instruction set (opwheel/detail/cpu/loop.h).
 #pragma once
 
 #include <cstdint>

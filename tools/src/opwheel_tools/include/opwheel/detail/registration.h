@@ -130,7 +130,7 @@ constexpr void check_signature(Result (*)(Given...)) {
                 "schema's order, keyword-only ones and outputs included (opwheel/detail/arguments.h)");
   static_assert(std::is_same_v<Result, decltype(cpp_result<Op>())>,
                 "opwheel: this kernel's result does not match its schema: return a Tensor for one result, a "
-                "std::array<Tensor, N> for several, void for none and for an argument that is handed back");
+                "std::array<Tensor, N> for several, void for none and for an argument that is returned");
   [&]<std::size_t... I>(std::index_sequence<I...>) {
     (check_argument<Op, static_cast<int>(I), Given>(), ...);
   }(std::index_sequence_for<Given...>{});

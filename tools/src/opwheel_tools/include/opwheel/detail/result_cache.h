@@ -1,6 +1,6 @@
-// Where the memory of large new results on a CPU comes from: PyTorch's allocator, or one that keeps what it gets back.
+// Where the memory of large new results on a CPU comes from: PyTorch's allocator, or one that keeps what is freed.
 //
-// PyTorch's allocator gives large memory back to the system, which has to find and clear it anew for every result.
+// PyTorch's allocator returns large memory to the system, which has to find and clear it anew for every result.
 // opwheel's native library has an allocator that keeps some (docs/large-results.md has its costs, and how to
 // turn it off). It is C++ of one release of PyTorch, so a backend knows no more of it than the address of a function.
 #pragma once
@@ -18,8 +18,8 @@ namespace result_cache {
 using EmptyStrided = AOTITorchError (*)(int64_t ndim, const int64_t* sizes, const int64_t* strides, int32_t dtype,
                                         AtenTensorHandle* result);
 
-// Bytes from which on results come from there. glibc gives memory of this size back to the system again and again where
-// a program has not freed larger blocks before. Smaller results it mostly keeps, and hands out what was used last.
+// Bytes from which on results come from there. glibc returns memory of this size to the system again and again where
+// a program has not freed larger blocks before. Smaller results it mostly keeps, and allocates what was used last.
 inline constexpr int64_t kLeast = 4 << 20;
 
 // Null: PyTorch's allocator. Every library has its own.

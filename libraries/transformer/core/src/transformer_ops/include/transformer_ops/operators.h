@@ -1,5 +1,5 @@
 // The operators: a row each, with its schema (opwheel/operators.h). Nothing else lists them: the schema library and
-// every backend go by this list.
+// every backend read this list.
 #pragma once
 
 #include "opwheel/operators.h"

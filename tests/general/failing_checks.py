@@ -1,11 +1,11 @@
-"""Which generic checks notice that something is wrong with an operator."""
+"""Names of the conformance checks that fail for an operator."""
 
 import torch
 from opwheel_tools.testing import checks
 
 
 def failing_checks(overload):
-    """The names of the checks that fail; without two that take long and are not needed."""
+    """The names of the checks that fail, without ``compiled`` and ``opcheck``, which take long and are not needed."""
     found = set()
     for check, samples in checks.cases(overload, torch.device("cpu")):
         if check not in found and check not in ("compiled", "opcheck"):
