@@ -26,7 +26,6 @@ ANOTHER_MACHINE = ROOT / "results/cpu-xeon.json"
 TRANSFORMER_RESULTS = ROOT / "results/transformer.json"
 MODEL_RESULTS = ROOT / "results/language_model.json"
 DIGITS_RESULTS = ROOT / "results/digits.json"
-GPU_RESULTS = ROOT / "results/liger.json"
 SPEED_RESULTS = ROOT / "results/gpu-speed.json"
 PICTURE = ROOT / "results/summary.png"
 DOCS = ROOT.parent / "docs"
@@ -208,25 +207,6 @@ def digits(measured: dict[str, Any]) -> str:
     return "\n".join([*lines, "", _measured_on(measured["machine"]), ""])
 
 
-def gpu(measured: dict[str, Any]) -> str:
-    """What operators of transformer_ops take on a GPU, against what else computes the same, in Markdown."""
-    baselines = {"eager": "PyTorch, eager", "compiled": "torch.compile", "liger": "Liger-Kernel"}
-    names = " | ".join(baselines.values())
-    lines = [f"| | | microseconds | the GPU is busy | {names} |", f"|---|---|---|---|{'---|' * len(baselines)}"]
-    for row in measured["rows"]:
-        seconds = row["seconds"]
-        ours = seconds["transformer_ops"]
-        factors = (f"{seconds[name] / ours:.2f}" for name in baselines)
-        busy = f"{row['device_seconds'] * 1e6:.0f}" if "device_seconds" in row else "-"
-        lines.append(f"| `{row['operator']}` | {row['form']} | {ours * 1e6:.0f} | {busy} | {' | '.join(factors)} |")
-    machine, versions = measured["machine"], measured["versions"]
-    where = (
-        f"Measured on: {machine['accelerator']}, {machine['cpu']}, {machine['cores']} cores; PyTorch {machine['torch']}"
-    )
-    with_ = ", ".join(f"{name} {version}" for name, version in versions.items())
-    return "\n".join([*lines, "", f"{where}, {with_}.", ""])
-
-
 def draw(results: Results, path: Path) -> None:
     """Bars for each row: how many times faster than PyTorch."""
     from matplotlib.figure import Figure
@@ -264,7 +244,6 @@ def tables() -> dict[str, str]:
         "bandwidth": bandwidth(transformer),
         "language model": language_model(json.loads(MODEL_RESULTS.read_text())),
         "digits": digits(json.loads(DIGITS_RESULTS.read_text())),
-        "gpu": gpu(json.loads(GPU_RESULTS.read_text())),
         **speed(),
     }
 
