@@ -57,6 +57,7 @@ LIMITS = {
     "muladd_cuda": Limits(3_000_000, (2, 34)),
     "muladd_sycl": Limits(400_000, (2, 34)),
     "transformer_ops_cpu": Limits(800_000, (2, 29)),
+    "transformer_ops_cuda": Limits(8_000_000, (2, 34)),
     "transformer_ops_triton": Limits(100_000, is_compiled=False),
     "muladd_executorch": Limits(1_000_000, (2, 34), needs_torch=False),
 }

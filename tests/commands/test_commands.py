@@ -81,7 +81,8 @@ def test_doctor_suggests_a_wheel_with_several_backends_once(tmp_path, monkeypatc
     pytest.importorskip("transformer_ops")
     machine(tmp_path, monkeypatch, nvidia=True, gpu=("0x8086", "xe"))
     result = muladd("doctor", "--suggest", library="transformer_ops")
-    assert result.stdout == "pip install transformer-ops-core transformer-ops-cpu transformer-ops-triton\n"
+    wheels = "transformer-ops-core transformer-ops-cpu transformer-ops-cuda transformer-ops-triton"
+    assert result.stdout == f"pip install {wheels}\n"
 
 
 def strict(schema):

@@ -15,7 +15,10 @@ from .builder import Site
 from .conftest import HERE, Run, clean_environment, search_path
 
 PACKAGES = ("opwheel", "opwheel_tools", "muladd", "transformer_ops")
-BACKENDS = ("muladd_cpu", "muladd_cuda", "transformer_ops_cpu", "transformer_ops_triton")
+BACKENDS = (
+    *("muladd_cpu", "muladd_cuda"),
+    *("transformer_ops_cpu", "transformer_ops_cuda", "transformer_ops_triton"),
+)
 # Some that must be among what is found.
 KNOWN = {
     "opwheel.registry.errors.BackendUnavailableError",

@@ -138,6 +138,13 @@ CUDA_ROW_MUTATIONS = [
              "barrier();\n  if (lane == 0) of_warps[warp] = value;", "if (lane == 0) of_warps[warp] = value;"),
     Mutation("a reduction over 16 lanes", "opwheel/cuda/rows.cuh", "int step = kWarp / 2;", "int step = kWarp / 4;"),
 ]  # fmt: skip
+# Of its loops over rows in vectors, each of which the tests of transformer-ops-cuda have to notice there.
+CUDA_TEAM_MUTATIONS = [
+    Mutation("no barrier before the warps' results are read", "opwheel/cuda/vectorized_rows.cuh",
+             "if (lane == 0) of_warps[warp] = value;\n    __syncthreads();", "if (lane == 0) of_warps[warp] = value;"),
+    Mutation("a reduction over half a team", "opwheel/cuda/vectorized_rows.cuh",
+             "unsigned step = size / 2;", "unsigned step = size / 4;"),
+]  # fmt: skip
 SYCL_ROW_MUTATIONS = [
     Mutation("no barrier before the sub-groups' results are read", "opwheel/xpu/device/rows.h",
              "of_sub_groups[sub_group().get_group_linear_id()] = value;\n  barrier();",

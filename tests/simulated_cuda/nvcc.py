@@ -21,7 +21,7 @@ def main(arguments: list[str]) -> int:
         return 0
     compiler = next(word.removeprefix("-ccbin=") for word in arguments if word.startswith("-ccbin="))
     source = Path(arguments[arguments.index("-c") + 1])
-    dropped = ("-gencode", "-ccbin", "--threads", "-Xcompiler", "-frandom-seed")
+    dropped = ("-gencode", "-ccbin", "--threads", "-Xcompiler", "-Xfatbin", "-frandom-seed")
     kept = [word.replace("-isystem=", "-isystem") for word in arguments if not word.startswith(dropped)]
     kept.remove(str(source))
     headers = [f"-I{source.parent}", f"-I{ROOT}/include", f"-isystem{ROOT}/nvidia", "-include", "cuda_runtime.h"]

@@ -6,6 +6,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -61,10 +62,21 @@ Tensor& copy(Tensor& self, const Tensor& source, bool) {
 
 // ---- everything else ----
 
+// Where the results belong if the first tensor is a number on the CPU, as in 1 - x: the fallback leaves them there.
+std::optional<c10::Device> device_beside_number(c10::ArrayRef<c10::IValue> arguments) {
+  const auto is_tensor = [](const c10::IValue& value) { return value.isTensor() && value.toTensor().defined(); };
+  const auto first = std::find_if(arguments.begin(), arguments.end(), is_tensor);
+  if (first == arguments.end() || first->toTensor().is_cuda()) return std::nullopt;
+  const auto on_device = std::find_if(
+      first, arguments.end(), [&](const c10::IValue& value) { return is_tensor(value) && value.toTensor().is_cuda(); });
+  return on_device == arguments.end() ? std::nullopt : std::optional(on_device->toTensor().device());
+}
+
 void on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const auto arguments = torch::jit::last(*stack, op.schema().arguments().size());
+  const auto device = device_beside_number(arguments);
   // The CPU has generators of its own.
-  for (auto value = stack->end() - static_cast<std::ptrdiff_t>(op.schema().arguments().size()); value != stack->end();
-       ++value) {
+  for (auto value = stack->end() - static_cast<std::ptrdiff_t>(arguments.size()); value != stack->end(); ++value) {
     if (value->isGenerator()) *value = c10::IValue();
   }
   try {
@@ -72,6 +84,11 @@ void on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   } catch (const c10::IndexError&) {  // on a device, an assertion of the kernel
     simulated_cuda::break_down(cudaErrorAssert);
     TORCH_CHECK(false, "CUDA error: device-side assert triggered");
+  }
+  if (!device) return;
+  for (auto value = stack->end() - static_cast<std::ptrdiff_t>(op.schema().returns().size()); value != stack->end();
+       ++value) {
+    if (value->isTensor() && value->toTensor().defined()) *value = value->toTensor().to(*device);
   }
 }
 

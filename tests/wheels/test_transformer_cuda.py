@@ -1,0 +1,157 @@
+"""transformer-ops-cuda: on simulated devices what runs on a GPU runs here; and what nvcc makes of its kernels."""
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from importlib import metadata
+from pathlib import Path
+
+import opwheel_tools
+import pytest
+
+from tests.mutants.mutations import CUDA_TEAM_MUTATIONS
+from tests.portions import first_of
+from tests.wheels.folders import install
+from tests.wheels.row_kernels import run_pytest
+
+from .test_simulated_cuda import include_first
+
+pytestmark = [pytest.mark.wheels, pytest.mark.slow]
+
+ROOT = Path(__file__).parents[2]
+BACKEND = ROOT / "libraries/transformer/backends/cuda"
+GPU_TESTS = str(BACKEND / "tests/test_gpu.py")
+KIT = ("--pyargs", "opwheel_tools.testing", "--library", "transformer_ops", "--backend", "cuda")
+SOME_BITS = "not the_same_bits or 4098-torch.bfloat16"
+# What does not take long. Errors and many rows are asked of float64 alone.
+SOME_OPERATORS = "rms_norm,layer_norm_backward,swiglu,softmax,cross_entropy_rows,quantize_rowwise"
+SOME_CHECKS = "(values or layouts) and not float64 or errors or many"
+
+
+@pytest.fixture(scope="session")
+def sources(tmp_path_factory):
+    """A copy of the backend's folder: objects of the real build stay as they are."""
+    copy = tmp_path_factory.mktemp("sources") / "cuda"
+    return shutil.copytree(BACKEND, copy, ignore=shutil.ignore_patterns("build", "*.egg-info"))
+
+
+@pytest.fixture(scope="session")
+def run(toolkit, other_python, tmp_path_factory):
+    """Runs pytest on simulated devices, with a backend that is built for them."""
+    library = tmp_path_factory.mktemp("library")
+    copy_installed(library, "transformer-ops-core", "transformer-ops-cpu")
+
+    def on_simulated_devices(site, *arguments, **environment):
+        path = os.pathsep.join(map(str, (site, library)))
+        only_this = {"PYTHONPATH": path, "TRANSFORMER_OPS_REQUIRE": "cuda", "TRANSFORMER_OPS_BACKENDS": "cpu,cuda"}
+        return run_pytest(other_python, toolkit.to_run | only_this | environment, *arguments)
+
+    return on_simulated_devices
+
+
+@pytest.fixture(scope="session")
+def build(toolkit, tmp_path_factory):
+    """Builds the backend with the simulated toolkit; the folder where it is installed."""
+
+    def into_folder(project):
+        site = tmp_path_factory.mktemp("site")
+        install(site, project, **toolkit.to_build)
+        return site
+
+    return into_folder
+
+
+@pytest.fixture(scope="session")
+def simulated(build, sources):
+    """The unchanged backend."""
+    return build(sources)
+
+
+def copy_installed(site, *distributions):
+    """Put what is installed here into a folder."""
+    for name in distributions:
+        for file in metadata.files(name):
+            if ".." not in file.parts:  # scripts
+                (site / file).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(file.locate(), site / file)
+
+
+def passed(result):
+    """How many tests passed; none may fail."""
+    assert result.returncode == 0, result.stdout[-6000:] + result.stderr[-2000:]
+    return int(re.search(r"(\d+) passed", result.stdout)[1])
+
+
+def test_what_only_a_device_shows(run, simulated):
+    assert passed(run(simulated, GPU_TESTS, "-m", "not slow", "-k", SOME_BITS, TEST_ROWS="5")) > 150
+
+
+@pytest.mark.nightly
+def test_all_that_only_a_device_shows(run, simulated):
+    assert passed(run(simulated, GPU_TESTS, "-m", "not slow", TEST_ROWS="20")) > 300
+
+
+def test_a_part_of_the_kit(run, simulated):
+    assert passed(run(simulated, *KIT, "--operators", SOME_OPERATORS, "-k", SOME_CHECKS)) > 30
+
+
+@pytest.mark.nightly
+def test_the_kit(run, simulated):
+    assert passed(run(simulated, *KIT, "-m", "not device_independent and not compiles", "-k", "not compiled")) > 350
+
+
+@pytest.mark.parametrize("mutation", first_of(CUDA_TEAM_MUTATIONS, 0), ids=lambda mutation: mutation.name)
+def test_the_simulation_shows_mistakes(run, build, sources, tmp_path, mutation):
+    changed = shutil.copytree(sources, tmp_path / "changed")
+    header = changed / "csrc" / mutation.header  # found before the SDK's own
+    header.parent.mkdir(parents=True)
+    header.write_text(mutation.mutated(Path(opwheel_tools.get_include())))
+    include_first(changed / "setup.py", "csrc")
+    result = run(build(changed), GPU_TESTS, "-k", "every_way and softmax")
+    assert result.returncode == 1, result.stdout[-3000:] + result.stderr[-2000:]
+    assert "FAILED libraries/transformer/backends/cuda/tests/test_gpu.py::test_every_way" in result.stdout
+
+
+# ---- what nvcc makes ----
+
+
+@pytest.fixture(scope="module")
+def read(sources, tmp_path_factory):
+    """What cuobjdump says, per kernel, about the library for devices of 9.0."""
+    if importlib.util.find_spec("nvidia") is None:
+        pytest.skip("nvcc is not in this environment")
+    site = tmp_path_factory.mktemp("nvcc")
+    install(site, sources, TORCH_CUDA_ARCH_LIST="9.0")
+    tools = Path(next(iter(importlib.util.find_spec("nvidia").submodule_search_locations)), "cu13/bin")
+
+    def with_option(option):
+        command = [tools / "cuobjdump", option, site / "transformer_ops_cuda/libtransformer_ops_cuda.so"]
+        output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        parts = re.split(r"Function\s*:?\s+([\w.$]+)", output)
+        return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+    return with_option
+
+
+@pytest.mark.nightly
+def test_no_kernel_of_narrow_elements_spills(read):
+    """Bytes of the stack: a number or two, but no array."""
+    usage = {name: int(re.search(r"STACK:(\d+)", text)[1]) for name, text in read("-res-usage").items()}
+    teams = {name: stack for name, stack in usage.items() if "TeamI" in name and "TeamId" not in name}
+    assert len(teams) > 200
+    assert {name: stack for name, stack in teams.items() if stack > 16} == {}
+
+
+@pytest.mark.nightly
+def test_held_rows_are_read_and_written_in_16_bytes(read):
+    held = {
+        name: code
+        for name, code in read("-sass").items()
+        if re.search(r"TeamI(f|N3c10(4Half|8BFloat16)E)Li[1-9]", name)
+    }
+    assert len(held) > 100
+    for name, code in held.items():  # but for rows of int8 and of one number
+        assert "LDG.E.128" in code or "DequantizeRows" in name, name
+        assert "STG.E.128" in code or re.search("CrossEntropyRowsI|QuantizeRows", name), name
