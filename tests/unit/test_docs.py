@@ -5,6 +5,7 @@ import runpy
 from pathlib import Path
 
 import pytest
+import transformer_ops
 
 from benchmarks import summary
 
@@ -40,3 +41,14 @@ def test_pages_have_the_committed_results(page):
     text = page.read_text()
     assert "benchmarks/summary.py writes this" in text
     assert summary.replaced(text) == text, "python -m benchmarks.summary"
+
+
+def test_the_api_page_of_transformer_ops_has_every_function_and_class():
+    page = (DOCS / "transformer-api.md").read_text()
+    names = {name for name in transformer_ops.__all__ if callable(getattr(transformer_ops, name))}
+    methods = {name for name in names if hasattr(transformer_ops.library, name)}
+    assert names - methods
+    for name in names - methods:
+        assert f":: transformer_ops.{name}\n" in page, name
+    for name in methods:
+        assert f"`{name}`" in page, name
