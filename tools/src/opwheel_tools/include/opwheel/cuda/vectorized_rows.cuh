@@ -48,7 +48,7 @@
 
 // IWYU pragma: begin_exports
 #include "opwheel/detail/combine.h"
-#include "opwheel/detail/cuda/pack.h"
+#include "opwheel/detail/cuda/pack.cuh"
 #include "opwheel/detail/cuda/stream.h"
 // IWYU pragma: end_exports
 
