@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 import torch
 from opwheel.memory.usage import kept_by
-from opwheel.registry import callees
+from opwheel.registry import Backend, callees
+from opwheel.registry.loading import Loaded
 
 from tests.general import cpp_library
 from tests.general.test_cpp_types import CAN_BE_NONE, EVERY_VALUE, FIRST, VALUES, text
@@ -148,6 +149,14 @@ DEFAULTS = [
 def callers(tmp_path_factory):
     folder = tmp_path_factory.mktemp("callers")
     return cpp_library.build(cpp_library.SOURCES / "callers.cpp", folder / "libcallers.so")
+
+
+def test_a_backend_s_library_is_connected_when_it_is_opened(callers, monkeypatch):
+    connected = []
+    monkeypatch.setattr(callees, "connect", connected.append)
+    backend = Backend("acme", "cpu", "CPU", libraries=[callers])
+    Loaded().open(backend, "waves_callee", ())
+    assert [library._name for library in connected] == [str(callers)]
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from importlib.machinery import PathFinder
 
 import pytest
 from opwheel.registry import distributions
+from opwheel.registry.discovery import find_plugins
 from opwheel.registry.distributions import distributions_for, name_and_version
 
 GROUP = "waves.backends"
@@ -84,6 +85,21 @@ def test_finders_of_others(folder, monkeypatch):
     monkeypatch.setattr(sys, "meta_path", [finder, PathFinder])
     assert found() == expected()
     assert len(found()) == 2
+
+
+class Unreadable(metadata.Distribution):
+    def read_text(self, _filename):
+        raise OSError("gone")
+
+    def locate_file(self, path):
+        return path
+
+
+def test_what_cannot_be_read_is_no_plugin(monkeypatch):
+    finder = Finder()
+    finder.find_distributions = lambda _context: [Unreadable()]
+    monkeypatch.setattr(sys, "meta_path", [finder])
+    assert find_plugins(GROUP) == ([], [])
 
 
 class Silent(PathFinder):

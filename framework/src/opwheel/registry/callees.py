@@ -55,9 +55,8 @@ def type_of(one: Any) -> tuple[str, bool]:
 
 
 def connect(library: ctypes.CDLL) -> None:
-    """Give an open library what its kernels need to call other operators; nothing happens if they call none."""
-    if hasattr(library, "opwheel_set_dispatcher"):
-        library.opwheel_set_dispatcher(*_functions())
+    """Give an open library what its kernels need to call other operators. It must have ``opwheel_set_dispatcher``."""
+    library.opwheel_set_dispatcher(*_functions())
 
 
 @cache
