@@ -50,9 +50,9 @@ demo test quick unit: export OMP_WAIT_POLICY = passive
 # again, which takes 8 seconds.
 test quick unit nightly: export TORCHINDUCTOR_VEC_ISA_OK = 1
 test: environments ## lint, types and the whole test suite: the parts with a star, JOBS=2 at a time
-	@$(MAKE) --no-print-directory -k -j$(JOBS) --output-sync=target $(PARTS)
+	@$(MAKE) --no-print-directory -k -j$(JOBS) --output-sync=target HAS_ENVIRONMENTS=1 $(PARTS)
 
-# All environments come first: make would go on with the next part where one has to wait for its environment, and the
+# All environments come first, and are not looked at again: where a part has to wait make goes on with the next, and the
 # longest part would be the last.
 environments: $(VENV)/.demo
 	@$(MAKE) --no-print-directory -j$(JOBS) environment $(SYCL)/.installed $(VENV)/other-torch
@@ -119,11 +119,9 @@ test-third-party: $(VENV)/.installed ## the whole kit on every template and exam
 
 unit: $(VENV)/.unit ## tests without processes, compilers and network, in seconds
 	$(BIN)/python -m pytest tests/unit -q
-
 nightly: $(VENV)/.installed $(VENV)/.release $(VENV)/other-torch $(SYCL)/.installed ## what takes longer (tests/nightly.py); its result goes into benchmarks/results/nightly.json
 	@test -d dist || $(MAKE) --no-print-directory wheels
 	$(BIN)/python -m tests.nightly
-
 quick: $(VENV)/.installed ## the test suite without its slow parts, in minutes
 	@$(MAKE) --no-print-directory -k -j$(JOBS) --output-sync=target quick-rest quick-general quick-faults quick-kit
 
@@ -190,6 +188,7 @@ tools:
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "muladd: this Python has no venv module; install it (Debian: apt-get install python3-venv)"; exit 1; }
 	@command -v $${CXX:-g++} >/dev/null || { echo "muladd: there is no C++ compiler $${CXX:-g++}; install g++ >= 11 (Debian: apt-get install g++) or set CXX"; exit 1; }
 
+ifndef HAS_ENVIRONMENTS
 $(VENV)/.%: tools FORCE
 	$(ENVIRONMENT) $(VENV) $*
 # Large packages in folders of their own: one to audit, and another PyTorch.
@@ -197,3 +196,4 @@ $(VENV)/audit $(VENV)/other-torch: tools FORCE
 	$(ENVIRONMENT) $(VENV) $(@F)
 $(SYCL)/.%: tools FORCE
 	$(ENVIRONMENT) $(SYCL) --from $(VENV) $*
+endif
