@@ -45,4 +45,4 @@ def test_memory_that_is_kept_is_seen(calls: int) -> None:
 
     left = kept_by(work, 16 * calls - 1)
     assert left is not None
-    assert left >= 900 * calls  # what else is freed meanwhile counts as well
+    assert left >= 800 * calls  # what else is freed meanwhile counts as well
