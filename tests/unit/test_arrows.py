@@ -208,7 +208,8 @@ def text_files(*folders):
     for folder in folders:
         for path in sorted((ROOT / folder).rglob("*")):
             parts = path.relative_to(ROOT).parts
-            is_made = {"build", "_build", ".venv", "__pycache__"} & set(parts) and "opwheel_tools" not in parts
+            above = parts[: parts.index("src")] if "src" in parts else parts  # a package is called build as well
+            is_made = {"build", "_build", ".venv", "__pycache__"} & set(above)
             if path.suffix in SOURCES and not is_made and path.is_file():
                 yield path
 
