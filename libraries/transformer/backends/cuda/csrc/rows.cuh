@@ -43,18 +43,22 @@ template <class T>
 constexpr bool kIsNarrow = sizeof(T) == 2;
 
 // exp(x - shift). For 16-bit numbers 2^((x - shift) log2(e)) by the device's own instruction, whose relative error is
-// 2^-22 and that of the products.
+// 2^-22 and that of the product. The difference comes first: x log2(e) - shift log2(e), which could be one instruction,
+// has the rounding of a large shift in the exponent, and threads have shifts of their own.
 template <class T, class C>
 __device__ C exp_for(C x, C shift = C(0)) {
-#if defined(__CUDA_ARCH__)
   if constexpr (kIsNarrow<T>) {
-    constexpr float kLog2E = 1.4426950408889634f;
+    const float exponent = (x - shift) * 1.4426950408889634f;
+#if defined(__CUDA_ARCH__)
     float result;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(__fmaf_rn(x, kLog2E, -(shift * kLog2E))));
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(exponent));
     return result;
-  }
+#else
+    return std::exp2(exponent);
 #endif
-  return std::exp(x - shift);
+  } else {
+    return std::exp(x - shift);
+  }
 }
 template <class T, class C>
 __device__ C quotient_for(C a, C b) {

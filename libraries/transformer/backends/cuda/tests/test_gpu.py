@@ -182,6 +182,19 @@ def test_softmax_of_infinite_values():
         torch.testing.assert_close(result.cpu(), torch.softmax(x, -1), equal_nan=True)
 
 
+@pytest.mark.parametrize("n", [64, 4096, 40_000])
+def test_large_logits_that_are_close_together(n):
+    """Float16 near its end: what is computed of their differences must not depend on how large they are."""
+    x = (60_000 + 32 * torch.arange(n).remainder(7)).to(torch.float16)[None].cuda()
+    small = (x - 60_000).requires_grad_()  # exact
+    assert torch.equal(transformer_ops.softmax(x), transformer_ops.softmax(small.detach()))
+    target, x = torch.tensor([6], device="cuda"), x.requires_grad_()
+    losses = [transformer_ops.cross_entropy(one, target, reduction="none") for one in (x, small)]
+    torch.testing.assert_close(*losses, rtol=1e-6, atol=0)
+    grads = [torch.autograd.grad(loss, one)[0] for loss, one in zip(losses, (x, small), strict=True)]
+    torch.testing.assert_close(*grads, rtol=1e-3, atol=0)
+
+
 ASSERTS = """
 import torch, transformer_ops
 x = torch.randn(3, 8, device="cuda")
