@@ -1,7 +1,7 @@
 """Saves and runs models whose operator calls ``waves_callee::four``: test_cpp_calls.py starts it.
 
-python -m tests.general.old_model FOLDER save     four(Tensor x) doubles x
-python -m tests.general.old_model FOLDER run      four(Tensor x, float k=3) multiplies that by k: prints the results
+python -m tests.non_elementwise.old_model FOLDER save   four(Tensor x) doubles x
+python -m tests.non_elementwise.old_model FOLDER run    four(Tensor x, float k=3) multiplies that by k: prints results
 """
 
 import ctypes
