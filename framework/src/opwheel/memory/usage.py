@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import mmap
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ class _MallocInfo(ctypes.Structure):
     _fields_ = [(name, ctypes.c_size_t) for name in _names.split()]
     uordblks: int
     hblkhd: int
+    keepcost: int
 
 
 def resident() -> int | None:
@@ -53,8 +55,26 @@ def give_back() -> None:
 
     gc.collect()
     result_cache.empty()
-    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+    library = ctypes.CDLL(None)
+    if trim := getattr(library, "malloc_trim", None):
         trim(0)
+        _give_back_the_top(library)
+
+
+def _give_back_the_top(library: ctypes.CDLL) -> None:
+    """What is free at the end of glibc's heap: trimming leaves it where the heap cannot shrink (something follows it).
+
+    It becomes a block for a moment, whose pages the system may drop.
+    """
+    found, page = _malloc_info(library), os.sysconf("SC_PAGE_SIZE")
+    size = 0 if found is None else int(found.keepcost) - page
+    if size < 2 * page:
+        return
+    library.malloc.restype = ctypes.c_void_p
+    block = library.malloc(ctypes.c_size_t(size))
+    first, end = -(-block // page) * page, (block + size) // page * page
+    library.madvise(ctypes.c_void_p(first), ctypes.c_size_t(end - first), mmap.MADV_DONTNEED)
+    library.free(ctypes.c_void_p(block))
 
 
 def allocated() -> int | None:
@@ -62,12 +82,17 @@ def allocated() -> int | None:
 
     What is resident hides small leaks: they fill memory that has been freed and not been returned to the system.
     """
-    information = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    found = _malloc_info(ctypes.CDLL(None))
+    return resident() if found is None else int(found.uordblks) + int(found.hblkhd)
+
+
+def _malloc_info(library: ctypes.CDLL) -> _MallocInfo | None:
+    information = getattr(library, "mallinfo2", None)
     if information is None:
-        return resident()
+        return None
     information.restype = _MallocInfo
-    found = information()
-    return int(found.uordblks) + int(found.hblkhd)
+    found: _MallocInfo = information()
+    return found
 
 
 def kept_by(

@@ -15,20 +15,41 @@ _LOOK = 0.05  # seconds
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def wait(process: subprocess.Popen[Any], seconds: Callable[[], float], progress: Callable[[], Any]) -> str:
-    """Wait until a process ends; kill it where it makes no progress for too long.
+def wait(
+    process: subprocess.Popen[Any],
+    seconds: Callable[[], float],
+    progress: Callable[[], Any],
+    is_done: Callable[[], bool] = lambda: False,
+) -> str:
+    """Wait until a process ends, or has done its work; kill it where it makes no progress for too long.
+
+    An interrupt kills it, too.
 
     Args:
         process: the process.
         seconds: gives the limit that holds now: processor time, and time in which it waits for something.
         progress: gives another value after each step of the process's work.
+        is_done: whether the work is done, so that the process need not end.
 
     Returns:
-        How it ended, in words; empty where it ended with status 0.
+        How it ended, in words; empty where it ended with status 0, or its work is done.
     """
+    try:
+        return _wait(process, seconds, progress, is_done)
+    except BaseException:
+        process.kill()
+        raise
+
+
+def _wait(
+    process: subprocess.Popen[Any],
+    seconds: Callable[[], float],
+    progress: Callable[[], Any],
+    is_done: Callable[[], bool],
+) -> str:
     used, last, before = 0.0, progress(), time.monotonic()
     cpu, _ = _state(process.pid)
-    while True:
+    while not is_done():
         try:
             code = process.wait(_LOOK)
             return how_it_ended(code) if code else ""
@@ -43,6 +64,7 @@ def wait(process: subprocess.Popen[Any], seconds: Callable[[], float], progress:
             process.kill()
             process.wait()
             return f"no end after {limit:g} seconds"
+    return ""
 
 
 def _state(pid: int) -> tuple[float, bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,6 +39,8 @@ class Call(NamedTuple):
 class CallsFileError(ValueError):
     """A file that holds no calls."""
 
+    code = "OPWHEEL-E093"
+
 
 def path_of(operator: str) -> str:
     """Where ``torch.ops`` has an overload: ``"aten.mm.default"``, where the dispatcher says ``"aten::mm"``."""
@@ -62,7 +65,8 @@ def save(calls: list[Call], path: Path) -> None:
         TypeError: an argument is neither a tensor, a number, a string, a dtype, a device nor a list of these.
     """
     tensors: list[Tensor] = []
-    texts = [[c.operator, c.origin, _encode(c.args, tensors), _encode(c.kwargs, tensors)] for c in calls]
+    texts = [[c.operator, c.origin, encode(c.args, tensors), encode(c.kwargs, tensors)] for c in calls]
+    tensors = [one.clone() for one in tensors]  # a view would bring all of its memory
     torch.save({"format": _FORMAT, "calls": json.dumps(texts), "tensors": tensors}, path)
 
 
@@ -81,7 +85,7 @@ def load(path: Path) -> list[Call]:
         raise
     except Exception as error:
         raise CallsFileError(f"{path} holds no calls that opwheel audit recorded: {error}") from error
-    return [Call(op, _decode(args, tensors), _decode(kwargs, tensors), origin) for op, origin, args, kwargs in rows]
+    return [Call(op, decode(args, tensors), decode(kwargs, tensors), origin) for op, origin, args, kwargs in rows]
 
 
 def fresh(value: Any) -> Any:
@@ -89,10 +93,26 @@ def fresh(value: Any) -> Any:
     return pytree.tree_map(lambda v: v.detach().clone() if isinstance(v, Tensor) else v, value)
 
 
+def text(value: Any, of_tensor: Callable[[Tensor], str] = repr) -> str:
+    """Python that makes an argument, and a tensor in it as ``of_tensor`` says."""
+    if isinstance(value, Tensor):
+        return of_tensor(value)
+    if isinstance(value, (list, tuple)):
+        inside = ", ".join(text(one, of_tensor) for one in value)
+        return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' * (len(value) == 1)})"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key!r}: {text(one, of_tensor)}" for key, one in value.items()) + "}"
+    if isinstance(value, float) and value - value != 0:  # an infinity or nan
+        return f'float("{value}")'
+    if isinstance(value, torch.device):
+        return f"torch.{value!r}"
+    return repr(value)
+
+
 def is_plain(value: Any) -> bool:
     """Whether :func:`save` can write it."""
     try:
-        _encode(value, [])
+        encode(value, [])
     except TypeError:
         return False
     return True
@@ -101,11 +121,16 @@ def is_plain(value: Any) -> bool:
 _CONSTANTS = (torch.dtype, torch.layout, torch.memory_format)
 
 
-def _encode(value: Any, tensors: list[Tensor]) -> Any:
+def encode(value: Any, tensors: list[Tensor]) -> Any:
+    """What JSON can hold of arguments; each tensor is appended to ``tensors``, and its place stands for it.
+
+    Raises:
+        TypeError: there is something else than tensors, numbers, strings, dtypes, devices and lists of these.
+    """
     if isinstance(value, Tensor):
         if type(value) is not Tensor and type(value) is not torch.nn.Parameter:
             raise TypeError(f"a {type(value).__name__} cannot be written")
-        tensors.append(value.detach().clone())
+        tensors.append(value.detach())
         return {"tensor": len(tensors) - 1}
     if value is None or isinstance(value, (bool, int, str)):
         return value
@@ -118,13 +143,14 @@ def _encode(value: Any, tensors: list[Tensor]) -> Any:
     if isinstance(value, torch.device):
         return {"device": str(value)}
     if isinstance(value, (list, tuple)):
-        return {type(value).__name__: [_encode(one, tensors) for one in value]}
+        return {type(value).__name__: [encode(one, tensors) for one in value]}
     if isinstance(value, dict):
-        return {"dict": {key: _encode(one, tensors) for key, one in value.items()}}
+        return {"dict": {key: encode(one, tensors) for key, one in value.items()}}
     raise TypeError(f"a {type(value).__name__} cannot be written")
 
 
-def _decode(value: Any, tensors: list[Tensor]) -> Any:
+def decode(value: Any, tensors: Sequence[Tensor]) -> Any:
+    """The arguments that :func:`encode` has written, with these tensors in their places."""
     if not isinstance(value, dict):
         return value
     ((kind, content),) = value.items()
@@ -142,8 +168,8 @@ def _decode(value: Any, tensors: list[Tensor]) -> Any:
     if kind == "device":
         return torch.device(content)
     if kind in ("list", "tuple"):
-        items = [_decode(one, tensors) for one in content]
+        items = [decode(one, tensors) for one in content]
         return tuple(items) if kind == "tuple" else items
     if kind == "dict":
-        return {key: _decode(one, tensors) for key, one in content.items()}
+        return {key: decode(one, tensors) for key, one in content.items()}
     raise CallsFileError(f"there is no value of the kind {kind!r}")

@@ -1,0 +1,101 @@
+"""What is no defect of a kernel's is not called one, and an interrupt keeps what is known."""
+
+import pytest
+import torch
+from opwheel_tools.judge import cases, expectation, findings, judge, judgement, programs, subjects, watching
+
+from . import planted
+from .test_defects import REFERENCES
+
+pytestmark = pytest.mark.usefixtures("in_this_process")
+CANDIDATES = planted.HERE / "candidates.py"
+
+
+def judged(file, name, reference=""):
+    return judge(f"{file}:{name}", reference=reference or f"{REFERENCES}:{name}", inputs=f"{REFERENCES}:{name}_inputs")
+
+
+def test_a_derivative_at_a_kink_may_be_anything_finite():
+    """In both directions from every zero, however many there are."""
+    program, relu = programs.PROGRAMS["gradients"], subjects.make(torch.relu)
+    (case,) = cases.cases_of([(torch.zeros(1000),)])
+    (expected,) = expectation.expect(program, (0,), relu, case)
+    assert torch.equal(expected["jumps"], programs.weights(torch.zeros(1000)) != 0)
+    (case,) = cases.cases_of([(torch.randn(1000),)])
+    (expected,) = expectation.expect(program, (0,), relu, case)
+    assert not bool(expected["jumps"].any())
+
+
+def test_nan_at_a_kink_is_found(tmp_path):
+    file = tmp_path / "with_nan.py"
+    file.write_text("import torch\n\ndef relu(x):\n    return torch.where(x > 0, x.abs().sqrt() ** 2, x * 0)\n")
+    assert "numbers" in [finding.group for finding in judged(file, "relu", "aten::relu").findings]
+
+
+def test_what_fails_in_the_judge_itself_is_a_note(monkeypatch):
+    calls = []
+
+    def fail_once(_):
+        calls.append(0)
+        if len(calls) == 9:
+            raise ValueError("planted")
+        return []
+
+    monkeypatch.setattr(watching, "left_running", fail_once)
+    verdict = judged(CANDIDATES, "relu", "aten::relu")
+    assert verdict.findings == []
+    (note,) = verdict.notes
+    assert note.startswith("judge itself failed: ValueError: planted: ")
+
+
+def test_a_result_that_cannot_be_compared_is_a_note(tmp_path):
+    file = tmp_path / "subclass.py"
+    file.write_text(
+        "import torch\n\nclass Named(torch.Tensor):\n    pass\n\n"
+        "def clamp_into(x, low):\n    y = x.clamp(min=low)\n    return y.as_subclass(Named) if x.dim() > 2 else y\n"
+    )
+    verdict = judged(file, "clamp_into")
+    assert verdict.findings == []
+    assert verdict.notes
+    assert all(note.startswith("judge itself failed: TypeError: a Named cannot be compared") for note in verdict.notes)
+
+
+@pytest.fixture
+def interrupted(monkeypatch, tmp_path):
+    """A verdict on a wrong kernel, interrupted after the given calls; what takes the place of scripts is given."""
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    def verdict(scripts):
+        (defect,) = [one for one in planted.DEFECTS if one.name == "zeros"]
+        file = tmp_path / "candidates.py"
+        file.write_text(planted.text_of(defect))
+        monkeypatch.setattr(judgement.variants, "bases", stop)
+        monkeypatch.setattr(findings, "scripts", scripts)
+        monkeypatch.setattr(findings, "shows", lambda *_, **__: True)
+        return judged(file, defect.candidate)
+
+    return verdict
+
+
+def test_after_an_interrupt_there_are_the_scripts_of_what_was_found(interrupted):
+    verdict = interrupted(lambda *_: iter(["a script"]))
+    assert not verdict.is_complete
+    assert [finding.reproduction for finding in verdict.findings] == ["a script"]
+
+
+def test_a_second_interrupt_leaves_them_out(interrupted):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    verdict = interrupted(stop)
+    assert [finding.not_reproduced for finding in verdict.findings] == ["the judge was stopped"]
+    assert verdict.line.startswith("WRONG: ")
+
+
+def test_a_shape_that_is_wrong_is_not_said_of_memory_as_well(tmp_path):
+    (defect,) = [one for one in planted.DEFECTS if one.name == "a_block_and_no_more"]
+    file = tmp_path / "candidates.py"
+    file.write_text(planted.text_of(defect))
+    assert "memory" not in [finding.group for finding in judged(file, defect.candidate).findings]

@@ -1,0 +1,23 @@
+"""Judges a kernel: any callable against a reference in PyTorch.
+
+Read in this order: ``subjects`` (what is judged), ``cases`` (calls of it), ``variants`` (calls around these),
+``programs`` (ways to call it), ``trials`` (a variant in a program), ``rounding`` and ``expectation`` (what the
+reference says, and how far a result may be from it), ``worker`` (the processes that hold candidate and reference),
+``comparison``, ``verdict``, ``reproduction``, ``judgement`` (all of it). ``calls``, ``generated``, ``rounding``,
+``processes`` and ``limits`` serve the audit, too.
+"""
+
+from typing import TYPE_CHECKING
+
+from opwheel._import_hooks import names_from
+
+if TYPE_CHECKING:
+    from .run import judge
+    from .usage import UsageError
+    from .verdict import Finding, Verdict
+
+__getattr__ = names_from(
+    __name__, {"judge": ".run", "UsageError": ".usage", **dict.fromkeys(("Finding", "Verdict"), ".verdict")}
+)
+
+__all__ = ["Finding", "UsageError", "Verdict", "judge"]

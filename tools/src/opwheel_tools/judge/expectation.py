@@ -1,0 +1,183 @@
+"""What results must be: the reference in float64, and how far from it a result may be.
+
+Nobody gives a tolerance. The reference, evaluated by PyTorch in the dtype of the inputs, there and at inputs nearby, is
+off by some multiple of the units of :mod:`opwheel_tools.judge.rounding`; a candidate may be off by ``FACTOR`` times the
+largest of these, or by ``FACTOR`` units, and by anything where the reference jumps. Intermediate results move by their
+rounding, as inputs do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .cases import Case
+from .intermediates import Rounding
+from .programs import Program, moving, with_memory
+from .rounding import FACTOR, TINY, is_moved, jumps, largest_error, moved, unit_of, wide_dtype
+from .subjects import Subject
+
+_DRAWS = 6
+
+Expected = dict[str, Any]
+
+
+class RefusedByReference(Exception):  # noqa: N818  # no error: the trial says nothing
+    """The reference raises."""
+
+    code = None
+
+
+def expect(program: Program, numbers: tuple[int, ...], subject: Subject, case: Case) -> list[Expected]:
+    """What a program is to give.
+
+    Args:
+        program: the way to call.
+        numbers: its parameters.
+        subject: the reference.
+        case: the call.
+
+    Returns:
+        For each tensor ``want`` (float64, or the integers), ``unit``, ``own`` (the reference's own, in the dtype of
+        the inputs), ``allowed`` (in units), ``own_error`` (in units), ``jumps`` (where it may be anything), ``is_wide``
+        (whether ``want`` is computed in float64). None where it gives None.
+
+    Raises:
+        RefusedByReference: the reference does not take these inputs.
+    """
+    want_of = program.want or program.run
+    own_of = program.own or want_of
+    try:
+        own = own_of(case.function(subject.function), _fresh(case.tensors), *numbers)
+    except Exception as error:
+        raise RefusedByReference(f"{type(error).__name__}: {error}") from error
+    dtype = torch.bfloat16 if program.own is not None else None
+    try:
+        callee = case.function(subject.in_float64)
+        want, is_wide = want_of(callee, _in_float64(case.tensors), *numbers), True
+    except Exception:  # whatever the reference raises
+        callee = case.function(subject.function)
+        want, is_wide = own, False
+    steps = [torch.finfo(dtype or _computed_in(x, case.tensors)).eps if is_moved(x) else 0.0 for x in case.tensors]
+    computed_in = _dtype(case.tensors)
+    inside = torch.promote_types(computed_in, torch.float32)  # in which kernels for narrower dtypes compute
+    draws = []
+    for seed in range(_DRAWS):
+        generator = torch.Generator().manual_seed(seed)
+        near = [moved(x, step, generator) for x, step in zip(case.tensors, steps, strict=True)]
+        with moving(torch.finfo(dtype or computed_in).eps, generator), Rounding(torch.finfo(inside).eps, generator):
+            one = want_of(callee, _in_float64(near) if is_wide else _fresh(near), *numbers)
+        draws.append((one, _or_none(own_of, case.function(subject.function), near, numbers)))
+    nearest = [] if max(steps, default=0.0) < TINY else list(_nearest(want_of, callee, case.tensors, numbers, is_wide))
+    has_nan = any(x.is_floating_point() and bool(x.isnan().any()) for x in case.tensors)
+    found = [
+        _expected(
+            *(one, own_one, [(a[i], None if b is None else b[i]) for a, b in draws], [a[i] for a in nearest], dtype),
+            {"is_wide": is_wide, "has_nan": has_nan},
+        )
+        for i, (one, own_one) in enumerate(zip(want, own, strict=True))
+    ]
+    narrow = _in_float32(program, numbers, subject, case) if dtype is None else None
+    return found if narrow is None else [_with_narrow(*both) for both in zip(found, narrow, strict=True)]
+
+
+def _nearest(
+    want_of: Callable[..., Any], callee: Any, tensors: list[Tensor], numbers: tuple[int, ...], is_wide: bool
+) -> Iterator[Any]:
+    """What the reference gives at inputs that differ by next to nothing: in each direction, and in the opposite one."""
+    for seed, sign in product(range(2), (1, -1)):
+        generator = torch.Generator().manual_seed(seed)
+        yield want_of(
+            callee, [moved(x, TINY, generator, sign) for x in (_in_float64(tensors) if is_wide else tensors)], *numbers
+        )
+
+
+def _in_float32(program: Program, numbers: tuple[int, ...], subject: Subject, case: Case) -> list[Expected] | None:
+    """For inputs in float64, where the reference cannot tell its own error and where it jumps: both in float32."""
+    if not any(x.dtype is torch.float64 for x in case.tensors):
+        return None
+    tensors = [x.float() if x.dtype is torch.float64 else x for x in case.tensors]
+    try:
+        return expect(program, numbers, subject, Case(tensors, case.template))
+    except RefusedByReference:
+        return None
+
+
+def _with_narrow(expected: Expected, narrow: Expected) -> Expected:
+    if not expected.get("allowed") or not narrow.get("allowed"):
+        return expected
+    return {**expected, **_limits(narrow["own_error"]), **_jumping(expected["unit"], narrow["jumps"])}
+
+
+def _limits(own_error: float) -> Expected:
+    return {"own_error": own_error, "allowed": FACTOR * max(1.0, own_error)}
+
+
+def _jumping(unit: Tensor, where: Tensor) -> Expected:
+    return {"jumps": where, "unit": torch.where(where, torch.inf, unit)}
+
+
+def _fresh(tensors: list[Tensor]) -> list[Tensor]:
+    return [x.clone() for x in tensors]
+
+
+def _in_float64(tensors: list[Tensor]) -> list[Tensor]:
+    return [x.to(wide_dtype(x), copy=True) for x in tensors]
+
+
+def _dtype(tensors: list[Tensor]) -> torch.dtype:
+    return next((_computed_in(x, tensors) for x in tensors if x.is_floating_point() or x.is_complex()), torch.float32)
+
+
+def _computed_in(x: Tensor, tensors: list[Tensor]) -> torch.dtype:
+    """The dtype that a tensor may be computed in: float32 for float64 beside narrower ones."""
+    is_mixed = any(one.is_floating_point() and one.dtype is not torch.float64 for one in tensors)
+    return torch.float32 if x.dtype is torch.float64 and is_mixed else x.dtype
+
+
+def _or_none(run: Callable[..., Any], *args: Any) -> Any:
+    function, tensors, numbers = args
+    try:
+        return run(function, _fresh(tensors), *numbers)
+    except Exception:  # whatever the reference raises
+        return None
+
+
+def _expected(
+    want: Tensor | None,
+    own: Tensor | None,
+    draws: list[tuple[Tensor | None, Tensor | None]],
+    nearest: list[Tensor | None],
+    dtype: torch.dtype | None,
+    common: Expected,
+) -> Expected:
+    if want is None or own is None:
+        return {"want": None}
+    want, own = with_memory(want), with_memory(own)
+    near = [(a.detach(), b) for a, b in draws if a is not None and a.shape == want.shape]
+    nearest_to = [a.detach() for a in nearest if a is not None and a.shape == want.shape]
+    common = {**common, "own": own, "dtype": str(own.dtype).removeprefix("torch.")}
+    if not (want.is_floating_point() or want.is_complex()):
+        is_known = own == want if own.shape == want.shape else torch.zeros_like(want, dtype=torch.bool)
+        for one in [*(a for a, _ in near), *nearest_to]:
+            is_known = is_known & (one == want)
+        return {**common, "want": want, "unit": ~is_known, "allowed": 0.0, "own_error": 0.0}
+    want = want.to(wide_dtype(want))
+    info = torch.finfo(dtype or own.dtype)
+    least = info.smallest_normal * info.eps
+    if len(near) < _DRAWS:  # its shape depends on numbers
+        unit = torch.full_like(want.abs(), torch.inf)
+    else:
+        unit = unit_of(want, [a.to(want.dtype) for a, _ in near], info.eps, least)
+    where = jumps(want, [a.to(want.dtype) for a in nearest_to], unit) if nearest_to else torch.zeros_like(unit) > 0
+    common |= _jumping(unit, where)
+    own_errors = [
+        largest_error(b.detach(), a.to(want.dtype), common["unit"])
+        for a, b in [(want, own), *near]
+        if b is not None and b.shape == want.shape
+    ]
+    return {**common, "want": want, **_limits(max(own_errors, default=0.0))}
