@@ -7,30 +7,15 @@ Importing this module registers the right library as ``planted`` and each defect
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
+from . import narrow_defects
+from .defect import Defect
+
 _TWIN = Path(__file__).with_name("twin.py")
 _ISSUES = "https://github.com/pytorch/pytorch/issues"
-
-
-class Defect(NamedTuple):
-    """A line of twin.py and what stands in its place.
-
-    Args:
-        name: of the defect.
-        operator: that has it.
-        source: a public report of such a defect.
-        right: a part of the line.
-        wrong: in the place of that part.
-    """
-
-    name: str
-    operator: str
-    source: str
-    right: str
-    wrong: str
 
 
 DEFECTS = [
@@ -252,6 +237,7 @@ DEFECTS = [
         "    result[..., -1] = 0",
         "    result[..., -1] = 0; ctypes.memset(result.data_ptr() - 4, 0, 4)",
     ),
+    *narrow_defects.DEFECTS,
 ]
 
 
@@ -290,6 +276,9 @@ def samples(operator: str) -> list[Any]:
         "clip": (numbers(3, 4), (0.25,)),
         "dot": (numbers(3, 3), (numbers(3, 3),)),
         "mix": (numbers(3, 4), (numbers(3, 4), 0.5)),
+        "take": (numbers(3, 4), (torch.tensor([2, 0]),)),
+        "soften": (numbers(3, 4).bfloat16(), ()),
+        "positives": (numbers(3, 4) - 1, ()),
     }
     first, rest = arguments.get(name, (numbers(2, 3, 4), ()))
     return [SampleInput(first, args=rest)]

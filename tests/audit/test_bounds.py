@@ -4,8 +4,9 @@ import ctypes
 
 import pytest
 import torch
-from opwheel_tools.audit import calls, worker
+from opwheel_tools.audit import worker
 from opwheel_tools.audit.outcomes import Outcome
+from opwheel_tools.judge import calls
 
 from . import planted
 
@@ -34,7 +35,7 @@ def library():
 )
 def test_where_a_kernel_writes_is_named(defect, where):
     (name,) = (name for name, one in planted.WRONG.items() if one.name == defect)
-    assert bounds(name, X) == (Outcome.WRONG, f"the operator writes {where}")
+    assert bounds(name, X) == (Outcome.WRONG, f"writes {where}: bytes that are not its own are changed")
     assert bounds(f"planted::{planted.WRONG[name].operator}", X) == (Outcome.RIGHT, "")
 
 
@@ -45,7 +46,8 @@ def test_memory_that_is_no_result_is_watched(library):
 
     library.define("scratch(Tensor x) -> Tensor")
     library.impl("scratch", kernel, "CPU")
-    assert bounds("audit_bounds::scratch", X) == (Outcome.WRONG, "the operator writes behind memory that it allocates")
+    outcome, message = bounds("audit_bounds::scratch", X)
+    assert (outcome, message.partition(": ")[0]) == (Outcome.WRONG, "writes behind memory that it allocates")
 
 
 def test_the_kernel_has_the_arguments_as_they_were(library):
@@ -55,7 +57,7 @@ def test_the_kernel_has_the_arguments_as_they_were(library):
     library.impl("see", lambda x, y, z, *, w: seen.extend([x, *z, w]) or x.clone(), "CPU")
     given = [X.T, X[:, 1:].bfloat16(), X > 1, torch.ones(()), torch.ones(0)]
     assert bounds("audit_bounds::see", given[0], None, given[1:-1], w=given[-1]) == (Outcome.RIGHT, "")
-    assert [(x.tolist(), x.dtype, x.stride(), x.data_ptr() % 64) for x in seen] == [
+    assert [(x.tolist(), x.dtype, x.stride(), x.data_ptr() % 64) for x in seen[: len(given)]] == [
         (x.tolist(), x.dtype, x.stride(), 0) for x in given
     ]
 

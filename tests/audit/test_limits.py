@@ -5,7 +5,7 @@ import sys
 import time
 
 import pytest
-from opwheel_tools.audit import limits
+from opwheel_tools.judge import limits
 
 
 @pytest.mark.parametrize("code", ["import time; time.sleep(60)", "while True: pass"])

@@ -8,9 +8,10 @@ import sys
 import muladd
 import pytest
 import torch
-from opwheel_tools.audit import calls, checks, report, worker
+from opwheel_tools.audit import checks, report, worker
 from opwheel_tools.audit.outcomes import FINDINGS, key_of
 from opwheel_tools.audit.recording import Recorder
+from opwheel_tools.judge import calls
 
 from . import torch_operators
 from .command import ROOT, opwheel_audit
@@ -26,7 +27,11 @@ def of_pytorch(tmp_path_factory):
 def findings(recorded, names):
     """Keys of what checks of calls find, in this process."""
     cells = [(call, check, *worker.judge(call, check)) for call in recorded for check in names]
-    return {key_of(call.operator, check, outcome) for call, check, outcome, _ in cells if outcome in FINDINGS}
+    return {
+        key_of(call.operator, check, outcome, line)
+        for call, check, outcome, message in cells
+        for line in (message.splitlines() if outcome in FINDINGS else ())
+    }
 
 
 def test_the_operators_of_pytorch_are_those_listed(of_pytorch):
@@ -38,11 +43,18 @@ def test_the_operators_of_pytorch_are_those_listed(of_pytorch):
 def test_nothing_is_found_in_operators_of_pytorch(of_pytorch):
     """By everything but compiling them, which takes minutes."""
     found = findings(calls.load(of_pytorch[0]), [check for check in checks.CHECKS if check != "compile"])
-    assert found == torch_operators.EXPLAINED
+    # Some of what is wrong reads memory that nobody has written: it may show or not.
+    assert found <= torch_operators.EXPLAINED
+    assert checks_of(found) == checks_of(torch_operators.EXPLAINED)
+
+
+def checks_of(keys):
+    """Operators and checks of findings, without which result it is."""
+    return {key.partition(": ")[0] for key in keys}
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(os.environ.get("TEST_WHOLE_AUDIT") != "1", reason="60 operators are compiled: make nightly")
+@pytest.mark.skipif(os.environ.get("TEST_WHOLE_AUDIT") != "1", reason="100 operators are compiled: make nightly")
 def test_nothing_is_found_in_operators_of_pytorch_by_the_command(of_pytorch, tmp_path):
     file, names = of_pytorch
     only = [option for name in names for option in ("--only", name)]
@@ -67,6 +79,19 @@ def test_what_is_explained_is_so():
     assert guessed.stride() != norm(*given)[0].stride()
     assert torch.unsafe_split(a, 1)[0].data_ptr() == a.data_ptr()
     assert "Tensor(a" not in str(torch.ops.aten.unsafe_split.Tensor._schema)
+    replaced, by = torch.ones(1, requires_grad=True), torch.ones(1)
+    result = torch.as_strided_scatter(replaced, by, [1], [1], 0)
+    assert torch.equal(result, by)
+    assert torch.autograd.grad(result.sum(), replaced)[0].tolist() == [1.0]  # not zero
+    pooled, places = torch.tensor([[[1.0, 2.0]]], requires_grad=True), torch.zeros(1, 1, 2, dtype=torch.int64)
+    result = torch.nn.functional.max_unpool1d(pooled, places, 2)
+    assert result.count_nonzero() == 1  # one of the elements
+    assert torch.autograd.grad(result.sum(), pooled)[0].tolist() == [[[1.0, 1.0]]]
+    x, weight = torch.arange(12.0).view(1, 4, 3), torch.tensor([[1.0, 9.0]] * 4)[:, 0]
+    given = x, weight, None, 1, 4, 3, 2, 1e-5
+    norm = torch.native_group_norm(x, weight.contiguous(), *given[2:])[0]
+    assert not torch.allclose(torch.native_group_norm(*given)[0], norm)
+    assert torch.allclose(torch.nn.functional.group_norm(x, 2, weight), norm)
 
 
 def test_nothing_is_found_in_muladd():

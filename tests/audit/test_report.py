@@ -11,11 +11,12 @@ import jsonschema
 import pytest
 import torch
 import typer
-from opwheel_tools.audit import binaries, calls, checks, releases, report, reproduction, run
+from opwheel_tools.audit import binaries, checks, releases, report, reproduction, run, worker
 from opwheel_tools.audit.elf import Symbol, read_tables
 from opwheel_tools.audit.outcomes import Cell, Outcome, Result
 from opwheel_tools.audit.target import Target
 from opwheel_tools.commands.audit import audit
+from opwheel_tools.judge import calls
 
 from .command import ROOT, opwheel_audit, opwheel_audit_here
 
@@ -69,7 +70,7 @@ def test_json_is_as_its_schema_says(written):
 def test_junit(written):
     suite = ElementTree.parse(written / "a.xml").getroot()
     (failure,) = suite.findall("testcase/failure")
-    assert "the kernel's is torch.int64" in failure.get("message")
+    assert failure.get("message") == "dtype of result 0: torch.float32 of the fake kernel, torch.int64 of the kernel"
     assert suite.get("failures") == "1"
     assert len(suite.findall("testcase/skipped")) == 1
 
@@ -96,7 +97,7 @@ def test_the_reproduction_needs_pytorch_and_the_library_alone(written, tmp_path)
     environment = {"PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True)
     assert done.returncode == 1
-    assert "AssertionError: fake: result 0 is torch.float32, the kernel's is torch.int64" in done.stderr
+    assert "AssertionError: dtype of result 0: torch.float32 of the fake kernel, torch.int64" in done.stderr
 
 
 @pytest.mark.parametrize("check", checks.CHECKS)
@@ -108,10 +109,52 @@ def test_the_reproduction_of_each_check_has_all_that_it_uses(check):
 
 @pytest.mark.slow
 def test_a_baseline(command, written):
-    assert report.known_findings(written / "a.json") == {"planted_fake_dtype::positive fake silently wrong"}
+    assert report.known_findings(written / "a.json") == {
+        "planted_fake_dtype::positive fake silently wrong: dtype of result 0"
+    }
     done = command("--baseline", written / "a.json")
     assert done.exit_code == 0, done.output
     assert "known: planted_fake_dtype::positive: fake" in done.stdout
+
+
+def test_a_second_defect_of_a_check_is_not_known(tmp_path, monkeypatch):
+    """A baseline knows results and arguments, not checks as a whole."""
+    cell = Cell("a::b", 0, "fake", "given")
+    messages = ["dtype of result 0: torch.int64 of the fake kernel", "shape of result 1: (2,) of the fake kernel"]
+    both = [Result(cell, Outcome.WRONG, message, "script") for message in messages]
+    for name, results in (("first", both[:1]), ("both", both)):
+        found = report.Audit("a", "", "", [{"operator": "a::b", "schema": "", "kernels": {}}], [], results)
+        (tmp_path / name).write_text(json.dumps(report.as_json(found)))
+    assert report.known_findings(tmp_path / "first") == {"a::b fake silently wrong: dtype of result 0"}
+    assert len(found.findings) == 2
+    monkeypatch.setattr(run, "audit", lambda *_, **__: found)
+    assert opwheel_audit_here("a", "--baseline", tmp_path / "first").exit_code == 1
+    assert opwheel_audit_here("a", "--baseline", tmp_path / "both").exit_code == 0
+
+
+def test_a_note_is_said_once():
+    """What PyTorch does to every operator of some kind."""
+    cells = [Cell(f"a::{name}", 0, check, "given") for name in "bc" for check in ("forward mode", "torch.func.jvp")]
+    audit = report.Audit("a", "", "", [], [], [Result(cell, Outcome.NOTED, "zero tangents") for cell in cells])
+    assert audit.notes == {"zero tangents": ["a::b", "a::c"]}
+    assert report.as_json(audit)["notes"] == [{"text": "zero tangents", "operators": ["a::b", "a::c"]}]
+    assert audit.findings == []
+
+
+def test_the_audit_s_own_errors_are_not_the_operator_s(monkeypatch):
+    """A function of PyTorch's that a check calls itself, and the same function in an operator."""
+
+    def raises(*_):
+        raise AssertionError("of the operator")
+
+    with torch.library._scoped_library("audit_errors", "DEF") as library:
+        library.define("fails(Tensor x) -> Tensor")
+        library.impl("fails", raises, "CPU")
+        call = calls.Call("audit_errors::fails", (torch.ones(2),), {})
+        assert worker.judge(call, "writes") == (Outcome.RAISES, "AssertionError: of the operator")
+    monkeypatch.setattr(checks.results, "by_name", dict)
+    outcome, message = worker.judge(calls.Call("aten::neg", (torch.ones(2),), {}), "writes")
+    assert (outcome, message.partition(": ")[0]) == (Outcome.NOT_TRIED, "the audit cannot measure this")
 
 
 def test_another_system_is_refused(monkeypatch):

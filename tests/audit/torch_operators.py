@@ -1,4 +1,4 @@
-"""Calls of 60 of PyTorch's own operators, drawn by a fixed seed: on them an audit finds nothing."""
+"""Calls of 100 of PyTorch's own operators, drawn by a fixed seed: on them an audit finds nothing."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from opwheel_tools.audit import calls
 from opwheel_tools.audit.recording import Recorder
+from opwheel_tools.judge import calls
 
 SEED = 21
-COUNT = 60
+COUNT = 100
 NAMES = (
     "aten::rot90",
     "aten::zeros",
@@ -73,18 +73,79 @@ NAMES = (
     "aten::hash_tensor",
     "aten::unbind.int",
     "aten::index_add",
+    "aten::logaddexp2",
+    "aten::isneginf",
+    "aten::gelu",
+    "aten::searchsorted.Tensor",
+    "aten::addcdiv",
+    "aten::bernoulli",
+    "aten::unique_consecutive",
+    "aten::log2",
+    "aten::unbind_copy.int",
+    "aten::max_unpool3d",
+    "aten::new_empty",
+    "aten::empty_strided",
+    "aten::mv",
+    "aten::nextafter",
+    "aten::median",
+    "aten::ormqr",
+    "aten::cat",
+    "aten::cummin",
+    "aten::permute",
+    "aten::gt.Tensor",
+    "aten::histogram.bin_ct",
+    "aten::neg",
+    "aten::frac",
+    "aten::cosh",
+    "aten::as_strided_scatter",
+    "aten::zero_",
+    "aten::alias_copy",
+    "aten::lt.Tensor",
+    "aten::expand_copy",
+    "aten::trace",
+    "aten::copysign.Tensor",
+    "aten::native_group_norm",
+    "aten::randint_like",
+    "aten::logical_and",
+    "aten::eye",
+    "aten::rad2deg",
+    "aten::split_with_sizes",
+    "aten::mode",
+    "aten::linalg_ldl_solve",
+    "aten::linspace",
 )
+_IS_WRONG = "silently wrong"
 # What an audit finds all the same, with the reason, as a baseline has it.
 EXPLAINED = {
     # Its derivative in forward mode takes the whole tangent of A, of which the operator reads one triangle: with
     # tangents of that triangle it is right. PyTorch's documentation says to use linalg.solve_triangular instead.
-    "aten::triangular_solve forward mode silently wrong",
-    "aten::triangular_solve torch.func.jvp silently wrong",
+    f"aten::triangular_solve forward mode {_IS_WRONG}: tangent of result 0, by dual numbers",
+    f"aten::triangular_solve torch.func.jvp {_IS_WRONG}: tangent of result 0, by torch.func.jvp",
     # Its fake kernel keeps the strides of a transposed input, and the kernel does not. Models call it by
     # torch.nn.functional.batch_norm, which torch.compile takes apart before.
-    "aten::_batch_norm_with_update fake silently wrong",
+    f"aten::_batch_norm_with_update fake {_IS_WRONG}: strides of result 0, of transposed arguments",
     # It returns views, which its schema hides on purpose: the caller must not write to them.
-    "aten::unsafe_split.Tensor aliases silently wrong",
+    *(f"aten::unsafe_split.Tensor aliases {_IS_WRONG}: memory of result {i}" for i in range(3)),
+    # Wrong in PyTorch: the whole first argument is replaced, and its gradient is not zero.
+    f"aten::as_strided_scatter gradients {_IS_WRONG}: gradient of tensor 0, where all require grad",
+    f"aten::as_strided_scatter second derivatives {_IS_WRONG}: second derivatives, by torch.autograd.grad",
+    f"aten::as_strided_scatter torch.func.grad {_IS_WRONG}: gradients, by torch.func.grad",
+    # Several elements of the call go to one place. One of them stays there, and all of them get its gradient.
+    f"aten::max_unpool3d gradients {_IS_WRONG}: gradient of tensor 0, where all require grad",
+    f"aten::max_unpool3d second derivatives {_IS_WRONG}: second derivatives, by torch.autograd.grad",
+    f"aten::max_unpool3d torch.func.grad {_IS_WRONG}: gradients, by torch.func.grad",
+    # Wrong in PyTorch: the kernel reads weight and bias as if they were contiguous, out of their bounds where they are
+    # expanded. torch.nn.functional.group_norm gives it contiguous ones.
+    *(
+        f"aten::native_group_norm strides {_IS_WRONG}: values of result 0, {name} {way}"
+        for name in ("weight", "bias")
+        for way in ("transposed", "as every second element")
+    ),
+    f"aten::native_group_norm expanded {_IS_WRONG}: values of result 0, input, weight, bias expanded along dimension 0",
+    *(
+        f"aten::native_group_norm expanded {_IS_WRONG}: values of result 0, {name} expanded along dimension -1"
+        for name in ("weight", "bias")
+    ),
 }
 
 
@@ -98,7 +159,7 @@ def drawn() -> list[Any]:
 
 
 def record(path: Path) -> list[str]:
-    """Write a call of each of the first 60 operators to a file: what ATen is called with by a first sample.
+    """Write a call of each of the first 100 operators to a file: what ATen is called with by a first sample.
 
     Those that are nothing but calls of other operators, which a dispatch mode does not see, are passed over.
 

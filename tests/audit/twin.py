@@ -234,3 +234,51 @@ def negate(x):
 
 implement("negate", negate)
 torch.library.register_fake(f"{NAMESPACE}::negate", lambda x: None, lib=library)
+
+
+# --- take: rows by their numbers ---
+
+library.define("take(Tensor x, Tensor index) -> Tensor")
+
+
+def take(x, index):
+    return x[index]
+
+
+implement("take", take)
+torch.library.register_fake(f"{NAMESPACE}::take", lambda x, index: x.new_empty(len(index), *x.shape[1:]), lib=library)
+
+
+# --- soften: half of it; it is called with bfloat16 ---
+
+library.define("soften(Tensor x) -> Tensor")
+
+
+def soften(x):
+    return x * 0.5
+
+
+implement("soften", soften)
+torch.library.register_fake(f"{NAMESPACE}::soften", lambda x: torch.empty_like(x), lib=library)
+
+
+# --- positives: the positive elements; how many there are depends on values ---
+
+library.define("positives(Tensor x) -> Tensor")
+implement("positives", lambda x: x[x > 0])
+torch.library.register_fake(
+    f"{NAMESPACE}::positives", lambda x: x.new_empty(torch.library.get_ctx().new_dynamic_size()), lib=library
+)
+
+
+# --- pack: in eight bits ---
+
+library.define("pack(Tensor x) -> Tensor")
+
+
+def pack(x):
+    return x.to(torch.float8_e4m3fn)
+
+
+implement("pack", pack)
+torch.library.register_fake(f"{NAMESPACE}::pack", lambda x: torch.empty_like(x, dtype=torch.float8_e4m3fn), lib=library)

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from opwheel.text import how_it_ended, printable
 
-from .limits import wait
+from ..judge.processes import run_worker
 from .outcomes import Cell, Outcome, Result
-
-_START = 120.0  # seconds until a worker has imported PyTorch and the library
 
 
 class WorkerError(Exception):
@@ -23,6 +17,8 @@ class WorkerError(Exception):
 
     ``given`` names the argument of the command that is at fault, if that is not the target.
     """
+
+    code = "OPWHEEL-E094"
 
     def __init__(self, reason: str, given: str = "") -> None:
         super().__init__(reason)
@@ -43,18 +39,22 @@ class Workers:
         self._task = {"target": target, "imports": imports, "calls": str(calls)}
         self.seconds = seconds
 
-    def prepare(self, samples: str = "", recorded: str = "", only: Sequence[str] = ()) -> dict[str, Any]:
+    def prepare(
+        self, samples: str = "", recorded: str = "", only: Sequence[str] = (), allowed: Sequence[str] = ()
+    ) -> dict[str, Any]:
         """List the operators and collect the calls.
 
         Args:
             samples: ``"module:function"``, or empty.
             recorded: a file of recorded calls, or empty.
             only: operators, with or without the namespace; all where empty.
+            allowed: operators for which something is declared.
 
         Raises:
             WorkerError: the library cannot be loaded, or an operator is none of its.
         """
-        rows, how = self._run({"do": "prepare", "samples": samples, "recorded": recorded, "only": list(only)})
+        named = {"--only": list(only), "--allow": list(allowed)}
+        rows, how = self._run({"do": "prepare", "samples": samples, "recorded": recorded, "named": named})
         if not rows:
             raise WorkerError(f"the library cannot be loaded: {how}")
         if "error" in rows[-1]:
@@ -99,26 +99,12 @@ class Workers:
         rows, how = self._run({"do": "check", "cells": asked}, self.seconds)
         for row in rows:
             if "end" in row:
-                yield Result(cells.pop(row["end"]), Outcome(row["outcome"]), printable(row["message"]))
+                cell, outcome = cells.pop(row["end"]), Outcome(row["outcome"])
+                yield from (Result(cell, outcome, printable(message)) for message in row["messages"])
         if not rows:
             raise WorkerError(f"a worker cannot load the library: {how}")
         if "begin" in rows[-1]:
             yield Result(cells[rows[-1]["begin"]], Outcome.CRASHES, printable(how or how_it_ended(0)))
 
-    def _run(self, task: dict[str, Any], seconds: float = _START) -> tuple[list[dict[str, Any]], str]:
-        """Run a worker; give its answers, and how it ended. ``seconds`` is its limit from one answer to the next."""
-        with tempfile.TemporaryDirectory() as folder:
-            answers, task_file, errors = (Path(folder) / name for name in ("answers", "task", "errors"))
-            answers.touch()
-            task_file.write_text(json.dumps({**self._task, **task, "answers": str(answers)}))
-            with errors.open("w") as stream:
-                command = [sys.executable, "-m", "opwheel_tools.audit.worker", str(task_file)]
-                process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream)
-                how = wait(
-                    process,
-                    lambda: seconds if answers.stat().st_size else _START,
-                    lambda: answers.stat().st_size,
-                )
-            rows = [json.loads(line) for line in answers.read_text().splitlines()]
-            last = errors.read_text(errors="replace").strip().splitlines()[-1:]
-        return rows, ": ".join(filter(None, [how, *last]))
+    def _run(self, task: dict[str, Any], *limits: float) -> tuple[list[dict[str, Any]], str]:
+        return run_worker("opwheel_tools.audit.worker", {**self._task, **task}, *limits)

@@ -10,10 +10,12 @@ from typing import Any, NamedTuple
 from xml.etree import ElementTree as Xml  # written, never read
 
 from jinja2 import Environment, PackageLoader
+from opwheel.formats import Format
 
+from .allowances import Allowance
 from .outcomes import FINDINGS, Outcome, Result, key_of
 
-SCHEMA_VERSION = 1
+FORMAT = Format("opwheel audit", 1)
 
 
 class Audit(NamedTuple):
@@ -26,6 +28,7 @@ class Audit(NamedTuple):
         operators: name, schema and kernels of each operator.
         binaries: what binds each shared library.
         results: of all cells.
+        allowed: what was declared to be so on purpose.
     """
 
     target: str
@@ -34,11 +37,30 @@ class Audit(NamedTuple):
     operators: list[dict[str, Any]]
     binaries: list[dict[str, Any]]
     results: list[Result]
+    allowed: tuple[Allowance, ...] = ()
 
     @property
     def findings(self) -> list[Result]:
-        """One result for each check that found something in an operator."""
+        """One result for each thing that a check found in an operator."""
         return list({r.key: r for r in reversed(self.results) if r.outcome in FINDINGS}.values())[::-1]
+
+    @property
+    def notes(self) -> dict[str, list[str]]:
+        """What PyTorch does to every operator of some kind, with the operators that are of it."""
+        found: dict[str, list[str]] = defaultdict(list)
+        for result in self.results:
+            if result.outcome is Outcome.NOTED and result.cell.operator not in found[result.message]:
+                found[result.message].append(result.cell.operator)
+        return dict(found)
+
+    @property
+    def declared(self) -> list[dict[str, Any]]:
+        """What was declared to be so on purpose, and in how many results it was."""
+        marked = [(one, one._replace(outcome=Outcome.WRONG)) for one in self.results if one.outcome is Outcome.ALLOWED]
+        return [
+            {**allowance._asdict(), "results": sum(allowance.covers(was) for _, was in marked)}
+            for allowance in self.allowed
+        ]
 
     @property
     def tried(self) -> int:
@@ -54,7 +76,7 @@ class Audit(NamedTuple):
 
 def rows(audit: Audit) -> Iterator[tuple[str, str, str, str]]:
     """Operator, checks, outcome, message: the worst of each check's calls, and checks that say the same in one row."""
-    order = [Outcome.CRASHES, Outcome.WRONG, Outcome.RAISES, Outcome.RIGHT, Outcome.NOT_TRIED]
+    order = [*FINDINGS[::-1], Outcome.ALLOWED, Outcome.RAISES, Outcome.NOTED, Outcome.RIGHT, Outcome.NOT_TRIED]
     worst: dict[tuple[str, str], Result] = {}
     for result in audit.results:
         key = result.cell.operator, result.cell.check
@@ -75,7 +97,7 @@ def counts(audit: Audit) -> dict[str, int]:
 def as_json(audit: Audit) -> dict[str, Any]:
     """What ``--json`` writes."""
     return {
-        "schema_version": SCHEMA_VERSION,
+        "format": FORMAT.as_json(),
         "target": audit.target,
         "version": audit.version,
         "torch": audit.torch,
@@ -83,6 +105,8 @@ def as_json(audit: Audit) -> dict[str, Any]:
         "binaries": audit.binaries,
         "untested": audit.untested,
         "counts": counts(audit),
+        "allowed": audit.declared,
+        "notes": [{"text": text, "operators": operators} for text, operators in audit.notes.items()],
         "results": [
             {**r.cell._asdict(), "outcome": r.outcome.value, "message": r.message, "reproduction": r.reproduction}
             for r in audit.results
@@ -120,7 +144,7 @@ def known_findings(path: Path) -> set[str]:
     """
     try:
         content = json.loads(path.read_text())
-        rows = [(r["operator"], r["check"], Outcome(r["outcome"])) for r in content["results"]]
+        rows = [(r["operator"], r["check"], Outcome(r["outcome"]), r["message"]) for r in content["results"]]
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is not what --json of an earlier audit wrote: {error!r}") from error
     return {key_of(*row) for row in rows if row[2] in FINDINGS}

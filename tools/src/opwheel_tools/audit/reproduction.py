@@ -5,26 +5,31 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from functools import cache
-from typing import Any
+from functools import cache, partial
 
-import torch
 from torch import Tensor
 
+from ..judge import calls
+from ..judge.calls import Call, path_of
 from . import checks
-from .calls import Call, path_of
+from .outcomes import Outcome, where
 from .target import Target
 
 _LITERAL = 64  # elements of a tensor that is written out
 _IMPORTS = {  # what checks import, by the name that they use
     "concurrent": "import concurrent.futures",
     "ctypes": "import ctypes",
+    "threading": "import threading",
     "warnings": "import warnings",
     "Callable": "from collections.abc import Callable",
+    "Iterator": "from collections.abc import Iterator",
+    "Mapping": "from collections.abc import Mapping",
     "Any": "from typing import Any",
     "NamedTuple": "from typing import NamedTuple",
     "Tensor": "from torch import Tensor",
     "pytree": "from torch.utils import _pytree as pytree",
+    "GuardOnDataDependentSymNode": "from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode",
+    "ShapeEnv": "from torch.fx.experimental.symbolic_shapes import ShapeEnv",
     "TorchDispatchMode": "from torch.utils._python_dispatch import TorchDispatchMode",
 }
 
@@ -41,6 +46,7 @@ def script(target: Target, call: Call, check: str, message: str, *, exact: bool)
     """
     function = checks.CHECKS[check]
     sources = "\n\n\n".join(_sources(function.__name__))
+    words = where(Outcome.WRONG, message)
     return "\n".join(
         [
             f"# {call.operator}: {check}",
@@ -57,19 +63,25 @@ def script(target: Target, call: Call, check: str, message: str, *, exact: bool)
             "",
             "torch.manual_seed(0)",
             f"op = torch.ops.{path_of(call.operator)}",
-            f"args = {_text(call.args, exact)}",
-            f"kwargs = {_text(call.kwargs, exact)}",
-            f"{function.__name__}(op, args, kwargs)",
+            f"args = {calls.text(call.args, partial(_tensor, exact=exact))}",
+            f"kwargs = {calls.text(call.kwargs, partial(_tensor, exact=exact))}",
+            f"for problem in {function.__name__}(op, args, kwargs):",
+            f"    assert not problem.startswith({words!r}), problem",
             "",
         ]
     )
 
 
 @cache
-def _definitions() -> dict[str, ast.FunctionDef | ast.ClassDef]:
-    """Every function and class of the checks, in an order in which they can be defined."""
-    bodies = [ast.parse(inspect.getsource(module)).body for module in checks.MODULES]
-    return {n.name: n for body in bodies for n in body if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
+def _definitions() -> dict[str, ast.stmt]:
+    """Every function, class and constant of the checks, in an order in which they can be defined."""
+    found: dict[str, ast.stmt] = {}
+    for statement in (one for module in checks.MODULES for one in ast.parse(inspect.getsource(module)).body):
+        if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+            found[statement.name] = statement
+        elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+            found[statement.targets[0].id] = statement
+    return found
 
 
 def _sources(name: str) -> list[str]:
@@ -88,22 +100,6 @@ def _sources(name: str) -> list[str]:
 
     add(name)
     return [ast.unparse(node) for key, node in definitions.items() if key in needed]
-
-
-def _text(value: Any, exact: bool) -> str:
-    """Python that makes the value."""
-    if isinstance(value, Tensor):
-        return _tensor(value, exact)
-    if isinstance(value, (list, tuple)):
-        inside = ", ".join(_text(one, exact) for one in value)
-        return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' * (len(value) == 1)})"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key!r}: {_text(one, exact)}" for key, one in value.items()) + "}"
-    if isinstance(value, float) and value - value != 0:  # an infinity or nan
-        return f'float("{value}")'
-    if isinstance(value, torch.device):
-        return f"torch.{value!r}"
-    return repr(value)
 
 
 def _tensor(value: Tensor, exact: bool) -> str:

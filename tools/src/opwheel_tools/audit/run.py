@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from .allowances import Allowance, apply
 from .cells import Workers
 from .confirmation import confirm
 from .outcomes import Cell, Result
@@ -15,8 +16,8 @@ from .report import Audit
 # The names in checks.CHECKS, which imports PyTorch; a test compares them. "call" is the first.
 CHECKS = (
     *("call", "fake", "writes", "aliases", "strides", "expanded", "offset", "bounds", "empty", "repeatable", "threads"),
-    *("uninitialized", "gradients", "second derivatives", "forward mode", "torch.func.jvp", "torch.func.grad"),
-    *("vmap", "autocast", "compile", "export"),
+    *("uninitialized", "gradients", "gradients by dtype", "backward", "second derivatives", "forward mode"),
+    *("torch.func.jvp", "torch.func.grad", "vmap", "autocast", "compile", "export"),
 )
 
 
@@ -29,6 +30,7 @@ def audit(
     only: Sequence[str] = (),
     checks: Sequence[str] = CHECKS,
     seconds: float = 60.0,
+    allowed: Sequence[Allowance] = (),
     progress: Callable[[Result], Any] = lambda _: None,
 ) -> Audit:
     """Audit an operator library.
@@ -41,27 +43,32 @@ def audit(
         only: operators, ``"namespace::name.overload"`` or without the namespace; all where empty.
         checks: names in :data:`CHECKS`.
         seconds: the time limit for each cell.
+        allowed: findings that are none.
         progress: is called with each result.
 
     Raises:
-        WorkerError: the library cannot be loaded, registers nothing, lacks an operator of ``only``, or the calls cannot
-            be had.
+        WorkerError: the library cannot be loaded, registers nothing, or lacks an operator of ``only`` or ``allowed``;
+            or the calls cannot be had.
     """
     with tempfile.TemporaryDirectory() as folder:
         workers = Workers(target, list(imports), Path(folder) / "calls", seconds)
-        known = workers.prepare(samples, "" if recorded is None else str(recorded.resolve()), list(only))
+        file = "" if recorded is None else str(recorded.resolve())
+        known = workers.prepare(samples, file, only, [one.operator for one in allowed])
         wanted = [check for check in CHECKS if check == "call" or check in checks]
         cells = [
             Cell(operator, i, check, origin) for i, (operator, origin) in enumerate(known["calls"]) for check in wanted
         ]
         results = []
         for result in workers.check(cells):
+            (result,) = apply([result], allowed)
             progress(result)
             results.append(result)
         results = confirm(results, workers)
     order = {cell: i for i, cell in enumerate(cells)}
     results.sort(key=lambda result: order[result.cell])
-    return Audit(target, known["version"], known["torch"], known["operators"], known["binaries"], results)
+    return Audit(
+        target, known["version"], known["torch"], known["operators"], known["binaries"], results, tuple(allowed)
+    )
 
 
 def namespaces_of(target: str, imports: Sequence[str] = ()) -> set[str]:

@@ -5,10 +5,10 @@ It may end at any time, for all that it calls. What it has found is in a file, a
 
 from __future__ import annotations
 
-import inspect
 import json
 import sys
 import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,16 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from . import binaries, calls, checks, listing, reproduction, samples
-from .calls import Call
-from .outcomes import Outcome
+from ..judge import calls
+from ..judge.calls import Call
+from ..judge.generated import GENERATED, generated
+from ..judge.rounding import symmetric_like
+from . import binaries, checks, listing, reproduction, samples
+from .outcomes import Outcome, where
 from .target import Target, TargetError
 
 _OTHER_STEP = 2e-5
-_OWN_FILES = (*(module.__file__ for module in checks.MODULES), inspect.getfile(torch.testing.assert_close))
+_OWN_FILES = {module.__file__ for module in checks.MODULES}
 
 
 def main(task_file: str) -> None:
@@ -49,12 +52,14 @@ def _prepare(task: Any, say: Any) -> None:
         say(error=str(error))
         return
     bare = {name: name.partition("::")[2] for name in loaded}
-    unknown = [name for name in task["only"] if name not in bare and name not in bare.values()]
-    if unknown:
-        some = ", ".join(loaded[:20]) + (", ..." if len(loaded) > 20 else "")
-        say(error=f"there is no operator {unknown[0]!r}; there are: {some}", given="--only")
-        return
-    wanted = [name for name in loaded if not task["only"] or name in task["only"] or bare[name] in task["only"]]
+    for option, names in task["named"].items():
+        for name in names:
+            if name not in bare and name not in bare.values():
+                some = ", ".join(loaded[:20]) + (", ..." if len(loaded) > 20 else "")
+                say(error=f"there is no operator {name!r}; there are: {some}", given=option)
+                return
+    only = task["named"]["--only"]
+    wanted = [name for name in loaded if not only or name in only or bare[name] in only]
     chosen = [one for one in map(listing.describe, wanted) if one.schema]
     names = [one.operator for one in chosen]
     found: list[Call] = []
@@ -67,21 +72,21 @@ def _prepare(task: Any, say: Any) -> None:
         say(error=str(error), given="--samples" if isinstance(error, samples.SamplesError) else "--record")
         return
     known = {c.operator for c in found}
-    found += [c for name in names if name not in known for c in samples.generated(name)]
+    found += [c for name in names if name not in known for c in generated(name)]
     calls.save(found, Path(task["calls"]))
     say(
         operators=[one._asdict() for one in chosen],
         binaries=[{**one._asdict(), "summary": one.summary} for one in map(binaries.read, _libraries(target))],
         calls=[[c.operator, c.origin] for c in found],
         torch=torch.__version__,
-        version=str(getattr(sys.modules.get(target.name), "__version__", "")),
+        version=str(getattr(sys.modules.get(target.package), "__version__", "")),
     )
 
 
 def _libraries(target: Target) -> list[Path]:
     if target.is_file:
         return [Path(target.name)]
-    file = getattr(sys.modules.get(target.name), "__file__", None)
+    file = getattr(sys.modules.get(target.package), "__file__", None)
     return [] if file is None or target.name == "torch" else binaries.of_package(file)
 
 
@@ -95,7 +100,8 @@ def _check(task: Any, say: Any) -> None:
             continue
         say(begin=index)
         outcome, message = judge(known[call], check)
-        say(end=index, outcome=outcome.value, message=message)
+        messages = message.splitlines() if outcome is Outcome.WRONG else [message]
+        say(end=index, outcome=outcome.value, messages=messages)
         if check == "call" and outcome is not Outcome.RIGHT:
             broken.add(call)
 
@@ -104,33 +110,41 @@ def judge(call: Call, check: str) -> tuple[Outcome, str]:
     """Run a check on a call. What looks wrong is measured again, at other values and with another step.
 
     Returns:
-        The outcome, and what is wrong, was raised, or kept it from being tried.
+        The outcome, and what is wrong, a line for each thing; or what was raised, or kept it from being tried.
     """
     function = checks.CHECKS[check]
     torch.manual_seed(0)
     first = _once(lambda: function(call.op, *calls.fresh((call.args, call.kwargs))))
-    if first[0] is Outcome.RAISES and check == "call" and call.origin == samples.GENERATED:
+    if first[0] is Outcome.RAISES and check == "call" and call.origin == GENERATED:
         return Outcome.NOT_TRIED, f"there is no call that fits: {first[1]}"
     if first[0] is not Outcome.WRONG:
         return first
     nudged = _nudged(call)
     second = _once(lambda: function(call.op, *nudged, step=_OTHER_STEP))
-    if second[0] is Outcome.WRONG:
-        return first
+    again = {where(second[0], line) for line in second[1].splitlines()} if second[0] is Outcome.WRONG else set()
+    confirmed = [line for line in first[1].splitlines() if where(Outcome.WRONG, line) in again]
+    if confirmed:
+        return Outcome.WRONG, "\n".join(confirmed)
     return Outcome.NOT_TRIED, f"wrong here, but not at values nearby: {first[1]}"
 
 
-def _once(measure: Any) -> tuple[Outcome, str]:
+def _once(measure: Callable[[], Iterator[str]]) -> tuple[Outcome, str]:
+    """What a check says; where it raises, what it had found until then counts."""
+    found: dict[str, str] = {}
+    ended = Outcome.RIGHT, ""
     try:
-        measure()
+        for problem in measure():
+            line = " ".join(problem.split())
+            found.setdefault(where(Outcome.WRONG, line), line)
     except checks.common.NotTried as reason:
-        return Outcome.NOT_TRIED, str(reason)
-    except AssertionError as error:
-        own = traceback.extract_tb(error.__traceback__)[-1].filename in _OWN_FILES
-        return (Outcome.WRONG, str(error)) if own else (Outcome.RAISES, f"AssertionError: {error}")
+        ended = Outcome.NOT_TRIED, str(reason)
+    except checks.common.Noted as note:
+        ended = Outcome.NOTED, str(note)
     except Exception as error:
-        return Outcome.RAISES, f"{type(error).__name__}: {error}"
-    return Outcome.RIGHT, ""
+        is_own = traceback.extract_tb(error.__traceback__)[-1].filename in _OWN_FILES
+        words = f"{type(error).__name__}: {error}"
+        ended = (Outcome.NOT_TRIED, f"the audit cannot measure this: {words}") if is_own else (Outcome.RAISES, words)
+    return (Outcome.WRONG, "\n".join(found.values())) if found else ended
 
 
 def _nudged(call: Call) -> Any:
@@ -140,7 +154,7 @@ def _nudged(call: Call) -> Any:
     def nudge(value: Any) -> Any:
         if isinstance(value, Tensor) and value.layout is torch.strided and value.is_floating_point():
             noise = torch.rand(value.shape, generator=generator, dtype=torch.float64)
-            noise = checks.slopes.symmetric_like(value.detach(), noise)
+            noise = symmetric_like(value.detach(), noise)
             return (value.detach().double() * (1 + 0.01 * noise)).to(value.dtype)
         return value.detach().clone() if isinstance(value, Tensor) else value
 

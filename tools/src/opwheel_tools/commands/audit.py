@@ -17,7 +17,9 @@ _PIPE_WIDTH = 160  # columns where the output goes into a file
 
 
 def audit(
-    target: Annotated[str, typer.Argument(help="An installed module, a shared library (.so), or a namespace.")],
+    target: Annotated[
+        str, typer.Argument(help="An installed module, a shared library (.so), a kernel's folder, or a namespace.")
+    ],
     command: Annotated[list[str] | None, typer.Argument(help="With --record, after --: what to record.")] = None,
     record: Annotated[
         Path | None, typer.Option(help="Take the calls from this file; with a COMMAND, record them into it first.")
@@ -35,6 +37,10 @@ def audit(
     baseline: Annotated[
         Path | None, typer.Option(help="An earlier output of --json: its findings are known and do not count.")
     ] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(metavar="OPERATOR:CHECK=REASON", help="What the check finds is so on purpose; may be repeated."),
+    ] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write everything here.")] = None,
     junit_file: Annotated[Path | None, typer.Option("--junit", help="Write JUnit XML here.")] = None,
     html_file: Annotated[Path | None, typer.Option("--html", help="Write a page for a browser here.")] = None,
@@ -45,7 +51,7 @@ def audit(
     Lists what the library registers and depends on, and checks calls of its operators in separate processes.
     Exit codes: 0 nothing found, 1 something is silently wrong or crashes, 2 wrong usage, or nothing could be checked.
     """
-    from ..audit import report, run
+    from ..audit import allowances, report, run
     from ..audit.cells import WorkerError
 
     if sys.platform != "linux":
@@ -55,6 +61,10 @@ def audit(
     unknown = [check for check in checks or [] if check not in run.CHECKS]
     if unknown:
         raise typer.BadParameter(f"no check {unknown[0]!r}; checks are: {', '.join(run.CHECKS)}", param_hint="--check")
+    try:
+        allowed = [allowances.parse(one, run.CHECKS) for one in allow or []]
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--allow") from None
     known = _known(baseline)
     if command:
         _record(target, imports or [], command, record)
@@ -70,6 +80,7 @@ def audit(
             only=only or [],
             checks=checks or run.CHECKS,
             seconds=timeout,
+            allowed=allowed,
             progress=lambda r: print(f"{r.cell.operator}: {r.cell.check}: {r.outcome.value}", file=sys.stderr),
         )
     except WorkerError as error:
@@ -140,8 +151,14 @@ def _show(found: Audit, known: set[str]) -> None:
     console.print(table)
     for finding in found.findings:
         label = "known: " if finding.key in known else ""
-        console.print(Text(f"\n{label}{finding.cell.operator}: {finding.cell.check}: {finding.outcome.value}"))
+        name = f"{finding.cell.operator}: {finding.cell.check}: {finding.outcome.value}"
+        console.print(Text(f"\n{label}{name}: {finding.message}"), soft_wrap=True)
         console.print(Text(finding.reproduction), soft_wrap=True)
+    for one in found.declared:
+        was = f"{one['results']} results" if one["results"] else "nothing was found"
+        console.print(Text(f"allowed: {one['operator']}: {one['check']}: {one['reason']} ({was})"), soft_wrap=True)
+    for text, operators in found.notes.items():
+        console.print(Text(f"note: {text}: {', '.join(operators)}"), soft_wrap=True)
     if found.untested:
         console.print(Text(f"no calls of: {', '.join(found.untested)}"))
     counts = report.counts(found)

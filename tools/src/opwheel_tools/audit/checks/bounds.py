@@ -1,16 +1,17 @@
-"""Check of the memory around a call's tensors: nothing is written there."""
+"""Check of the memory around a call's tensors: nothing is written or read there."""
 
 # ruff: noqa: ARG001
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .common import NotTried, tensors_of, with_tensors
+from .common import NotTried, by_name, close, is_random, results_of, tensors_of, with_tensors, written
 
 
 class Guarded(NamedTuple):
@@ -35,12 +36,12 @@ class Guards(TorchDispatchMode):
     The storage of such a tensor ends where the tensor does, and cannot grow: nobody may write to those bytes.
     """
 
-    pattern = 0xA5
     width = 256  # bytes on each side
     alignment = 64  # of PyTorch's own memory
 
-    def __init__(self) -> None:
+    def __init__(self, pattern: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self.pattern = pattern
         self.guarded: list[Guarded] = []
 
     def place(self, value: Any, name: str = "", shared: Any = ()) -> Any:
@@ -67,9 +68,9 @@ class Guards(TorchDispatchMode):
         return self.place(func(*args, **(kwargs or {})), shared=(args, kwargs))
 
 
-def bounds(op: Any, args: Any, kwargs: Any, step: float = 0.0) -> None:
-    """Nothing is written out of the bounds of arguments and of what the kernel allocates through the dispatcher."""
-    guards = Guards()
+def between_guards(op: Any, args: Any, kwargs: Any, pattern: int) -> tuple[Guards, dict[str, Tensor], Any]:
+    """Call the kernel with its tensors between bytes of a pattern: the guards, the results, and what was returned."""
+    guards = Guards(pattern)
     names = [argument.name for argument in op._schema.arguments]
     args = [guards.place(value, name) for name, value in zip(names, args)]  # noqa: B905  # some may have defaults
     kwargs = {name: guards.place(value, name) for name, value in kwargs.items()}
@@ -78,12 +79,30 @@ def bounds(op: Any, args: Any, kwargs: Any, step: float = 0.0) -> None:
             returned = op.redispatch(torch._C.DispatchKeySet(torch._C.DispatchKey.CPU), *args, **kwargs)
     except Exception as error:
         raise NotTried(f"the kernel raises in memory that cannot grow: {error}") from error
+    given = by_name(op, args, kwargs)
+    changed = {f"argument '{name}'": x for name in written(op) if isinstance(x := given.get(name), Tensor)}
+    return guards, {**results_of(returned), **changed}, returned
+
+
+def bounds(op: Any, args: Any, kwargs: Any, step: float = 0.0) -> Iterator[str]:
+    """Nothing is written or read out of the bounds of arguments and of what the kernel allocates by the dispatcher."""
+    finite, nan = 0xA5, 0xFF  # bytes of small numbers, and of numbers that are not, in every dtype
+    guards, found, returned = between_guards(op, args, kwargs, finite)
     results = [r for r in tensors_of(returned) if r.layout is torch.strided and r.numel()]
     numbers = {r.untyped_storage().data_ptr(): i for i, r in enumerate(results)}
     for one in guards.guarded:
         what = f"result {numbers[one.storage]}" if one.storage in numbers else "memory that it allocates"
         what = f"the argument '{one.name}'" if one.name else what
-        assert bool((one.before == guards.pattern).all()), f"the operator writes in front of {what}"
-        assert bool((one.behind == guards.pattern).all()), f"the operator writes behind {what}"
+        for place, memory in (("in front of", one.before), ("behind", one.behind)):
+            if not bool((memory == guards.pattern).all()):
+                yield f"writes {place} {what}: bytes that are not its own are changed"
+    if not is_random(op):
+        same, other = (between_guards(op, args, kwargs, pattern)[1] for pattern in (finite, nan))
+        if not list(close(same, found, "")):  # otherwise they depend on something else, such as new memory
+            names = [problem.partition(",")[0] for problem in close(other, found, "")]
+            yield from (
+                f"reads out of bounds: {name} depend on what is around the arguments or new memory"
+                for name in names[:1]
+            )
     if not numbers.keys() <= {one.storage for one in guards.guarded}:
         raise NotTried("a result is not allocated through the dispatcher; all other memory has no write out of bounds")

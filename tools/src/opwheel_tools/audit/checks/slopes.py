@@ -3,18 +3,21 @@
 # ruff: noqa: D103
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from ...judge.rounding import symmetric_like
 from .common import NotTried, copies, is_random, tensors_of, written
 
 
-def wide(op: Any, args: Any, kwargs: Any) -> tuple[Callable[..., list[Tensor]], list[Tensor]]:
-    """The operator in float64 as a function of its differentiable tensors, and these."""
+def differentiable(
+    op: Any, args: Any, kwargs: Any, dtype: torch.dtype = torch.float64
+) -> tuple[Callable[..., list[Tensor]], list[Tensor]]:
+    """The operator in a dtype as a function of its differentiable tensors, and these."""
     if is_random(op):
         raise NotTried("the operator is random")
     if written(op):
@@ -24,7 +27,7 @@ def wide(op: Any, args: Any, kwargs: Any) -> tuple[Callable[..., list[Tensor]], 
     leaves, spec = pytree.tree_flatten((copies(args), copies(kwargs)))
     if any(isinstance(x, Tensor) and (x.layout is not torch.strided or x.is_quantized) for x in leaves):
         raise NotTried("sparse or quantized tensors")
-    leaves = [x.double() if isinstance(x, Tensor) and x.is_floating_point() else x for x in leaves]
+    leaves = [x.to(dtype) if isinstance(x, Tensor) and x.is_floating_point() else x for x in leaves]
     floats = [i for i, x in enumerate(leaves) if isinstance(x, Tensor) and x.is_floating_point()]
 
     def function(*inputs: Tensor) -> list[Tensor]:
@@ -36,38 +39,31 @@ def wide(op: Any, args: Any, kwargs: Any) -> tuple[Callable[..., list[Tensor]], 
 
     # What has no gradient in reverse mode is not a variable: boxes of a pooling, statistics of a normalization.
     chosen = floats
-    inputs = [leaves[i].requires_grad_() for i in floats]
+    probes = [leaves[i].clone().requires_grad_() for i in floats]  # a backward may overwrite them
     try:
-        results = [r for r in function(*inputs) if r.requires_grad]
+        results = [r for r in function(*probes) if r.requires_grad]
     except (RuntimeError, NotImplementedError) as error:
-        raise NotTried(f"the operator refuses float64 tensors that require grad: {error}") from error
+        raise NotTried(f"the operator refuses {dtype} tensors that require grad: {error}") from error
     if not results:
         raise NotTried("the results do not require grad")
     ones = [torch.ones_like(r) for r in results]
-    gradients = torch.autograd.grad(results, inputs, ones, allow_unused=True)
+    gradients = torch.autograd.grad(results, probes, ones, allow_unused=True)
     chosen = [i for i, g in zip(floats, gradients, strict=True) if g is not None]
-    differentiable = [r.requires_grad for r in function(*(leaves[i] for i in chosen))]
-    variables = [leaves[i].detach() for i in chosen]
-    for i in floats:
-        leaves[i] = leaves[i].detach()
     if not chosen:
         raise NotTried("there is no gradient")
+    variables = [leaves[i] for i in chosen]
+    has_gradient = [r.requires_grad for r in function(*(x.clone().requires_grad_() for x in variables))]
 
     def of(*inputs: Tensor) -> list[Tensor]:
-        return [r for r, is_one in zip(function(*inputs), differentiable, strict=True) if is_one]
+        return [r for r, is_one in zip(function(*inputs), has_gradient, strict=True) if is_one]
 
     return of, variables
 
 
 def random_like(tensors: list[Tensor], seed: int) -> list[Tensor]:
+    """Between 0.25 and 1.25, each a number of every dtype."""
     generator = torch.Generator().manual_seed(seed)
-    return [torch.rand(x.shape, generator=generator, dtype=torch.float64) + 0.25 for x in tensors]
-
-
-def symmetric_like(x: Tensor, change: Tensor) -> Tensor:
-    """The change, symmetric where x is but for rounding: operators on symmetric matrices read one half of them."""
-    is_square = x.dim() > 1 and x.shape[-1] == x.shape[-2] > 1
-    return (change + change.mT) / 2 if is_square and torch.allclose(x, x.mT) else change
+    return [(torch.rand(x.shape, generator=generator) * 64).round().double() / 64 + 0.25 for x in tensors]
 
 
 def directions(inputs: list[Tensor]) -> list[Tensor]:
@@ -95,21 +91,27 @@ def finite_difference(f: Any, inputs: list[Tensor], tangents: list[Tensor], step
     return slopes
 
 
-def same_slopes(got: list[Tensor], want: list[Tensor], what: str) -> None:
+def same_slopes(got: dict[str, Tensor], want: list[Tensor], how: str) -> Iterator[str]:
+    """Where slopes are other than finite differences, as far as the operator is smooth."""
     if not any(x.isfinite().any() for x in want):
-        raise NotTried(f"{what}: the operator is not smooth here")
-    for i, (one, other) in enumerate(zip(got, want, strict=True)):
-        known = other.isfinite()
-        wrong = known & ~((one.detach() - other).abs() <= 1e-4 * (1 + other.abs()))
-        assert not wrong.any(), (
-            f"{what}: {int(wrong.sum())} of {wrong.numel()} values of result {i} are wrong; the first is "
-            f"{one.detach()[wrong][0].item():.6g}, finite differences give {other[wrong][0].item():.6g}"
-        )
+        raise NotTried(f"{how}: the operator is not smooth here")
+    for (name, one), other in zip(got.items(), want, strict=True):
+        wrong = other.isfinite() & ~((one.detach() - other).abs() <= 1e-4 * (1 + other.abs()))
+        if wrong.any():
+            yield (
+                f"{name}, {how}: {int(wrong.sum())} of {wrong.numel()} values are wrong; the first is "
+                f"{one.detach()[wrong][0].item():.6g}, finite differences give {other[wrong][0].item():.6g}"
+            )
+
+
+def weighted(results: list[Tensor], weights: list[Tensor], transform: bool = False) -> Tensor:
+    """The sum of the results with weights; the gradients of transformed ones are not contiguous."""
+    total = torch.zeros((), dtype=torch.float64)
+    for r, w in zip(results, weights, strict=True):
+        total = total + ((r.mT * w.mT.contiguous()).sum() if transform and r.dim() > 1 else (r * w).sum())
+    return total
 
 
 def project(results: list[Tensor], transform: bool = False) -> Tensor:
-    """A number that depends on each result, by weights of its own; the gradients of these are not contiguous."""
-    total = torch.zeros((), dtype=torch.float64)
-    for r, w in zip(results, random_like(results, 11), strict=True):
-        total = total + ((r.mT * w.mT.contiguous()).sum() if transform and r.dim() > 1 else (r * w).sum())
-    return total
+    """A number that depends on each result, by weights of its own."""
+    return weighted(results, random_like(results, 11), transform)

@@ -3,63 +3,83 @@
 # ruff: noqa: ARG001
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from .common import NotTried, close, copies, require_values, tensors_of, with_tensors, written
+from .common import NotTried, close, copies, leaf_names, outcome, require_values, results_of, with_tensors, written
+from .rounding import tolerances
 
 
-def vmap(op: Any, args: Any, kwargs: Any, step: float = 0.0) -> None:
-    """Vmap over each tensor, and over all, gives what a loop gives."""
+def vmap(op: Any, args: Any, kwargs: Any, step: float = 0.0) -> Iterator[str]:
+    """Vmap over each tensor, along each dimension, and over all of them gives what a loop gives."""
     require_values(op)
     if written(op):
         raise NotTried("the operator writes to its arguments")
     leaves, spec = pytree.tree_flatten((args, kwargs))
-    places = [i for i, x in enumerate(leaves) if isinstance(x, Tensor) and x.is_floating_point()]
+    names = leaf_names(op, args, kwargs)
+    places = [
+        i for i, x in enumerate(leaves) if isinstance(x, Tensor) and x.is_floating_point() and x.element_size() > 1
+    ]
+    least = min((leaves[i].dim() for i in places), default=0)
+    trials = [([i], dim) for i in places for dim in range(leaves[i].dim() + 1)]
+    trials += [(places, dim) for dim in (*range(least + 1), -1)] if len(places) > 1 else []
 
-    def run(*leaves: Any) -> tuple[Tensor, ...]:
+    def run(*leaves: Any) -> dict[str, Tensor]:
         a, k = pytree.tree_unflatten(leaves, spec)
-        return tuple(tensors_of(op(*a, **k)))
+        return outcome(op, a, k)
 
-    for chosen in [[i] for i in places] + ([places] if len(places) > 1 else []):
-        for dim in (0, -1):
-            examples = [[x * (1 - b / 8) if i in chosen else copies(x) for i, x in enumerate(leaves)] for b in range(3)]
-            stacked = [torch.stack([e[i] for e in examples], dim) if i in chosen else x for i, x in enumerate(leaves)]
-            in_dims = tuple(dim if i in chosen else None for i in range(len(leaves)))
-            results = [run(*e) for e in examples]
-            if len({tuple(r.shape for r in one) for one in results}) > 1:
-                raise NotTried("the results' shape depends on values")
-            want = [torch.stack(parts) for parts in zip(*results, strict=True)]
-            got = torch.vmap(run, in_dims=in_dims)(*stacked)
-            close(got, want, f"vmap over leaves {chosen} along dimension {dim}, compared with a loop")
+    def bounds(examples: list[Any]) -> dict[str, Tensor]:
+        found = [tolerances(op, *pytree.tree_unflatten(e, spec)) for e in examples]
+        return {name: torch.stack([one[name] for one in found]) for name in found[0]}
+
+    for chosen, dim in trials:
+        examples = [[x * (1 - b / 8) if i in chosen else copies(x) for i, x in enumerate(leaves)] for b in range(3)]
+        stacked = [torch.stack([e[i] for e in examples], dim) if i in chosen else x for i, x in enumerate(leaves)]
+        in_dims = tuple(dim if i in chosen else None for i in range(len(leaves)))
+        rows = [run(*e) for e in examples]
+        if any(row[name].shape != x.shape for row in rows for name, x in rows[0].items()):
+            raise NotTried("the results' shape depends on values")
+        want = {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
+        got = torch.vmap(run, in_dims=in_dims)(*stacked)
+        which = ", ".join(dict.fromkeys(names[i] for i in chosen))
+        yield from close(got, want, f"over {which} along dimension {dim}", lambda: bounds(examples))  # noqa: B023
 
 
-def autocast(op: Any, args: Any, kwargs: Any, step: float = 0.0) -> None:
+def autocast(op: Any, args: Any, kwargs: Any, step: float = 0.0) -> Iterator[str]:
     """Under autocast the call is one with all float32 tensors cast to one dtype, or with none cast."""
     require_values(op)
     if written(op):
         raise NotTried("the operator writes to its arguments")
+    low = torch.bfloat16
     given = with_tensors((args, kwargs), lambda x: x.float() if x.is_floating_point() else x)
-    want = op(*copies(given[0]), **copies(given[1]))
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        got = op(*copies(given[0]), **copies(given[1]))
-    for i, (one, other) in enumerate(zip(tensors_of(got), tensors_of(want), strict=True)):
-        known = (torch.bfloat16, other.dtype)
-        assert one.dtype in known, f"autocast: result {i} is {one.dtype}; without autocast it is {other.dtype}"
-        assert one.shape == other.shape, f"autocast: result {i} has shape {one.shape}, expected {other.shape}"
+    want = outcome(op, *copies(given))
+    with torch.autocast("cpu", dtype=low):
+        got = outcome(op, *copies(given))
+    how = "under autocast"
+    for name, one in got.items():
+        other = want.get(name, one)
+        if one.dtype not in (low, other.dtype):
+            yield f"dtype of {name}, {how}: {one.dtype}, without it {other.dtype}"
+    as_wanted = {name: one.to(want[name].dtype) if name in want else one for name, one in got.items()}
+    yield from close(as_wanted, want, how, lambda: tolerances(op, given[0], given[1], low))
 
 
-def compiled(op: Any, args: Any, kwargs: Any, step: float = 0.0) -> None:
+def compiled(op: Any, args: Any, kwargs: Any, step: float = 0.0) -> Iterator[str]:
     """torch.compile, static and dynamic, gives what the call gives."""
     require_values(op)
     leaves, spec = pytree.tree_flatten((args, kwargs))
 
-    def run(*leaves: Any) -> list[Tensor]:
+    def run(*leaves: Any) -> dict[str, Tensor]:
         a, k = pytree.tree_unflatten(list(leaves), spec)
-        return [r * 1 if r.is_floating_point() else r for r in tensors_of(op(*a, **k))]
+        returned = results_of(op(*a, **k))
+        return {name: r * 1 if r.is_floating_point() and r.element_size() > 1 else r for name, r in returned.items()}
+
+    def bounds() -> dict[str, Tensor]:
+        return tolerances(op, args, kwargs)
 
     expected = copies(leaves)
     want = run(*expected)
@@ -68,27 +88,42 @@ def compiled(op: Any, args: Any, kwargs: Any, step: float = 0.0) -> None:
         given = copies(leaves)
         with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True, capture_scalar_outputs=True):
             got = torch.compile(run, backend="aot_eager", fullgraph=True, dynamic=dynamic)(*given)
-        what = "torch.compile with dynamic shapes" if dynamic else "torch.compile"
-        close(got, want, what)
-        close(given, expected, f"{what}: the arguments after the call")
+        how = "by torch.compile with dynamic shapes" if dynamic else "by torch.compile"
+        problems = [*close(got, want, how, bounds), *after(op, spec, given, expected, how, bounds)]
+        yield from problems
+        if problems:
+            return
 
 
-def export(op: Any, args: Any, kwargs: Any, step: float = 0.0) -> None:
+def after(op: Any, spec: Any, given: Any, expected: Any, how: str, bounds: Any) -> Iterator[str]:
+    """Arguments that a transformed program has left in another state."""
+    names = leaf_names(op, *pytree.tree_unflatten(expected, spec))
+    for name, one, other in zip(names, given, expected, strict=True):
+        if isinstance(one, Tensor):
+            what = f"argument '{name}'"
+            yield from close({what: one}, {what: other}, f"after the call {how}", bounds)
+
+
+def export(op: Any, args: Any, kwargs: Any, step: float = 0.0) -> Iterator[str]:
     """The program that torch.export makes of a call gives what the call gives."""
     require_values(op)
     leaves, spec = pytree.tree_flatten((args, kwargs))
     places = [i for i, x in enumerate(leaves) if isinstance(x, Tensor)]
 
     class Program(torch.nn.Module):
-        def forward(self, *tensors: Tensor) -> list[Tensor]:
+        def forward(self, *tensors: Tensor) -> dict[str, Tensor]:
             values = list(leaves)
             for i, one in zip(places, tensors, strict=True):
                 values[i] = one
             a, k = pytree.tree_unflatten(values, spec)
-            return tensors_of(op(*a, **k))
+            return results_of(op(*a, **k))
 
-    expected, given = (copies([leaves[i] for i in places]) for _ in range(2))
-    want = Program()(*expected)
-    exported = torch.export.export(Program(), tuple(copies(given)), strict=False)
-    close(exported.module()(*given), want, "torch.export")
-    close(given, expected, "torch.export: the arguments after the call")
+    def bounds() -> dict[str, Tensor]:
+        return tolerances(op, args, kwargs)
+
+    expected, given = copies(leaves), copies(leaves)
+    want = Program()(*(expected[i] for i in places))
+    exported = torch.export.export(Program(), tuple(copies([leaves[i] for i in places])), strict=False)
+    how = "by torch.export"
+    yield from close(exported.module()(*(given[i] for i in places)), want, how, bounds)
+    yield from after(op, spec, given, expected, how, bounds)
