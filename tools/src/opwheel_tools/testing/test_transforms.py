@@ -6,6 +6,7 @@ import copy
 import io
 import pickle
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -21,6 +22,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from . import reference
+from .checks.agreement import cloned
+from .checks.tracing import agrees_under_autocast
 from .samples import ALIASES, arguments
 
 
@@ -69,6 +72,7 @@ _EVERYWHERE = ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic")
 OPCHECKS = {True: (*_EVERYWHERE, "test_autograd_registration"), False: _EVERYWHERE}
 
 
+@pytest.mark.takes_long
 @pytest.mark.device_independent
 @pytest.mark.subsystem("opcheck")
 def test_opcheck(overload: Overload, dtype: torch.dtype, device: torch.device) -> None:
@@ -90,8 +94,13 @@ def test_autocast(functional: Overload, device: torch.device) -> None:
     half, single, double = (
         arguments(functional, (3, 4), t, device) for t in (torch.bfloat16, torch.float32, torch.float64)
     )
-    promoted = functional.operator.autocast == "promote"
     mixed = (half[0], *single[1:])
+    for given in (half, single, mixed, double):
+        values = functional.bind(given, {})
+        agrees_under_autocast(functional, partial(cloned, values), device.type, torch.bfloat16)
+    if not isinstance(functional.operator.autocast, str):
+        return  # dtypes of results depend on those of each argument
+    promoted = functional.operator.autocast == "promote"
     expected = {
         "promote": (torch.bfloat16, torch.float32, torch.float32),
         "lower_precision": (torch.bfloat16, torch.bfloat16, torch.bfloat16),
@@ -212,6 +221,7 @@ def test_compile_of_transforms(functional: Overload, device: torch.device) -> No
         torch.testing.assert_close(compiled(args[0]), transform(total)(args[0]))
 
 
+@pytest.mark.takes_long
 @pytest.mark.subsystem("export")
 def test_export(functional: Overload, device: torch.device) -> None:
     args = arguments(functional, (3, 4), torch.float32, device)
@@ -231,6 +241,7 @@ def test_export(functional: Overload, device: torch.device) -> None:
     torch.testing.assert_close(torch.export.load(file).module()(*more), module(*more))
 
 
+@pytest.mark.takes_long
 @pytest.mark.device_independent
 @pytest.mark.subsystem("export")
 def test_export_of_a_broadcast(functional: Overload, device: torch.device) -> None:
@@ -253,6 +264,7 @@ def test_functionalize(overload: Overload, device: torch.device) -> None:
     torch.testing.assert_close(result, decompose(overload, args))
 
 
+@pytest.mark.takes_long
 @pytest.mark.device_independent
 @pytest.mark.subsystem("functionalize")
 def test_functionalize_refuses_a_target_that_overlaps_itself(mutating: Overload, device: torch.device) -> None:
@@ -285,6 +297,7 @@ def test_functionalize_resizes_no_part_of_a_tensor(out_variant: Overload, device
     torch.testing.assert_close(own, decompose(out_variant, args), check_stride=False)
 
 
+@pytest.mark.takes_long
 @pytest.mark.device_independent
 @pytest.mark.subsystem("jit")
 def test_trace_and_save(overload: Overload, device: torch.device) -> None:
@@ -297,6 +310,7 @@ def test_trace_and_save(overload: Overload, device: torch.device) -> None:
     torch.testing.assert_close(torch.jit.load(file)(*tensors), decompose(overload, args))
 
 
+@pytest.mark.takes_long
 @pytest.mark.device_independent
 @pytest.mark.subsystem("jit")
 def test_script(functional: Overload, device: torch.device) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from numbers import Integral
 from typing import Any
 
 import torch
+from opwheel import functions_of
 from torch import Tensor, nn
 
-from .losses import cross_entropy
+from .losses import cross_entropy, fused_linear_cross_entropy
 from .operators.rms_norm import check_mode
 
-_ops = torch.ops.transformer_ops
+_ops = functions_of("transformer_ops")
 
 
 def _row(shape: Any) -> int:
@@ -27,8 +30,22 @@ def _check_row(name: str, given: Tensor, expected: tuple[int, ...]) -> None:
         raise RuntimeError(f"{name} has the shape {list(given.shape)}, expected a last dimension of {expected[0]}")
 
 
+def _in_one_dtype(norm: Callable[..., Tensor], x: Tensor, *parameters: Tensor | None) -> Tensor:
+    """A norm of rows and parameters of several dtypes, as PyTorch's: computed in the widest, in the dtype of ``x``.
+
+    Autocast, which casts all arguments by itself, is left alone.
+    """
+    if torch.is_autocast_enabled(x.device.type):
+        return norm(x, *parameters)
+    given = (one.dtype for one in parameters if one is not None)
+    dtype = functools.reduce(torch.promote_types, given, x.dtype)
+    return norm(x.to(dtype), *(None if one is None else one.to(dtype) for one in parameters)).to(x.dtype)
+
+
 class RMSNorm(nn.RMSNorm):
     """``torch.nn.RMSNorm`` over the last dimension, by :func:`transformer_ops.rms_norm`.
+
+    The weight may have another dtype than the input, such as float32 with bfloat16.
 
     Args:
         normalized_shape: size of the last dimension, a number or a sequence of one.
@@ -71,8 +88,10 @@ class RMSNorm(nn.RMSNorm):
         _check_row("x", x, self.normalized_shape)
         computed = torch.float64 if x.dtype == torch.float64 else torch.float32
         eps = torch.finfo(computed).eps if self.eps is None else self.eps
-        result: Tensor = _ops.rms_norm(x, self.weight, eps, self.offset, self.casting_mode)
-        return result
+        weight, options = self.weight, (eps, self.offset, self.casting_mode)
+        if weight is None or weight.dtype == x.dtype:
+            return _ops.rms_norm(x, weight, *options)  # type: ignore[no-any-return]
+        return _in_one_dtype(lambda x, weight: _ops.rms_norm(x, weight, *options), x, weight)
 
     def extra_repr(self) -> str:
         """PyTorch's, and what it does not have if that is not as in PyTorch."""
@@ -84,7 +103,8 @@ class RMSNorm(nn.RMSNorm):
 class LayerNorm(nn.LayerNorm):
     """``torch.nn.LayerNorm`` over the last dimension, by :func:`transformer_ops.layer_norm`.
 
-    Its arguments are ``torch.nn.LayerNorm``'s.
+    Its arguments are ``torch.nn.LayerNorm``'s. The parameters may have another dtype than the input, such as float32
+    with bfloat16.
 
     Raises:
         ValueError: there are several normalised dimensions.
@@ -97,8 +117,10 @@ class LayerNorm(nn.LayerNorm):
     def forward(self, input: Tensor) -> Tensor:
         """The normalised rows of ``input``, whose last dimension has the module's size."""
         _check_row("input", input, self.normalized_shape)
-        result: Tensor = _ops.layer_norm(input, self.weight, self.bias, self.eps)
-        return result
+        weight, bias, dtype = self.weight, self.bias, input.dtype
+        if (weight is None or weight.dtype == dtype) and (bias is None or bias.dtype == dtype):
+            return _ops.layer_norm(input, weight, bias, self.eps)  # type: ignore[no-any-return]
+        return _in_one_dtype(lambda *given: _ops.layer_norm(*given, self.eps), input, weight, bias)
 
 
 class _GatedLinear(nn.Module):
@@ -169,8 +191,8 @@ class CrossEntropyLoss(nn.CrossEntropyLoss):
         self.lse_square_scale = lse_square_scale
         self.softcap = softcap
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """The loss of logits ``(rows, classes)`` and targets ``(rows,)``."""
+    def forward(self, input: Tensor, target: Tensor, token_weight: Tensor | None = None) -> Tensor:
+        """The loss of logits ``(rows, classes)`` and targets ``(rows,)``; a factor for each row's loss, ``(rows,)``."""
         loss = cross_entropy(
             input,
             target,
@@ -180,6 +202,7 @@ class CrossEntropyLoss(nn.CrossEntropyLoss):
             self.label_smoothing,
             self.reduction,
             self.softcap,
+            token_weight=token_weight,
         )
         assert isinstance(loss, Tensor)
         return loss
@@ -194,11 +217,14 @@ class FusedLinearCrossEntropyLoss(nn.Module):
 
     Args:
         ignore_index: targets that do not count.
-        reduction: ``"mean"`` or ``"sum"``.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         label_smoothing: share of the target that is spread over all classes.
         lse_square_scale: factor of the z-loss.
         softcap: of the logits.
+        class_weight: a factor for each class, as the weight of ``torch.nn.CrossEntropyLoss``.
     """
+
+    class_weight: Tensor | None
 
     def __init__(
         self,
@@ -208,17 +234,26 @@ class FusedLinearCrossEntropyLoss(nn.Module):
         *,
         lse_square_scale: float = 0.0,
         softcap: float | None = None,
+        class_weight: Tensor | None = None,
     ) -> None:
         super().__init__()
+        self.register_buffer("class_weight", class_weight)
         self.ignore_index = ignore_index
         self.reduction = reduction
         self.label_smoothing = label_smoothing
         self.lse_square_scale = lse_square_scale
         self.softcap = softcap
 
-    def forward(self, weight: Tensor, input: Tensor, target: Tensor, bias: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        weight: Tensor,
+        input: Tensor,
+        target: Tensor,
+        bias: Tensor | None = None,
+        token_weight: Tensor | None = None,
+    ) -> Tensor:
         """The loss of ``input @ weight.T + bias``: rows of ``(rows, width)``, ``(classes, width)``, ``(rows,)``."""
-        result: Tensor = _ops.fused_linear_cross_entropy(
+        return fused_linear_cross_entropy(
             input,
             weight,
             target,
@@ -228,8 +263,9 @@ class FusedLinearCrossEntropyLoss(nn.Module):
             self.label_smoothing,
             self.reduction,
             self.softcap or 0.0,
+            self.class_weight,
+            token_weight,
         )
-        return result
 
     def extra_repr(self) -> str:
         """All options."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .unchanged import has_hooks, loaded, shipped_class, why_not_left_out
+from .hooks import has_hooks, loaded, shipped_class, why_not_left_out
 
 _ops = torch.ops.transformer_ops
 
@@ -46,7 +46,10 @@ def _is_tanh_gelu(activation: Any) -> bool:
     return inner is None or getattr(inner, "__func__", None) is type(activation)._gelu_tanh_python
 
 
-_swiglu = "swiglu", _ops.swiglu, _is_silu
+swiglu_of_silu: Callable[[Tensor, Tensor], Tensor] = _ops.swiglu
+"""The operator for :func:`torch.nn.functional.silu`, which has no module that somebody could look at."""
+
+_swiglu = "swiglu", swiglu_of_silu, _is_silu
 _tanh_geglu = "geglu", partial(_ops.geglu, approximate="tanh"), _is_tanh_gelu
 _BY_CLASS: dict[tuple[str, str], tuple[str, Callable[..., Any], Callable[[Any], bool]]] = {
     ("torch.nn.modules.activation", "SiLU"): _swiglu,
