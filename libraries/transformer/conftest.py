@@ -15,6 +15,7 @@ SLOW_INTERPRETED = re.compile(
     r"|test_attention_is.*(float(?!64)|530|128)"
     r"|turns_by(?!.*float64)|turns_by.*(65|128)"
     r"|one_tensor(?!.*float64)"
+    r"|given_positions(?!.*float64)|given_positions.*(257|300)"
 )
 
 

@@ -7,7 +7,8 @@ import torch
 import transformer_ops
 from matplotlib.image import imread
 from opwheel.memory.usage import peak
-from opwheel_tools.bench import from_samples, machine
+from opwheel_tools import OpInfo
+from opwheel_tools.bench import from_samples, machine, sweep
 from opwheel_tools.bench.results import Results
 from opwheel_tools.bench.sampling import Precision
 from opwheel_tools.bench.suite import Form
@@ -91,6 +92,77 @@ def test_where_memory_is_the_limit_operands_are_made_anew(monkeypatch):
         assert made == [(4096, 2048), (2048,)] * (1 + times)  # once for the comparison with the reference
         (row,) = results.rows
         assert all(one.samples >= 1 + 2 * times for one in row.measurements.values())
+
+
+def test_sweep(tmp_path):
+    file, picture = tmp_path / "sweep.json", tmp_path / "sweep.png"
+    only = [word for name in ("softmax", "rope", "cross_entropy_rows") for word in ("--only", name)]
+    result = invoke("transformer_ops", "bench", "--sweep", "--quick", *only, "--json", file, "--plot", picture)
+    assert result.exit_code == 0, result.output
+    assert imread(picture).std() > 0.05
+    found = json.loads(file.read_text())
+    assert found["format"] == {"name": "opwheel bench sweep", "version": 1}
+    assert found["left_out"] == []
+    points = {(one["operator"], one["rows"], one["width"], one["dtype"], one["layout"]) for one in found["points"]}
+    widths = {"softmax": (16, 33), "rope": (16,), "cross_entropy_rows": (16, 33)}  # a rotation has pairs
+    calls = [(name, 4, width, "float32") for name, some in widths.items() for width in some]
+    assert points == {(*call, layout) for call in calls for layout in sweep.LAYOUTS}
+    assert f"{len(points)} points, " in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [(["--skip", "reference"], "none of --device"), (["--only", "softmax", "--only", "attention"], "'attention'")],
+)
+def test_sweep_refuses(options, problem):
+    result = invoke("transformer_ops", "bench", "--sweep", "--quick", *options)
+    assert result.exit_code == 2
+    assert problem in result.output
+
+
+def test_the_whole_sweep():
+    points = list(sweep.points(transformer_ops.library.overloads.values()))
+    names = dict.fromkeys(point.overload.operator.name for point in points)
+    losses = ["cross_entropy_rows", "fused_linear_cross_entropy"]
+    others = ["rms_norm", "fused_add_rms_norm", "layer_norm", "swiglu", "geglu", "softmax", "rope"]
+    assert sorted(names) == sorted(losses + others)
+    of_one = [point for point in points if point.overload.operator.name == "softmax"]
+    assert len({(one.dtype, one.layout) for one in of_one}) == 4 * 6
+    assert len({one.width for one in of_one}) == 25
+    assert len({one.rows for one in of_one}) == 6
+    assert max(one.rows * one.width for one in of_one) == sweep.MOST_ELEMENTS
+
+
+@pytest.mark.parametrize("layout", sweep.LAYOUTS)
+def test_layouts_of_a_sweep(layout):
+    x = torch.arange(15.0).view(3, 5)
+    y = sweep.LAYOUTS[layout](x)
+    assert y.equal(x[:1].expand(3, 5) if layout == "one row for all" else x)
+    strides = {"rows apart": (8, 1), "every other element": (10, 2), "transposed": (1, 3), "one row for all": (0, 1)}
+    assert y.stride() == strides.get(layout, (5, 1))
+    assert y.storage_offset() == (layout == "unaligned")
+
+
+def test_what_is_slower_in_a_sweep_is_measured_again(monkeypatch):
+    def swept(make, rows, width):
+        x = make(rows, width)
+        if x.dtype is torch.float64:
+            raise RuntimeError("not in float64\nmore")
+        slow = lambda: [x.sum() for _ in range(20)]  # noqa: E731
+        return (slow, x.sum) if x.is_contiguous() else (x.sum, slow)
+
+    monkeypatch.setattr(sweep, "op_info_of", lambda _: OpInfo(swept=swept))
+    overload = transformer_ops.library.overloads["softmax"]
+    results = sweep.SweepResults({}, {})
+    for dtype in (torch.float32, torch.float64):
+        for layout in ("contiguous", "transposed", "unaligned"):
+            sweep.run(sweep.Point(overload, 4, 33, dtype, layout), results)
+    assert [len(point.runs) for point in results.points] == [3, 0, 3]
+    slow, fast, _ = results.points
+    assert slow.ratio < 0.5 < 2 < fast.ratio
+    assert slow.ratio in slow.runs
+    assert {point.layout for point in results.slower} == {"contiguous", "unaligned"}
+    assert results.left_out == ["softmax torch.float64: not in float64"]
 
 
 def cross_entropy(loss, logits, target):

@@ -28,7 +28,7 @@ def keeping(operators, function, inputs):
 @pytest.mark.parametrize("name", TRAINED)
 def test_a_kept_operator_runs_once(name):
     overload = OVERLOADS[name]
-    function = transformer_ops.library.functions[name]
+    function = getattr(transformer_ops, name)
     training = overload.operator.training
     assert operators_of(function)[0] is overload.op
     sample = next(iter(op_info_of(overload).samples("cpu", torch.float32, True)))

@@ -199,6 +199,8 @@ def pytorchs_attention(q, k, v, **options):
     [
         (1, 1, 1, 1, 1),
         (1, 300, 4, 2, 48),  # the next word
+        (16, 257, 6, 1, 80),  # the most that are few queries, of a head of keys 96
+        (3, 129, 2, 2, 37),
         (65, 65, 2, 2, 64),
         (33, 97, 4, 1, 5),
         (97, 33, 2, 2, 128),
@@ -214,6 +216,76 @@ def test_attention_is_pytorchs(queries, keys, heads, shared, length, is_causal, 
     compare_sums(
         transformer_ops.attention(q, k, v, **options), pytorchs_attention(q, k, v, **options), (q, k, v), dtype
     )
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
+def test_attention_of_few_queries_has_the_bits_that_they_have_among_many(dtype):
+    """So that what is generated word by word is what a whole text gives."""
+    if IS_INTERPRETED:
+        pytest.skip("the kernels are Triton's")
+    for keys, heads, shared, length in itertools.product((1, 33, 127, 300), (2, 6), (1, 2), (7, 32, 80, 128)):
+        q, k, v = (x.detach() for x in attention_inputs(40, keys, heads, shared, length, dtype))
+        of_all, lse = torch.ops.transformer_ops.attention_training(q, k, v)
+        for count in (1, 2, 3, 5, 16):
+            few, own = torch.ops.transformer_ops.attention_training(q[:, :count], k, v)
+            assert torch.equal(few, of_all[:, :count]), (keys, heads, shared, length, count)
+            assert torch.equal(own, lse[..., :count])
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
+@pytest.mark.parametrize(
+    ("queries", "keys", "heads", "shared", "length"),
+    [(1, 300, 4, 2, 48), (16, 257, 6, 1, 80), (3, 7, 2, 2, 5), (40, 97, 2, 1, 33)],
+)
+@pytest.mark.parametrize("order", ["of one sequence", "of a batch", "shuffled"])
+def test_causal_attention_of_queries_at_given_positions(queries, keys, heads, shared, length, order, dtype):
+    q, k, v = attention_inputs(queries, keys, heads, shared, length, dtype)
+    ids = torch.arange(keys)[-queries:]
+    if order == "of a batch":
+        ids = torch.stack((ids, torch.arange(queries)))
+    elif order == "shuffled":
+        ids = ids[torch.randperm(queries)].unsqueeze(0)
+    seen = torch.arange(keys) <= ids.view(-1, 1, queries, 1)
+    mine = transformer_ops.attention(q, k, v, is_causal=True, position_ids=ids)
+    compare_sums(mine, pytorchs_attention(q, k, v, attn_mask=seen), (q, k, v), dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_attention_of_a_text_in_pieces_is_that_of_all_at_once(dtype):
+    """To the bit; and what a cache has behind the last word of a sequence is not read."""
+    if IS_INTERPRETED:
+        pytest.skip("the kernels are Triton's")
+    q, k, v = (x.detach() for x in attention_inputs(75, 75, 4, 2, 40, dtype))
+    whole = transformer_ops.attention(q, k, v, is_causal=True)
+    k_cache, v_cache = (torch.full((2, 128, 2, 40), torch.nan, dtype=dtype) for _ in range(2))
+    starts = (0, 50, 57, 58, 74, 75)
+    for start, end in itertools.pairwise(starts):
+        k_cache[:, start:end], v_cache[:, start:end] = k[:, start:end], v[:, start:end]
+        ids = torch.arange(start, end)
+        piece = transformer_ops.attention(q[:, start:end], k_cache, v_cache, is_causal=True, position_ids=ids)
+        assert torch.equal(piece, whole[:, start:end])
+    k_cache[1, 20:], v_cache[1, 20:] = torch.nan, torch.nan
+    ids = torch.tensor([[74], [19]])
+    ends = torch.stack((q[0, 74:], q[1, 19:20]))
+    last = transformer_ops.attention(ends, k_cache, v_cache, is_causal=True, position_ids=ids)
+    assert torch.equal(last, torch.stack((whole[0, 74:], whole[1, 19:20])))
+
+
+def test_attention_refuses_positions_that_do_not_fit():
+    q, k, ids = torch.ones(2, 1, 3, 8), torch.ones(2, 5, 3, 8), torch.tensor([4])
+    for positions, options, message in (
+        (ids, {}, "without 'is_causal'.*pass None"),
+        (ids.expand(3, 1), {"is_causal": True}, "'position_ids' (has|is)"),
+        (ids.expand(2), {"is_causal": True}, "'position_ids' (has|is)"),
+        (ids.int(), {"is_causal": True}, "'position_ids' (has|is)"),
+        (ids + 1, {"is_causal": True}, "'position_ids' has"),
+        (ids - 5, {"is_causal": True}, "'position_ids' has"),
+    ):
+        with pytest.raises(RuntimeError, match=message):
+            transformer_ops.attention(q, k, k, position_ids=positions, **options)
+    table = torch.ones(1, 8)
+    with pytest.raises(RuntimeError, match="turn queries and keys with rope"):
+        transformer_ops.attention(q, q, q, True, cos=table, sin=table, position_ids=ids - 4)
 
 
 def turned(x, cos, sin):
@@ -364,10 +436,10 @@ def test_attention_on_older_processors(capability):
         pytest.skip("the kernels are Triton's")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
     environment = os.environ | {"TRANSFORMER_OPS_CPU_CAPABILITY": capability}
-    chosen = ["-k", "attention and ((pytorchs or tables) and (float32 or bfloat16) or views)"]
+    chosen = ["-k", "attention and ((pytorchs or tables or bits or pieces) and (float32 or bfloat16) or views)"]
     done = subprocess.run([*command, *chosen], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:]
-    assert "57 passed" in done.stdout
+    assert "69 passed" in done.stdout
 
 
 @pytest.mark.parametrize(

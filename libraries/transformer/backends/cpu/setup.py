@@ -12,7 +12,6 @@ setup(
             ["csrc/register.cpp", *loops],
             library="transformer_ops",
             source_args=loops,
-            exports=["aoti_torch_cpu_*"],
         )
     ],
     cmdclass=commands(),

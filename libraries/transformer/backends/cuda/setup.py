@@ -1,7 +1,17 @@
 from opwheel_tools.build import CudaLibrary, commands
 from setuptools import setup
 
-kernels = ("activations", "cache", "cross_entropy", "linear_cross_entropy", "norms", "quantize", "rope", "softmax")
+kernels = (
+    "activations",
+    "cache",
+    "cross_entropy",
+    "linear_cross_entropy",
+    "loss_sums",
+    "norms",
+    "quantize",
+    "rope",
+    "softmax",
+)
 
 setup(
     ext_modules=[

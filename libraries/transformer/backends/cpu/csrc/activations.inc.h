@@ -58,22 +58,27 @@ struct Gelu {
   }
 };
 
+// Rows that follow each other without gaps are computed as one: short ones would be little but tails.
 template <class F, class T>
 void gated_rows(const Gated& a, int64_t begin, int64_t end) {
-  for (int64_t i = begin; i < end; ++i) {
+  const bool has_gaps = a.a_stride != a.length || a.b_stride != a.length || a.y_stride != a.length;
+  const int64_t rows = has_gaps ? 1 : end - begin;
+  for (int64_t i = begin; i < end; i += rows) {
     const T* u = static_cast<const T*>(a.a) + i * a.a_stride;
     const T* v = static_cast<const T*>(a.b) + i * a.b_stride;
     T* const y[] = {static_cast<T*>(a.y) + i * a.y_stride};
     const auto product = [](auto& result, auto from_u, auto from_v) {
       result[0] = rounded_roughly<T>(F::template value<T>(from_u)) * from_v;
     };
-    map(a.length, y, a.stream, product, u, v);
+    map(rows * a.length, y, a.stream, product, u, v);
   }
 }
 
 template <class F, class T>
 void gated_rows_backward(const GatedBackward& a, int64_t begin, int64_t end) {
-  for (int64_t i = begin; i < end; ++i) {
+  const bool has_gaps = a.grad_stride != a.length || a.a_stride != a.length || a.b_stride != a.length;
+  const int64_t rows = has_gaps ? 1 : end - begin;
+  for (int64_t i = begin; i < end; i += rows) {
     const T* u = static_cast<const T*>(a.a) + i * a.a_stride;
     const T* v = static_cast<const T*>(a.b) + i * a.b_stride;
     const T* g = static_cast<const T*>(a.grad) + i * a.grad_stride;
@@ -84,7 +89,7 @@ void gated_rows_backward(const GatedBackward& a, int64_t begin, int64_t end) {
       result[0] = grad * from_v * derivative;
       result[1] = grad * value;
     };
-    map(a.length, gradients, a.stream, both, u, v, g);
+    map(rows * a.length, gradients, a.stream, both, u, v, g);
   }
 }
 

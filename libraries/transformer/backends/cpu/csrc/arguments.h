@@ -7,6 +7,7 @@
 #include <optional>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "kernels.h"
 #include "opwheel/cpu/row_kernels.h"
@@ -46,7 +47,7 @@ void run(opwheel::Device, ScalarType dtype, const Arguments& arguments, int64_t 
 
 // Writes one value into all of a contiguous tensor.
 inline void fill(const Tensor& tensor, double value) {
-  opwheel::dispatch(dtype_of(tensor), [&]<class T>() {
+  opwheel::dispatch(dtype_of(tensor), [&]<class T> {
     std::fill_n(data<T>(tensor), opwheel::TensorInfo(tensor).numel, static_cast<T>(value));
   });
 }
@@ -67,21 +68,23 @@ inline void check_targets(const int64_t* targets, int64_t count, int64_t classes
     }
   }
 }
-inline void check_positions(const int64_t* ids, int64_t count, int64_t table_rows) {
+inline void check_positions(const int64_t* ids, int64_t count, int64_t limit, std::string_view of) {
   for (int64_t i = 0; i < count; ++i) {
-    if (ids[i] < 0 || ids[i] >= table_rows) {
-      fail("argument 'position_ids' has ", ids[i], ", but 'cos' has ", table_rows, " positions");
+    if (ids[i] < 0 || ids[i] >= limit) {
+      fail("argument 'position_ids' has ", ids[i], ", but '", of, "' has ", limit, " positions");
     }
   }
 }
+
+#include "loss_sums.inc.h"
 
 // What the operators do on any device.
 #include "transformer_ops/host/activations.inc.h"
 #include "transformer_ops/host/angles.inc.h"
 #include "transformer_ops/host/cache.inc.h"
 #include "transformer_ops/host/cross_entropy.inc.h"
-#include "transformer_ops/host/linear_cross_entropy.inc.h"
 #include "transformer_ops/host/norms.inc.h"
+#include "transformer_ops/host/positions.inc.h"
 #include "transformer_ops/host/quantize.inc.h"
 #include "transformer_ops/host/rope.inc.h"
 #include "transformer_ops/host/softmax.inc.h"

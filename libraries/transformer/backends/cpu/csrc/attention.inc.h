@@ -51,14 +51,14 @@ struct Part {
   int64_t first, last, columns;
 };
 
-// kTile rows of a product, of one panel's first columns, `vectors` registers of them. Panels have rows of `width`.
-template <int64_t vectors, class C>
+// A few rows of a product, of one panel's first columns, `vectors` registers of them. Panels have rows of `width`.
+template <int64_t vectors, int64_t height = kTile, class C>
 __attribute__((always_inline)) inline void multiply_tile(Left<C> a, const C* panel, int64_t width, int64_t depth,
                                                          C* out, int64_t stride, bool adds) {
   using V = Vector<C>;
-  V sums[kTile][vectors];
+  V sums[height][vectors];
 #pragma GCC unroll 8
-  for (int64_t i = 0; i < kTile; ++i) {
+  for (int64_t i = 0; i < height; ++i) {
 #pragma GCC unroll 2
     for (int64_t v = 0; v < vectors; ++v) {
       sums[i][v] = adds ? load_vector<V>(out + i * stride + v * kLanes<C>) : V{};
@@ -68,14 +68,14 @@ __attribute__((always_inline)) inline void multiply_tile(Left<C> a, const C* pan
     V b[vectors];
     for (int64_t v = 0; v < vectors; ++v) b[v] = load_vector<V>(panel + k * width + v * kLanes<C>);
 #pragma GCC unroll 8
-    for (int64_t i = 0; i < kTile; ++i) {
+    for (int64_t i = 0; i < height; ++i) {
       const C factor = a.data[i * a.row + k * a.column];
 #pragma GCC unroll 2
       for (int64_t v = 0; v < vectors; ++v) sums[i][v] += factor * b[v];
     }
   }
 #pragma GCC unroll 8
-  for (int64_t i = 0; i < kTile; ++i) {
+  for (int64_t i = 0; i < height; ++i) {
 #pragma GCC unroll 2
     for (int64_t v = 0; v < vectors; ++v) store_vector(out + i * stride + v * kLanes<C>, sums[i][v]);
   }
@@ -215,12 +215,51 @@ inline void pack_keys(HeadRows<const T> k, const Rotation<T>& rotation, int64_t 
   pack_all(HeadRows<const C>(turned, stride));
 }
 
-// How many keys query i sees, as PyTorch counts them: of a causal head as many as there are queries up to it.
-inline int64_t visible(bool is_causal, int64_t i, int64_t keys) { return is_causal && i + 1 < keys ? i + 1 : keys; }
+// How many keys the queries of a batch see: of a causal head those up to their positions, which are counted from 0, as
+// PyTorch does, unless they are given.
+class Visible {
+ public:
+  Visible(const AttentionForm& form, int64_t batch)
+      : keys_(form.keys),
+        is_causal_(form.is_causal),
+        ids_(form.position_ids == nullptr ? nullptr : form.position_ids + batch * form.position_stride) {}
 
-// The most keys that one of kTile queries from i on sees, in a block that sees `seen`.
-inline int64_t visible_in_tile(const AttentionForm& form, int64_t i, int64_t seen) {
-  return form.is_causal && i + kTile < seen ? i + kTile : seen;
+  int64_t of(int64_t i) const {
+    if (!is_causal_) return keys_;
+    const int64_t position = ids_ == nullptr ? i : ids_[i];
+    return position + 1 < keys_ ? position + 1 : keys_;
+  }
+  // The most that one of `count` queries from i on sees.
+  int64_t most(int64_t i, int64_t count) const {
+    if (ids_ == nullptr) return of(i + count - 1);
+    int64_t most = 0;
+    for (int64_t r = 0; r < count; ++r) most = of(i + r) > most ? of(i + r) : most;
+    return most;
+  }
+  // The most that one of kTile queries from i on sees, in a block that sees `seen`. Given positions have no order.
+  int64_t in_tile(int64_t i, int64_t seen) const {
+    return is_causal_ && ids_ == nullptr && i + kTile < seen ? i + kTile : seen;
+  }
+  // The first query that sees key j.
+  int64_t first(int64_t j) const { return is_causal_ && ids_ == nullptr ? j : 0; }
+
+ private:
+  int64_t keys_;
+  bool is_causal_;
+  const int64_t* ids_;
+};
+
+// Makes scores to exp(score - the largest), and gives the factor that makes these to weights.
+template <class C>
+inline C to_weights(C* row, int64_t count, C* lse) {
+  const C top = maximum<C>(count, -static_cast<C>(__builtin_inf()), [&](auto at) { return get(row, at); });
+  const C total = sum<C>(count, [&](auto at) {
+    const auto value = exp_of_negative(get(row, at) - top);
+    put(row, at, value);
+    return value;
+  });
+  if (lse != nullptr) *lse = top + static_cast<C>(__builtin_log(static_cast<double>(total)));
+  return C(1) / total;
 }
 
 template <class T>
@@ -236,13 +275,15 @@ void attention(const Attention& a, int64_t begin, int64_t end) {
   int64_t packed = -1;  // the head whose keys and values are there
   for (int64_t i = begin; i < end; ++i) {
     const int64_t batch = i / form.heads, head = i % form.heads, shared = head / form.group;
+    const Visible visible(form, batch);
     const HeadRows<const T> q(a.q, batch, head);
     const HeadRows<T> y(a.y, batch, head);
     const Rotation<T> rotation(form, batch);
     C* const lse = a.lse == nullptr ? nullptr : static_cast<C*>(a.lse) + i * form.queries;
     if (packed != i / form.group) {
-      pack_keys(HeadRows<const T>(a.k, batch, shared), rotation, n, d, turned.data, columns, keys, nullptr);
-      pack(HeadRows<const T>(a.v, batch, shared), n, d, values);
+      const int64_t read = visible.most(0, form.queries);
+      pack_keys(HeadRows<const T>(a.k, batch, shared), rotation, read, d, turned.data, columns, keys, nullptr);
+      pack(HeadRows<const T>(a.v, batch, shared), read, d, values);
       packed = i / form.group;
     }
     const int64_t next = i + 1 < end ? i + 1 : i;
@@ -250,10 +291,10 @@ void attention(const Attention& a, int64_t begin, int64_t end) {
     const HeadRows<const T> next_v(a.v, next / form.heads, next % form.heads / form.group);
     for (int64_t from = 0; from < form.queries; from += kQueries) {
       const int64_t count = form.queries - from < kQueries ? form.queries - from : kQueries;
-      const int64_t seen = visible(form.is_causal, from + count - 1, n);
+      const int64_t seen = visible.most(from, count);
       copy_rows(q, from, kQueries, count, d, static_cast<C>(form.scale), block.data, columns);
       rotation.turn(block.data, columns, from, count, C(1));
-      const auto of_scores = [&](int64_t r) { return Part{0, d, visible_in_tile(form, from + r, seen)}; };
+      const auto of_scores = [&](int64_t r) { return Part{0, d, visible.in_tile(from + r, seen)}; };
       multiply({block.data, columns, 1}, kQueries, keys, scores.data, stride, false, of_scores);
       C factors[kQueries];
       for (int64_t r = 0; r < count; ++r) {
@@ -262,18 +303,11 @@ void attention(const Attention& a, int64_t begin, int64_t end) {
         fetch(y, from + r, form.queries, d);
         fetch(next_k, from + r, n, d);
         fetch(next_v, from + r, n, d);
-        const int64_t own = visible(form.is_causal, from + r, n);
-        const C top = maximum<C>(own, -static_cast<C>(__builtin_inf()), [&](auto at) { return get(row, at); });
-        const C total = sum<C>(own, [&](auto at) {
-          const auto value = exp_of_negative(get(row, at) - top);
-          put(row, at, value);
-          return value;
-        });
+        const int64_t own = visible.of(from + r);
+        factors[r] = to_weights(row, own, lse == nullptr ? nullptr : lse + from + r);
         fill_zero(row + own, seen - own);
-        factors[r] = C(1) / total;
-        if (lse != nullptr) lse[from + r] = top + static_cast<C>(__builtin_log(static_cast<double>(total)));
       }
-      const auto of_sums = [&](int64_t r) { return Part{0, visible_in_tile(form, from + r, seen), columns}; };
+      const auto of_sums = [&](int64_t r) { return Part{0, visible.in_tile(from + r, seen), columns}; };
       multiply({scores.data, stride, 1}, kQueries, values, sums.data, columns, false, of_sums);
       for (int64_t r = 0; r < count; ++r) {
         T* const to = y.row(from + r);
@@ -303,13 +337,15 @@ void attention_backward(const AttentionBackward& a, int64_t begin, int64_t end) 
   const C scale = static_cast<C>(form.scale);
   for (int64_t i = begin; i < end; ++i) {  // a head of keys and values
     const int64_t heads = form.heads / form.group, batch = i / heads, shared = i % heads;
+    const Visible visible(form, batch);
+    const int64_t read = visible.most(0, form.queries);
     const HeadRows<const T> k(a.k, batch, shared), v(a.v, batch, shared);
     const HeadRows<T> dk_rows(a.dk, batch, shared), dv_rows(a.dv, batch, shared);
     const int64_t next = i + 1 < end ? i + 1 : i;
     const HeadRows<const T> next_k(a.k, next / heads, next % heads), next_v(a.v, next / heads, next % heads);
     const Rotation<T> rotation(form, batch);
-    pack_keys(k, rotation, n, d, dk.data, columns, keys_t, &keys);
-    pack_transposed(v, n, d, values_t);
+    pack_keys(k, rotation, read, d, dk.data, columns, keys_t, &keys);
+    pack_transposed(v, read, d, values_t);
     fill_zero(dk.data, width * columns);
     fill_zero(dv.data, width * columns);
     for (int64_t head = shared * form.group; head < (shared + 1) * form.group; ++head) {
@@ -318,13 +354,13 @@ void attention_backward(const AttentionBackward& a, int64_t begin, int64_t end) 
       const C* const lse = static_cast<const C*>(a.lse) + (batch * form.heads + head) * form.queries;
       for (int64_t from = 0; from < form.queries; from += kQueries) {
         const int64_t count = form.queries - from < kQueries ? form.queries - from : kQueries;
-        const int64_t seen = visible(form.is_causal, from + count - 1, n), seen_width = padded(seen, kPanel<C>);
+        const int64_t seen = visible.most(from, count), seen_width = padded(seen, kPanel<C>);
         copy_rows(q, from, kQueries, count, d, scale, block.data, columns);
         rotation.turn(block.data, columns, from, count, C(1));
         copy_rows(grad, from, kQueries, count, d, C(1), grads.data, columns);
         pack_block(block.data, block_panels);
         pack_block(grads.data, grad_panels);
-        const auto of_scores = [&](int64_t r) { return Part{0, d, visible_in_tile(form, from + r, seen)}; };
+        const auto of_scores = [&](int64_t r) { return Part{0, d, visible.in_tile(from + r, seen)}; };
         multiply({block.data, columns, 1}, kQueries, keys_t, weights.data, stride, false, of_scores);
         multiply({grads.data, columns, 1}, kQueries, values_t, slopes.data, stride, false, of_scores);
         for (int64_t r = 0; r < kQueries; ++r) {
@@ -337,7 +373,7 @@ void attention_backward(const AttentionBackward& a, int64_t begin, int64_t end) 
           fetch(dv_rows, from + r, n, d);
           fetch(next_k, from + r, n, d);
           fetch(next_v, from + r, n, d);
-          const int64_t own = r < count ? visible(form.is_causal, from + r, n) : 0;
+          const int64_t own = r < count ? visible.of(from + r) : 0;
           if (own > 0) {
             const C log_sum = lse[from + r];
             const C total = sum<C>(own, [&](auto at) {
@@ -351,12 +387,13 @@ void attention_backward(const AttentionBackward& a, int64_t begin, int64_t end) 
           fill_zero(p + own, seen_width - own);
           fill_zero(ds + own, seen_width - own);
         }
-        const auto of_keys = [&](int64_t j) {  // key j is seen from query j on
-          return Part{form.is_causal && j > from ? j - from : 0, kQueries, columns};
+        const auto of_keys = [&](int64_t j) {
+          const int64_t first = visible.first(j);
+          return Part{first > from ? first - from : 0, kQueries, columns};
         };
         multiply({weights.data, 1, stride}, padded(seen, kTile), grad_panels, dv.data, columns, true, of_keys);
         multiply({slopes.data, 1, stride}, padded(seen, kTile), block_panels, dk.data, columns, true, of_keys);
-        const auto of_sums = [&](int64_t r) { return Part{0, visible_in_tile(form, from + r, seen), columns}; };
+        const auto of_sums = [&](int64_t r) { return Part{0, visible.in_tile(from + r, seen), columns}; };
         multiply({slopes.data, stride, 1}, kQueries, keys, sums.data, columns, false, of_sums);
         rotation.turn(sums.data, columns, from, count, C(-1));
         for (int64_t r = 0; r < count; ++r) {

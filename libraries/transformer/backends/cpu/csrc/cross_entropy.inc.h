@@ -15,20 +15,20 @@ inline V cap_slope(V x, C softcap) {
 
 // With z = log(sum(exp(x))) and t the target, for one row:
 //   loss = w[t] (1 - smoothing) (z - x[t]) + smoothing / n sum(w (z - x)) + lse_square_scale z^2
-// where w, the weights of classes, is 1 for all if there is none; the last term is in z_loss, too. Logits may be large
-// and close together: z is the largest of them and a small number, whose sum, lse, is rounded. Differences from z are
-// taken from one and then the other, and lse_rest is what lse has lost. The target's own exp is left out of the sum of
-// the others, and added by log1p: it would hide them where the target is nearly certain, and with them the loss.
+// where w, the weights of classes, is 1 for all if there is none. All of it is multiplied by the weight of the token.
+// Logits may be large and close together: z is the largest of them and a small number, whose sum, lse, is rounded.
+// Differences from z are taken from one and then the other, and lse_rest is what lse has lost. The target's own exp is
+// left out of the sum of the others, and added by log1p: it would hide them where the target is nearly certain, and
+// with them the loss.
 template <class T>
 void cross_entropy(const CrossEntropy& a, int64_t begin, int64_t end) {
   using C = ComputeType<T>;
   const int64_t n = a.length;
   const C softcap = static_cast<C>(a.softcap), smoothing = static_cast<C>(a.label_smoothing);
-  const T* w = static_cast<const T*>(a.weight);
+  const C *w = static_cast<const C*>(a.weight), *u = static_cast<const C*>(a.token_weight);
   for (int64_t i = begin; i < end; ++i) {
-    C &loss = static_cast<C*>(a.loss)[i], &z_loss = static_cast<C*>(a.z_loss)[i], &lse = static_cast<C*>(a.lse)[i];
-    C& lse_rest = static_cast<C*>(a.lse_rest)[i];
-    loss = z_loss = lse = lse_rest = C(0);
+    C &loss = static_cast<C*>(a.loss)[i], &lse = static_cast<C*>(a.lse)[i], &lse_rest = static_cast<C*>(a.lse_rest)[i];
+    loss = lse = lse_rest = C(0);
     const int64_t target = a.target[i];
     if (target == a.ignore_index) continue;
     const T* x = static_cast<const T*>(a.x) + i * a.x_stride;
@@ -43,7 +43,7 @@ void cross_entropy(const CrossEntropy& a, int64_t begin, int64_t end) {
     const C log_total = static_cast<C>(__builtin_log1p(others + __builtin_expm1(chosen - top)));
     lse = top + log_total;
     lse_rest = (top - lse) + log_total;
-    const C factor = w == nullptr ? C(1) : static_cast<C>(widen(w[target]));
+    const C factor = w == nullptr ? C(1) : w[target];
     loss = factor * (C(1) - smoothing) * ((top - chosen) + log_total);
     if (smoothing > 0 && w == nullptr) {
       loss += smoothing * (sum<C>(n, [&](auto at) { return top - capped(get(x, at), softcap); }) / C(n) + log_total);
@@ -51,19 +51,21 @@ void cross_entropy(const CrossEntropy& a, int64_t begin, int64_t end) {
       const auto weighted = [&](auto at) { return get(w, at) * ((top - capped(get(x, at), softcap)) + log_total); };
       loss += smoothing / C(n) * sum<C>(n, weighted);
     }
-    z_loss = static_cast<C>(a.lse_square_scale) * lse * lse;
-    loss += z_loss;
+    loss += static_cast<C>(a.lse_square_scale) * lse * lse;
+    if (u != nullptr) loss *= u[i];
   }
 }
 
-// With p = exp(x - z): dx = grad (w[t] (1 - smoothing) (p - [k = t]) + smoothing / n (p sum(w) - w)) +
-// (grad + grad_z) 2 lse_square_scale z p, times the derivative of the cap.
+// With p = exp(x - z): dx = g (w[t] (1 - smoothing) (p - [k = t]) + smoothing / n (p sum(w) - w)) +
+// of_z 2 lse_square_scale z p, times the derivative of the cap; g and of_z are grad times the weight of the token, each
+// divided by its divisor.
 template <class T>
 void cross_entropy_backward(const CrossEntropyBackward& a, int64_t begin, int64_t end) {
   using C = ComputeType<T>;
   const int64_t n = a.length;
   const C softcap = static_cast<C>(a.softcap), smoothing = static_cast<C>(a.label_smoothing);
-  const T* w = static_cast<const T*>(a.weight);
+  const C *w = static_cast<const C*>(a.weight), *u = static_cast<const C*>(a.token_weight);
+  const C *grad = static_cast<const C*>(a.grad), *divisors = static_cast<const C*>(a.divisors);
   const C weights = smoothing > 0 && w != nullptr ? sum<C>(n, [&](auto at) { return get(w, at); }) : C(n);
   for (int64_t i = begin; i < end; ++i) {
     const T* x = static_cast<const T*>(a.x) + i * a.x_stride;
@@ -74,9 +76,9 @@ void cross_entropy_backward(const CrossEntropyBackward& a, int64_t begin, int64_
       continue;
     }
     const C z = static_cast<const C*>(a.lse)[i], z_rest = static_cast<const C*>(a.lse_rest)[i];
-    const C g = static_cast<const C*>(a.grad)[a.grad_per_row ? i : 0];
-    const C of_z = g + (a.grad_z == nullptr ? C(0) : static_cast<const C*>(a.grad_z)[i]);
-    const C chosen = (w == nullptr ? C(1) : static_cast<C>(widen(w[target]))) * (C(1) - smoothing);
+    C g = (grad == nullptr ? C(1) : grad[a.grad_per_row ? i : 0]) * (u == nullptr ? C(1) : u[i]), of_z = g;
+    if (divisors != nullptr) g /= divisors[0], of_z /= divisors[1];
+    const C own_weight = w == nullptr ? C(1) : w[target], chosen = own_weight * (C(1) - smoothing);
     const C of_others = g * (smoothing / C(n) * weights) + of_z * C(2) * static_cast<C>(a.lse_square_scale) * z;
     const C of_p = g * chosen + of_others, shift = g * (smoothing / C(n));
     const auto log_p = [&](auto value) { return (capped(value, softcap) - z) - z_rest; };
@@ -89,7 +91,6 @@ void cross_entropy_backward(const CrossEntropyBackward& a, int64_t begin, int64_
     // certain. It is read first, because dx may be where x is.
     const Vector<C> own_logit = Vector<C>{} + static_cast<C>(widen(x[target]));
     const double own_log_p = log_p(own_logit)[0];
-    const C own_weight = w == nullptr ? C(1) : static_cast<C>(widen(w[target]));
     const C less_one = static_cast<C>(__builtin_expm1(own_log_p)), own_p = static_cast<C>(__builtin_exp(own_log_p));
     const C slope = softcap > 0 ? cap_slope(own_logit, softcap)[0] : C(1);
     const C own = (g * chosen * less_one + of_others * own_p - shift * own_weight) * slope;

@@ -18,13 +18,16 @@ struct Heads {
 
 // What both passes depend on. Each `group` of the heads share a head of k and v. If cos is not null, q and k are turned
 // as by Rope, with halves as pairs: cos and sin have a row for each position, `batch_stride` is 0 where batches share
-// them.
+// them. If position_ids is not null, causal queries see keys up to these, of which a batch has `position_stride`, or 0
+// where batches share them.
 struct AttentionForm {
   int64_t heads, group, queries, keys, length;
   double scale;
   bool is_causal;
   const void *cos, *sin;
   int64_t angle_stride, batch_stride;
+  const int64_t* position_ids;
+  int64_t position_stride;
 };
 
 // y, and log(sum(exp)) of the scores, float (double for float64), if lse is not null. A call's rows are the heads of
@@ -34,6 +37,20 @@ struct Attention {
   void* lse;
   AttentionForm form;
 };
+
+// The same for few queries, in three steps, of which each has a table of kernels. `scores` has, for each head of k and
+// v, rows() rows of `stride` elements, the queries of the heads that share it, and room for rows up to a multiple.
+constexpr int64_t kRowsOfScores = 8, kKeysOfBlock = 128, kColumnsOfBlock = 32;
+struct FewQueries : Attention {
+  void* scores;
+  int64_t stride;
+  int64_t rows() const { return form.group * form.queries; }
+  int64_t key_blocks() const { return (form.keys + kKeysOfBlock - 1) / kKeysOfBlock; }
+  int64_t column_blocks() const { return (form.length + kColumnsOfBlock - 1) / kColumnsOfBlock; }
+};
+struct FewQueryScores : FewQueries {};   // a call's rows are blocks of keys of these heads
+struct FewQueryWeights : FewQueries {};  // the queries
+struct FewQuerySums : FewQueries {};     // blocks of columns of these heads
 
 // A call's rows are the heads of k and v.
 struct AttentionBackward {
@@ -58,6 +75,9 @@ struct Table : KernelOf<RmsNorm>,
                KernelOf<Softmax>,
                KernelOf<SoftmaxBackward>,
                KernelOf<Attention>,
+               KernelOf<FewQueryScores>,
+               KernelOf<FewQueryWeights>,
+               KernelOf<FewQuerySums>,
                KernelOf<AttentionBackward>,
                KernelOf<RopePair>,
                KernelOf<CrossEntropy>,

@@ -16,6 +16,7 @@ using namespace ::opwheel::cpu::OPWHEEL_ISA;
 #include "activations.inc.h"
 #include "angles.inc.h"
 #include "attention.inc.h"
+#include "attention_few_queries.inc.h"
 #include "cross_entropy.inc.h"
 #include "linear_cross_entropy.inc.h"
 #include "norms.inc.h"
@@ -36,6 +37,9 @@ const Table table = {
     {OPWHEEL_BY_DTYPE(softmax)},
     {OPWHEEL_BY_DTYPE(softmax_backward)},
     {OPWHEEL_BY_DTYPE(attention)},
+    {OPWHEEL_BY_DTYPE(few_query_scores)},
+    {OPWHEEL_BY_DTYPE(few_query_weights)},
+    {OPWHEEL_BY_DTYPE(few_query_sums)},
     {OPWHEEL_BY_DTYPE(attention_backward)},
     {OPWHEEL_BY_DTYPE(rope)},
     {OPWHEEL_BY_DTYPE(cross_entropy)},

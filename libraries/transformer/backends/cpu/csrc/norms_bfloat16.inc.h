@@ -50,12 +50,13 @@ inline __m512i every_second_four(__m512i words) {
 // f(k, i) for 32 elements from k on, each fourth time with the same i: sums that do not wait for each other.
 template <class F>
 WITH_AVX512_BF16 inline void for_blocks(int64_t n, F f) {
+  constexpr int64_t kBlock = 32;
   int64_t k = 0;
-  for (; k + 4 * 32 <= n; k += 4 * 32) {
+  for (; k + 4 * kBlock <= n; k += 4 * kBlock) {
 #pragma GCC unroll 4
-    for (int64_t i = 0; i < 4; ++i) f(k + 32 * i, i);
+    for (int64_t i = 0; i < 4; ++i) f(k + kBlock * i, i);
   }
-  for (; k < n; k += 32) f(k, 0);
+  for (; k < n; k += kBlock) f(k, 0);
 }
 
 // What is needed of the elements of x: the sum of their squares, and the smallest magnitude.

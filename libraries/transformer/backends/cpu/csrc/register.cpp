@@ -36,6 +36,8 @@ OPWHEEL_KERNELS(transformer_ops, CPU, m) {
   implement<op::cross_entropy_backward, cpu::cross_entropy_backward>(m);
   implement<op::fused_linear_cross_entropy, cpu::fused_linear_cross_entropy>(m);
   implement<op::fused_linear_cross_entropy_training, cpu::fused_linear_cross_entropy_training>(m);
+  implement<op::linear_cross_entropy_rows, cpu::linear_cross_entropy_rows>(m);
+  implement<op::linear_cross_entropy_backward, cpu::linear_cross_entropy_backward>(m);
   implement<op::scaled, cpu::scaled>(m);
   implement<op::quantize_rowwise, cpu::quantize_rowwise>(m);
   implement<op::dequantize_rowwise, cpu::dequantize_rowwise>(m);

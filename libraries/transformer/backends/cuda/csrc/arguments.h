@@ -38,17 +38,27 @@ inline int64_t part_count(const Rows& x) {
   return part_count(device_of(x.tensor), dtype_of(x.tensor), x.rows, x.length);
 }
 
+// Memory of one call, for one number of each row.
+class RowScratch {
+ public:
+  RowScratch(int64_t rows, ScalarType dtype, Device device) : numbers_(new_empty({rows}, dtype, device)) {}
+  void* data() { return opwheel::data<void>(numbers_); }
+
+ private:
+  Tensor numbers_;
+};
+
 // The device finds out: the kernels assert it, as PyTorch's do.
 inline void check_targets(const int64_t*, int64_t, int64_t, int64_t) {}
-inline void check_positions(const int64_t*, int64_t, int64_t) {}
+inline void check_positions(const int64_t*, int64_t, int64_t, std::string_view) {}
 
 // What the operators do on any device.
 #include "transformer_ops/host/activations.inc.h"
 #include "transformer_ops/host/angles.inc.h"
 #include "transformer_ops/host/cache.inc.h"
 #include "transformer_ops/host/cross_entropy.inc.h"
-#include "transformer_ops/host/linear_cross_entropy.inc.h"
 #include "transformer_ops/host/norms.inc.h"
+#include "transformer_ops/host/positions.inc.h"
 #include "transformer_ops/host/quantize.inc.h"
 #include "transformer_ops/host/rope.inc.h"
 #include "transformer_ops/host/softmax.inc.h"

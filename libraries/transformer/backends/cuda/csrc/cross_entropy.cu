@@ -22,10 +22,11 @@ __device__ C cap_slope(C x, C softcap) {
 
 // With z = log(sum(exp(x))) and t the target, for one row:
 //   loss = w[t] (1 - smoothing) (z - x[t]) + smoothing / n sum(w (z - x)) + lse_square_scale z^2
-// where w, the weights of classes, is 1 for all if there is none; the last term is in z_loss, too. Logits may be large
-// and close together: z is the largest of them and a small number, whose sum, lse, is rounded. Differences from z are
-// taken from one and then the other, and lse_rest is what lse has lost. The target's own exp is left out of the sum of
-// the others, and added by log1p: it would hide them where the target is nearly certain, and with them the loss.
+// where w, the weights of classes, is 1 for all if there is none. All of it is multiplied by the weight of the token.
+// Logits may be large and close together: z is the largest of them and a small number, whose sum, lse, is rounded.
+// Differences from z are taken from one and then the other, and lse_rest is what lse has lost. The target's own exp is
+// left out of the sum of the others, and added by log1p: it would hide them where the target is nearly certain, and
+// with them the loss.
 template <class T>
 struct CrossEntropyRows {
   static constexpr int kHeld = 4;
@@ -37,10 +38,10 @@ struct CrossEntropyRows {
     using C = ComputeType<T>;
     const C softcap = static_cast<C>(a.softcap), smoothing = static_cast<C>(a.label_smoothing);
     const C n = static_cast<C>(a.length);
-    const T* const w = static_cast<const T*>(a.weight);
+    const C *const w = static_cast<const C*>(a.weight), *const u = static_cast<const C*>(a.token_weight);
     const auto cap = [softcap](C value) { return capped(value, softcap); };
     team.for_rows([&](int64_t i) {
-      C loss = 0, z_loss = 0, lse = 0, lse_rest = 0;
+      C loss = 0, lse = 0, lse_rest = 0;
       const int64_t target = a.target[i];
       if (target != a.ignore_index) {
         assert(target >= 0 && target < a.length && "argument 'target' has an element that is no class");
@@ -54,7 +55,7 @@ struct CrossEntropyRows {
         const C log_total = std::log1p(others.b + std::expm1(chosen - top));
         lse = top + log_total;
         lse_rest = (top - lse) + log_total;
-        const C factor = w == nullptr ? C(1) : static_cast<C>(w[target]);
+        const C factor = w == nullptr ? C(1) : w[target];
         loss = factor * (C(1) - smoothing) * ((top - chosen) + log_total);
         if (smoothing > 0 && w == nullptr) {
           loss += smoothing * (team.sum([&](auto at) { return top - logits(at); }) / n + log_total);
@@ -62,21 +63,21 @@ struct CrossEntropyRows {
           const auto weighted = [&](auto at) { return team.read(w, at) * ((top - logits(at)) + log_total); };
           loss += smoothing / n * team.sum(weighted);
         }
-        z_loss = static_cast<C>(a.lse_square_scale) * lse * lse;
-        loss += z_loss;
+        loss += static_cast<C>(a.lse_square_scale) * lse * lse;
+        if (u != nullptr) loss *= u[i];
       }
       if (!team.is_first()) return;
       static_cast<C*>(a.loss)[i] = loss;
-      static_cast<C*>(a.z_loss)[i] = z_loss;
       static_cast<C*>(a.lse)[i] = lse;
       static_cast<C*>(a.lse_rest)[i] = lse_rest;
     });
   }
 };
 
-// With p = exp(x - z): dx = grad (w[t] (1 - smoothing) (p - [k = t]) + smoothing / n (p sum(w) - w)) +
-// (grad + grad_z) 2 lse_square_scale z p, times the derivative of the cap. The target's own has p - 1 as
-// expm1(log(p)): a difference would leave nothing where the target is nearly certain.
+// With p = exp(x - z): dx = g (w[t] (1 - smoothing) (p - [k = t]) + smoothing / n (p sum(w) - w)) +
+// of_z 2 lse_square_scale z p, times the derivative of the cap; g and of_z are grad times the weight of the token, each
+// divided by its divisor. The target's own has p - 1 as expm1(log(p)): a difference would leave nothing where the
+// target is nearly certain.
 template <class T>
 struct CrossEntropyRowsBackward {
   static constexpr int kHeld = 4;
@@ -88,7 +89,8 @@ struct CrossEntropyRowsBackward {
     using C = ComputeType<T>;
     const C softcap = static_cast<C>(a.softcap), smoothing = static_cast<C>(a.label_smoothing);
     const C n = static_cast<C>(a.length);
-    const T* const w = static_cast<const T*>(a.weight);
+    const C *const w = static_cast<const C*>(a.weight), *const u = static_cast<const C*>(a.token_weight);
+    const C *const grad = static_cast<const C*>(a.grad), *const divisors = static_cast<const C*>(a.divisors);
     C weights = n;
     if (smoothing > 0 && w != nullptr && team.has_rows()) {
       weights = team.sum([&](auto at) { return team.read(w, at); });
@@ -103,9 +105,12 @@ struct CrossEntropyRowsBackward {
       assert(target >= 0 && target < a.length && "argument 'target' has an element that is no class");
       const auto x = team.load(static_cast<const T*>(a.x) + i * a.x_stride);
       const C z = static_cast<const C*>(a.lse)[i], z_rest = static_cast<const C*>(a.lse_rest)[i];
-      const C g = a.grad == nullptr ? C(1) : static_cast<const C*>(a.grad)[a.grad_per_row ? i : 0];
-      const C of_z = g + (a.grad_z == nullptr ? C(0) : static_cast<const C*>(a.grad_z)[i]);
-      const C chosen = (w == nullptr ? C(1) : static_cast<C>(w[target])) * (C(1) - smoothing);
+      C g = (grad == nullptr ? C(1) : grad[a.grad_per_row ? i : 0]) * (u == nullptr ? C(1) : u[i]), of_z = g;
+      if (divisors != nullptr) {
+        g /= divisors[0];
+        of_z /= divisors[1];
+      }
+      const C chosen = (w == nullptr ? C(1) : w[target]) * (C(1) - smoothing);
       const C of_others = g * (smoothing / n * weights) + of_z * C(2) * static_cast<C>(a.lse_square_scale) * z;
       const C of_p = g * chosen + of_others, shift = g * (smoothing / n);
       team.store(dx, [&](auto at) {
@@ -115,7 +120,7 @@ struct CrossEntropyRowsBackward {
         OPWHEEL_UNROLL
         for (int k = 0; k < Team::kWidth; ++k) {
           const C logit = capped(logits.values[k], softcap);
-          const C weight = w == nullptr || shift == 0 ? C(1) : static_cast<C>(w[at.begin + k]);
+          const C weight = w == nullptr || shift == 0 ? C(1) : w[at.begin + k];
           C d = of_p * exp_for<T>(logit - z, z_rest) - shift * weight;
           if (k == lane) {
             const C log_p = (logit - z) - z_rest;

@@ -11,16 +11,6 @@ namespace transformer_ops::cuda {
 using opwheel::Device;
 using opwheel::ScalarType;
 
-// Writes the loss of all rows and what their gradients are to be multiplied by: `mean` divides by the number of targets
-// that count. Both are float (double for float64), as the losses of the rows are.
-struct TotalLoss {
-  const void* row_loss;
-  const int64_t* target;
-  void *loss, *factor;
-  int64_t rows, ignore_index;
-  bool is_mean;
-};
-
 // The sums of the columns of x, (rows, classes), written or added; they are float (double for float64).
 struct ColumnSums {
   const void* x;
@@ -50,7 +40,8 @@ void run(Device, ScalarType, const SoftmaxBackward&, int64_t rows, int64_t cost)
 void run(Device, ScalarType, const RopePair&, int64_t rows, int64_t cost);
 void run(Device, ScalarType, const CrossEntropy&, int64_t rows, int64_t cost);
 void run(Device, ScalarType, const CrossEntropyBackward&, int64_t rows, int64_t cost);
-void run(Device, ScalarType, const TotalLoss&, int64_t rows, int64_t cost);
+void run(Device, ScalarType, const LossTotal&, int64_t rows, int64_t cost);
+void run(Device, ScalarType, const LossScale&, int64_t rows, int64_t cost);
 void run(Device, ScalarType, const ColumnSums&, int64_t classes, int64_t cost);
 void run(Device, ScalarType, const Scaled&, int64_t rows, int64_t cost);
 void run(Device, ScalarType, const Accumulate&, int64_t rows, int64_t cost);

@@ -45,24 +45,6 @@ struct AccumulateRows {
   }
 };
 
-// One block for all rows.
-template <class C>
-struct TotalLossOf {
-  TotalLoss a;
-
-  __device__ void operator()(int64_t) const {
-    namespace cuda = opwheel::cuda;
-    const C* const losses = static_cast<const C*>(a.row_loss);
-    const C total = cuda::sum<C>(a.rows, [&](int64_t i) { return losses[i]; });
-    C counted = C(1);
-    if (a.is_mean) counted = cuda::sum<C>(a.rows, [&](int64_t i) { return C(a.target[i] != a.ignore_index); });
-    cuda::for_each(1, [&](int64_t) {
-      *static_cast<C*>(a.loss) = total / counted;
-      *static_cast<C*>(a.factor) = counted > 0 ? C(1) / counted : C(0);
-    });
-  }
-};
-
 void run(Device device, ScalarType dtype, const Scaled& a, int64_t rows, int64_t) {
   dispatch(dtype, [&]<class T>() {
     const bool is_aligned = are_aligned<T>(a.length, {a.x, a.y}, {a.x_stride});
@@ -86,14 +68,6 @@ void run(Device device, ScalarType dtype, const ColumnSums& a, int64_t classes, 
     using C = ComputeType<T>;
     sum_columns(device, static_cast<const T*>(a.x), static_cast<C*>(a.sums), a.rows, classes, a.adds);
   });
-}
-
-void run(Device device, ScalarType dtype, const TotalLoss& a, int64_t rows, int64_t) {
-  if (dtype == ScalarType::Double) {
-    opwheel::cuda::for_rows(device, 1, rows, TotalLossOf<double>{a});
-  } else {
-    opwheel::cuda::for_rows(device, 1, rows, TotalLossOf<float>{a});
-  }
 }
 
 }  // namespace transformer_ops::cuda

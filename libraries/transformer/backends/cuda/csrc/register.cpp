@@ -28,6 +28,8 @@ OPWHEEL_KERNELS(transformer_ops, CUDA, m) {
   implement<op::cross_entropy_backward, cuda::cross_entropy_backward>(m);
   implement<op::fused_linear_cross_entropy, cuda::fused_linear_cross_entropy>(m);
   implement<op::fused_linear_cross_entropy_training, cuda::fused_linear_cross_entropy_training>(m);
+  implement<op::linear_cross_entropy_rows, cuda::linear_cross_entropy_rows>(m);
+  implement<op::linear_cross_entropy_backward, cuda::linear_cross_entropy_backward>(m);
   implement<op::scaled, cuda::scaled>(m);
   implement<op::quantize_rowwise, cuda::quantize_rowwise>(m);
   implement<op::dequantize_rowwise, cuda::dequantize_rowwise>(m);

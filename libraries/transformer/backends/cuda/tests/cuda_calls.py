@@ -45,9 +45,13 @@ def calls(n: int, dtype: torch.dtype = torch.float32, rows: int = 3, device: str
         "rope": (t.rope, heads),
         "rope, interleaved": (t.rope, (*heads, None, 1, True)),
         "rope of positions": (t.rope, (*heads, indices(rows, rows, device=device))),
-        # Of each row: the mean is PyTorch's.
         "cross_entropy": (t.cross_entropy, (x(rows, n), classes, None, -100, 0.0, 0.1, "none")),
+        "cross_entropy, mean": (t.cross_entropy, (x(rows, n), classes, x(n), -100, 0.1, 0.1, "mean")),
         "fused_linear_cross_entropy": (t.fused_linear_cross_entropy, (x(rows, 16), x(n, 16), classes, x(n))),
+        "fused_linear_cross_entropy of rows": (
+            t.fused_linear_cross_entropy,
+            (x(rows, 16), x(n, 16), classes, x(n), -100, 0.1, 0.1, "none", 0.0, x(n)),
+        ),
         "quantize_rowwise": (t.quantize_rowwise, (x(rows, n),)),
         "dequantize_rowwise": (
             t.dequantize_rowwise,

@@ -93,7 +93,7 @@ def test_the_same_bits_in_every_call(name, n, dtype):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_row_does_not_depend_on_the_others(name):
-    if name in ("fused_linear_cross_entropy", "cross_entropy", "reshape_and_cache") or name.startswith("rope"):
+    if "cross_entropy" in name or name == "reshape_and_cache" or name.startswith("rope"):
         pytest.skip("its rows are not those of its first argument, or of one result")
     function, args = calls(1000, torch.bfloat16, rows=7)[name]
     whole = tensors(function(*args))

@@ -76,7 +76,7 @@ def launches(monkeypatch):
     ("code", "dtype"),
     [
         ("ptx", torch.bfloat16),
-        ("amdgcn", torch.float64),
+        pytest.param("amdgcn", torch.float64, marks=pytest.mark.nightly),
         pytest.param("ptx", torch.float64, marks=pytest.mark.nightly),
         pytest.param("amdgcn", torch.bfloat16, marks=pytest.mark.nightly),
     ],

@@ -201,9 +201,10 @@ def test_classes_that_do_not_exist_are_not_read(index, weighted):
     _, x = surrounded(make(1, 6, requires_grad=False), 1)
     weight = surrounded(torch.ones(6, dtype=torch.float64, device=DEVICE), torch.nan)[1] if weighted else None
     arguments = x, torch.tensor([index], device=DEVICE), weight
-    loss, z_loss, lse, lse_rest = FUNCTIONS["cross_entropy_rows"](*arguments, -100, 0.0, 0.0, 0.0)
+    numbers = -100, 0.0, 0.0, 0.0, "none", None
+    loss, kept = FUNCTIONS["cross_entropy_rows"](*arguments, *numbers)
     assert loss.isnan().all()
-    dx = FUNCTIONS["cross_entropy_backward"](lse, z_loss, *arguments, lse, lse_rest, -100, 0.0, 0.0, 0.0)
+    dx = FUNCTIONS["cross_entropy_backward"](kept[:1], *arguments, kept, *numbers)
     assert dx.isfinite().all()
 
 
@@ -224,6 +225,9 @@ def test_a_linear_layer_in_several_parts(monkeypatch, biased):
     bias = (make(7),) if biased else (None,)
     tensors = (x, weight, *bias[:biased])
     compare("fused_linear_cross_entropy", x, weight, target, *bias, -100, 0.0, 0.1, "mean", 0.0, tensors=tensors)
+    weights = (torch.rand(n, dtype=torch.float64, device=DEVICE) for n in (7, 10))
+    numbers = -100, 0.1, 0.1, 0.0
+    compare("linear_cross_entropy_rows", x, weight, target, *bias, *numbers, *weights, tensors=tensors)
 
 
 def test_bfloat16_is_rounded_to_the_nearest():

@@ -1,6 +1,7 @@
 // attention: arguments are checked, results allocated, kernels run.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -28,7 +29,8 @@ struct AttentionSizes {
     }
   }
   int64_t group() const { return shared == 0 ? 1 : heads / shared; }
-  AttentionForm form(bool is_causal, std::optional<double> scale, const std::optional<AngleTables>& tables) const {
+  AttentionForm form(bool is_causal, std::optional<double> scale, const std::optional<AngleTables>& tables,
+                     const std::optional<PositionIds>& ids) const {
     AttentionForm form{.heads = heads,
                        .group = group(),
                        .queries = queries,
@@ -39,7 +41,9 @@ struct AttentionSizes {
                        .cos = nullptr,
                        .sin = nullptr,
                        .angle_stride = 0,
-                       .batch_stride = 0};
+                       .batch_stride = 0,
+                       .position_ids = ids ? ids->get() : nullptr,
+                       .position_stride = ids && ids->batches != 1 ? queries : 0};
     if (tables) {
       form.cos = data<void>(tables->cos), form.sin = data<void>(tables->sin);
       form.angle_stride = tables->stride;
@@ -61,6 +65,27 @@ struct AttentionSizes {
     tables.check_positions(queries, batches);
     return tables;
   }
+  // The positions up to which causal queries see keys, unless they are counted from 0.
+  std::optional<PositionIds> positions(const OptionalTensor& ids, bool is_causal, bool is_turned,
+                                       const Tensor& q) const {
+    if (!ids) return std::nullopt;
+    if (!is_causal) fail("argument 'position_ids' is given, but without 'is_causal' queries see all keys; pass None");
+    if (is_turned) fail("argument 'position_ids' is given, and so is 'cos'; turn queries and keys with rope() first");
+    return PositionIds(*ids, q, batches, queries, keys, "k");
+  }
+  int64_t keys_seen(const PositionIds& ids) const {
+    int64_t seen = 0;
+    for (int64_t i = 0; i < ids.batches * queries; ++i) seen = std::max(seen, ids.get()[i] + 1);
+    return seen;
+  }
+  // Whether keys and values are to be read once for all queries that share them. Causal ones without given positions
+  // see as few keys.
+  bool are_few_queries(const AttentionForm& form) const {
+    constexpr int64_t kMost = 16, kMostScores = 1 << 26;
+    const int64_t rows = batches * heads * queries;
+    const bool is_cut = form.is_causal && form.position_ids == nullptr;
+    return rows > 0 && queries <= kMost && !is_cut && form.cos == nullptr && rows * form.keys <= kMostScores;
+  }
   // What a head costs, in elements that could be read and written meanwhile.
   int64_t cost(int64_t passes) const { return 1 + passes * queries * (keys / 16 + 1) * length; }
 };
@@ -74,39 +99,59 @@ inline Heads heads_of(const Tensor& tensor) {
   return {data<void>(tensor), {info.strides[0], info.strides[2], info.strides[1]}};
 }
 
+inline void attend_few_queries(const Attention& arguments, const AttentionSizes& sizes, ScalarType dtype,
+                               opwheel::Device device) {
+  const auto padded = [](int64_t n, int64_t to) { return (n + to - 1) / to * to; };
+  const int64_t heads = sizes.batches * sizes.shared, rows = sizes.group() * sizes.queries;
+  const int64_t keys = arguments.form.keys;
+  const int64_t stride = padded(keys, kKeysOfBlock) + 16;  // not a power of two: these share lines of the cache
+  const Tensor scores = new_empty({heads, padded(rows, kRowsOfScores), stride}, wide(dtype), device);
+  const FewQueries call{arguments, data<void>(scores), stride};
+  const int64_t products = rows / 16 + 1;  // cost as much as reading a number
+  run(device, dtype, FewQueryScores{call}, heads * call.key_blocks(), kKeysOfBlock * sizes.length * products);
+  run(device, dtype, FewQueryWeights{call}, heads * rows, keys);
+  run(device, dtype, FewQuerySums{call}, heads * call.column_blocks(), keys * kColumnsOfBlock * products);
+}
+
 // y, and into `lse` what the backward pass needs, if it is a tensor.
 inline Tensor attention_into(const Tensor& given_q, const Tensor& given_k, const Tensor& given_v, bool is_causal,
                              std::optional<double> scale, const OptionalTensor& cos, const OptionalTensor& sin,
-                             const AttentionSizes& sizes, const Tensor& lse) {
+                             const OptionalTensor& position_ids, const AttentionSizes& sizes, const Tensor& lse) {
   const std::optional<AngleTables> tables = sizes.tables(cos, sin, given_q);
+  const std::optional<PositionIds> ids = sizes.positions(position_ids, is_causal, tables.has_value(), given_q);
   Tensor y = new_empty_like(given_q);
   const Tensor q = with_rows(given_q), k = with_rows(given_k), v = with_rows(given_v);
   if (sizes.keys == 0) {
     fill(y, 0);
     return y;
   }
-  const Attention arguments{.q = heads_of(q),
-                            .k = heads_of(k),
-                            .v = heads_of(v),
-                            .y = heads_of(y),
-                            .lse = lse.handle() == nullptr ? nullptr : data<void>(lse),
-                            .form = sizes.form(is_causal, scale, tables)};
-  run(device_of(q), dtype_of(q), arguments, sizes.batches * sizes.heads, sizes.cost(2));
+  Attention arguments{.q = heads_of(q),
+                      .k = heads_of(k),
+                      .v = heads_of(v),
+                      .y = heads_of(y),
+                      .lse = lse.handle() == nullptr ? nullptr : data<void>(lse),
+                      .form = sizes.form(is_causal, scale, tables, ids)};
+  if (ids) arguments.form.keys = sizes.keys_seen(*ids);  // a cache may have room for many more
+  if (sizes.are_few_queries(arguments.form)) {
+    attend_few_queries(arguments, sizes, dtype_of(q), device_of(q));
+  } else {
+    run(device_of(q), dtype_of(q), arguments, sizes.batches * sizes.heads, sizes.cost(2));
+  }
   return y;
 }
 
 inline Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal, std::optional<double> scale,
-                        const OptionalTensor& cos, const OptionalTensor& sin) {
-  return attention_into(q, k, v, is_causal, scale, cos, sin, AttentionSizes(q, k, v), Tensor());
+                        const OptionalTensor& cos, const OptionalTensor& sin, const OptionalTensor& position_ids) {
+  return attention_into(q, k, v, is_causal, scale, cos, sin, position_ids, AttentionSizes(q, k, v), Tensor());
 }
 
 inline std::array<Tensor, 2> attention_training(const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal,
                                                 std::optional<double> scale, const OptionalTensor& cos,
-                                                const OptionalTensor& sin) {
+                                                const OptionalTensor& sin, const OptionalTensor& position_ids) {
   const AttentionSizes sizes(q, k, v);
   Tensor lse = new_empty({sizes.batches, sizes.heads, sizes.queries}, wide(dtype_of(q)), device_of(q));
   if (sizes.keys == 0) fill(lse, -std::numeric_limits<double>::infinity());
-  Tensor y = attention_into(q, k, v, is_causal, scale, cos, sin, sizes, lse);
+  Tensor y = attention_into(q, k, v, is_causal, scale, cos, sin, position_ids, sizes, lse);
   return {std::move(y), std::move(lse)};
 }
 
@@ -118,8 +163,10 @@ struct Qkv {
 // Into `gradients`, in whose rows elements follow each other.
 inline void attention_backward_into(const Qkv& gradients, const AttentionSizes& sizes, const Tensor& given_grad,
                                     const Qkv& given, const Tensor& given_y, const Tensor& given_lse, bool is_causal,
-                                    std::optional<double> scale, const OptionalTensor& cos, const OptionalTensor& sin) {
+                                    std::optional<double> scale, const OptionalTensor& cos, const OptionalTensor& sin,
+                                    const OptionalTensor& position_ids) {
   const std::optional<AngleTables> tables = sizes.tables(cos, sin, given.q);
+  const std::optional<PositionIds> ids = sizes.positions(position_ids, is_causal, tables.has_value(), given.q);
   check_like(given_grad, "grad_output", given.q, "q");
   check_like(given_y, "y", given.q, "q");
   check(given_lse, "lse").on_cpu().dtype(wide(dtype_of(given.q))).shape({sizes.batches, sizes.heads, sizes.queries});
@@ -138,17 +185,18 @@ inline void attention_backward_into(const Qkv& gradients, const AttentionSizes& 
                                     .dk = heads_of(gradients.k),
                                     .dv = heads_of(gradients.v),
                                     .lse = data<void>(lse),
-                                    .form = sizes.form(is_causal, scale, tables)};
+                                    .form = sizes.form(is_causal, scale, tables, ids)};
   run(device_of(q), dtype_of(q), arguments, sizes.batches * sizes.shared, sizes.cost(5) * sizes.group());
 }
 
 inline std::array<Tensor, 3> attention_backward(const Tensor& grad_output, const Tensor& q, const Tensor& k,
                                                 const Tensor& v, const Tensor& y, const Tensor& lse, bool is_causal,
                                                 std::optional<double> scale, const OptionalTensor& cos,
-                                                const OptionalTensor& sin) {
+                                                const OptionalTensor& sin, const OptionalTensor& position_ids) {
   const AttentionSizes sizes(q, k, v);
   Tensor dq = new_empty_like(q), dk = new_empty_like(k), dv = new_empty_like(v);
-  attention_backward_into({dq, dk, dv}, sizes, grad_output, {q, k, v}, y, lse, is_causal, scale, cos, sin);
+  attention_backward_into({dq, dk, dv}, sizes, grad_output, {q, k, v}, y, lse, is_causal, scale, cos, sin,
+                          position_ids);
   return {std::move(dq), std::move(dk), std::move(dv)};
 }
 

@@ -42,7 +42,7 @@ inline void reshape_and_cache(const Tensor& key, const Tensor& value, Tensor& ke
   const auto write = [&](const Tensor& given, Tensor& target, int64_t width) {
     const Tensor from = contiguous(given);
     const opwheel::TensorInfo to(target);
-    opwheel::dispatch<opwheel::every_dtype>(dtype_of(given), [&]<class T>() {
+    opwheel::dispatch<opwheel::every_dtype>(dtype_of(given), [&]<class T> {
       const T* source = data<T>(from);
       T* start = data<T>(target);
       opwheel::cpu::for_rows(tokens, heads * width, [&](int64_t i) {

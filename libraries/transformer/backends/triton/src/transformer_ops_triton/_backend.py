@@ -7,9 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from opwheel import Backend, Probe
+from opwheel.registry.values import INVARIANCES
 
 if TYPE_CHECKING:
     import torch
+
+# No GPU has proved yet what the library claims about bits.
+UNPROVED = {"*": INVARIANCES}
 
 
 def describe(name: str, device_type: str, dispatch_key: str) -> Backend:
@@ -20,6 +24,7 @@ def describe(name: str, device_type: str, dispatch_key: str) -> Backend:
         dispatch_key=dispatch_key,
         register=partial(_register, device_type),
         probe=partial(_probe, device_type),
+        not_invariant={} if device_type == "cpu" else UNPROVED,
         requires=["torch>=2.10"],  # Triton's distribution has a name of its own for each of PyTorch's builds
     )
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from .checks import check_like
+from .invariance import OF_ROWS
 from .precision import wide
 
 
@@ -65,6 +66,7 @@ SWIGLU = Operator(
     "swiglu",
     reference=_swiglu,
     rule=Rows(a=1, b=1),
+    invariant=OF_ROWS,
     derivatives={"a, b": "swiglu_backward(grad, a, b)"},
     doc=f"""``silu(a) * b`` with ``silu(a) = a * sigmoid(a)`` (Shazeer 2020, https://arxiv.org/abs/2002.05202).
 {_ARGUMENTS}{_OUT}{_RESULT}
@@ -76,11 +78,13 @@ SWIGLU_BACKWARD = Operator(
     "swiglu_backward",
     reference=_swiglu_backward,
     rule=Rows(grad_output=1, a=1, b=1),
+    invariant=OF_ROWS,
 )
 GEGLU = Operator(
     "geglu",
     reference=_geglu,
     rule=Rows(a=1, b=1),
+    invariant=OF_ROWS,
     derivatives={"a, b": "geglu_backward(grad, a, b, approximate)"},
     doc=f"""``gelu(a) * b`` (Hendrycks and Gimpel 2016, https://arxiv.org/abs/1606.08415; Shazeer 2020).
 {_ARGUMENTS}
@@ -94,4 +98,5 @@ GEGLU_BACKWARD = Operator(
     "geglu_backward",
     reference=_geglu_backward,
     rule=Rows(grad_output=1, a=1, b=1),
+    invariant=OF_ROWS,
 )

@@ -7,6 +7,7 @@ from opwheel import Operator
 from torch import Tensor
 
 from .checks import check_like, check_shape
+from .invariance import RECORDED, along
 from .precision import wide
 from .rope import rotated
 
@@ -59,11 +60,34 @@ def _scaled(q: Tensor, scale: float | None) -> float:
     return q.shape[-1] ** -0.5 if scale is None else scale
 
 
-def _scores(q: Tensor, k: Tensor, is_causal: bool, scale: float | None) -> Tensor:
-    heads = q.shape[2]
+def _check_positions(position_ids: Tensor | None, q: Tensor, is_causal: bool, cos: Tensor | None) -> None:
+    if position_ids is None:
+        return
+    if not is_causal:
+        raise RuntimeError("argument 'position_ids' is given, but without 'is_causal' queries see all keys; pass None")
+    if cos is not None:
+        raise RuntimeError("argument 'position_ids' is given, and so is 'cos'; turn queries and keys with rope() first")
+    batches, queries = q.shape[:2]
+    if position_ids.dtype != torch.int64 or position_ids.shape not in ((queries,), (1, queries), (batches, queries)):
+        raise RuntimeError(
+            f"argument 'position_ids' is {position_ids.dtype} of shape {tuple(position_ids.shape)}, expected "
+            f"torch.int64 of shape ({queries},) or ({batches} or 1, {queries})"
+        )
+
+
+def _positions(q: Tensor, keys: int, position_ids: Tensor | None) -> Tensor:
+    """Of the queries among the keys, ``(batch or 1, 1, queries, 1)``."""
+    if position_ids is None:
+        return torch.arange(q.shape[1], device=q.device).view(1, 1, -1, 1)
+    every = torch.arange(keys, device=q.device)  # others are refused
+    return every.index_select(0, position_ids.flatten()).view(-1, 1, q.shape[1], 1)
+
+
+def _scores(q: Tensor, k: Tensor, is_causal: bool, scale: float | None, position_ids: Tensor | None) -> Tensor:
+    heads, keys = q.shape[2], k.shape[1]
     scores = _heads_first(q, heads) @ _heads_first(k, heads).transpose(-1, -2) * _scaled(q, scale)
     if is_causal:
-        seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()
+        seen = torch.arange(keys, device=q.device) <= _positions(q, keys, position_ids)
         scores = torch.where(seen, scores, -torch.inf)
     return scores
 
@@ -76,9 +100,10 @@ def attention_reference(
     scale: float | None = None,
     cos: Tensor | None = None,
     sin: Tensor | None = None,
+    position_ids: Tensor | None = None,
 ) -> Tensor:
     """The operator in terms of PyTorch's."""
-    return attention_training_reference(q, k, v, is_causal, scale, cos, sin)[0]
+    return attention_training_reference(q, k, v, is_causal, scale, cos, sin, position_ids)[0]
 
 
 def attention_training_reference(
@@ -89,12 +114,14 @@ def attention_training_reference(
     scale: float | None = None,
     cos: Tensor | None = None,
     sin: Tensor | None = None,
+    position_ids: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """:func:`attention`, and of each query the logarithm of the sum of ``exp(score)``."""
     _check(q, k, v)
+    _check_positions(position_ids, q, is_causal, cos)
     dtype = q.dtype
     q, k = _rotated(q, k, cos, sin)
-    scores = _scores(q, k, is_causal, scale)
+    scores = _scores(q, k, is_causal, scale, position_ids)
     y = torch.softmax(scores, -1) @ _heads_first(v, q.shape[2])
     return y.transpose(1, 2).to(dtype), torch.logsumexp(scores, -1)
 
@@ -110,6 +137,7 @@ def attention_backward_reference(
     scale: float | None,
     cos: Tensor | None,
     sin: Tensor | None,
+    position_ids: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of ``q``, ``k`` and ``v``, from what ``attention_training`` gave.
 
@@ -117,11 +145,12 @@ def attention_backward_reference(
     1, but for what ``lse`` is rounded by.
     """
     _check(q, k, v)
+    _check_positions(position_ids, q, is_causal, cos)
     check_like(grad_output, "grad_output", q, "q")
     check_like(y, "y", q, "q")
     heads, shared, dtype = q.shape[2], k.shape[2], q.dtype
     q, k = _rotated(q, k, cos, sin)
-    p = torch.exp(_scores(q, k, is_causal, scale) - lse.unsqueeze(-1))
+    p = torch.exp(_scores(q, k, is_causal, scale, position_ids) - lse.unsqueeze(-1))
     gradients = _heads_first(grad_output, heads)
     dp = gradients @ _heads_first(v, heads).transpose(-1, -2)
     mean = (p * dp).sum(-1, keepdim=True) / p.sum(-1, keepdim=True)
@@ -139,10 +168,18 @@ def attention_backward_reference(
     return dq.to(dtype), dk.to(dtype), dv.to(dtype)
 
 
+# A token and what comes after it, of which it sees nothing.
+_CAUSAL = along(1, "q", "k", "v") | along(0, "cos", "sin") | {"is_causal": True}
 ATTENTION = Operator(
     "attention",
     reference=attention_reference,
+    invariant=RECORDED
+    | {
+        "batch": (along(0, "q", "k", "v", "result"), along(1, "q", "result") | {"is_causal": False, "cos": None}),
+        "prefix": _CAUSAL | {"result": 1},
+    },
     training="attention_training",
+    autocast="lower_precision",
     doc="""``softmax(scale * q @ k.T) @ v`` for each head, without all of these scores in memory.
 
     As FlashAttention (Dao et al. 2022, https://arxiv.org/abs/2205.14135), and with its order of dimensions; names and
@@ -153,7 +190,9 @@ ATTENTION = Operator(
         k: keys, of the same dtype, batch and length. The number of positions may differ, and ``q`` may have a multiple
             of its heads: consecutive heads of ``q`` then share one (grouped-query attention).
         v: values, of the shape and dtype of ``k``.
-        is_causal: whether query ``i`` sees keys 0 to ``i`` alone.
+        is_causal: whether a query sees the keys up to its own position alone. Without ``position_ids`` that of query
+            ``i`` is ``i``, counted from the first key, as in PyTorch: of fewer queries than keys the first one sees the
+            first key alone, and is not the one that follows a cache.
         scale: factor of the scores; None for ``1 / sqrt(length)``.
         cos: None, or the table of a rotary embedding, as :func:`rope` takes it, ``(positions, length)`` or
             ``(batch or 1, positions, length)``, of the dtype of ``q``; of each row the first half is used. Of a table
@@ -162,23 +201,30 @@ ATTENTION = Operator(
             ``attention(*rope(q, k, cos, sin, unsqueeze_dim=2), v)``; on a CPU without the turned ones in memory, nor
             rounded.
         sin: of the shape and dtype of ``cos``.
+        position_ids: with ``is_causal``, None or the positions of the queries among the keys, int64 ``(positions,)`` or
+            ``(batch or 1, positions)``, in any order: query ``i`` sees keys 0 to ``position_ids[i]``. Queries that
+            follow what is in a cache have those of the keys that were written for them; what the cache has behind the
+            last of a sequence is not read on a CPU. Together with ``cos`` it is refused: call :func:`rope` first.
 
     Returns:
         A contiguous tensor of the shape and dtype of ``q``. Computed in float32, float64 for float64, and rounded once;
         on GPUs, for 16-bit dtypes, the factors of products are 16-bit numbers. Without keys it is zero.
 
     Raises:
-        RuntimeError: a shape or dtype does not fit; with the Triton backend, heads of more than 256 elements (128 of
-            float64), of which blocks do not fit into a GPU's shared memory.
+        RuntimeError: a shape or dtype does not fit, or a query's position has no key; with the Triton backend, heads of
+            more than 256 elements (128 of float64), of which blocks do not fit into a GPU's shared memory.
     """,
 )
 ATTENTION_TRAINING = Operator(
     "attention_training",
     reference=attention_training_reference,
-    derivatives={"q, k, v": "attention_backward(grad_y, q, k, v, y, lse, is_causal, scale, cos, sin)"},
+    derivatives={"q, k, v": "attention_backward(grad_y, q, k, v, y, lse, is_causal, scale, cos, sin, position_ids)"},
     not_differentiable=("lse",),
+    invariant=RECORDED | {"batch": along(0, "q", "k", "v", "y", "lse"), "prefix": _CAUSAL | {"y": 1, "lse": 2}},
+    autocast="lower_precision",
 )
 ATTENTION_BACKWARD = Operator(
     "attention_backward",
     reference=attention_backward_reference,
+    invariant=RECORDED | {"batch": along(0, "grad_output", "q", "k", "v", "y", "lse", "result0", "result1", "result2")},
 )

@@ -7,6 +7,7 @@ from opwheel import Operator
 from torch import Tensor
 
 from .checks import check_apart
+from .invariance import ALWAYS
 
 
 def _reshape_and_cache(
@@ -29,6 +30,7 @@ RESHAPE_AND_CACHE = Operator(
     "reshape_and_cache",
     reference=_reshape_and_cache,
     derivatives=None,
+    invariant=ALWAYS,
     doc="""Write the keys and values of tokens into their slots of a paged cache, in place.
 
     Args:

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import torch
-from opwheel import Operator, Rows
+from opwheel import Autocast, Operator, Rows
 from torch import Tensor
 
 from .checks import check_shape
-from .cross_entropy import cross_entropy_backward_reference, cross_entropy_rows_reference
+from .cross_entropy import cross_entropy_backward_reference, cross_entropy_rows_reference, divisors_of
 from .precision import wide
+
+# As torch.nn.functional.linear and cross_entropy.
+_AUTOCAST = Autocast(
+    {
+        "input": "lower_precision",
+        "weight": "lower_precision",
+        "bias": "lower_precision",
+        "class_weight": "float32",
+        "token_weight": "float32",
+    }
+)
 
 
 def _fused_linear_cross_entropy(
@@ -21,12 +32,16 @@ def _fused_linear_cross_entropy(
     label_smoothing: float = 0.0,
     reduction: str = "mean",
     softcap: float = 0.0,
+    class_weight: Tensor | None = None,
+    token_weight: Tensor | None = None,
 ) -> Tensor:
     if reduction not in ("mean", "sum"):
-        raise ValueError(f"reduction is {reduction!r}, expected 'mean' or 'sum'")
+        raise ValueError(
+            f"reduction is {reduction!r}, expected 'mean' or 'sum'; for 'none' there is linear_cross_entropy_rows"
+        )
     logits = torch.nn.functional.linear(input, weight, bias)
-    rows = cross_entropy_rows_reference(logits, target, None, ignore_index, lse_square_scale, label_smoothing, softcap)
-    return rows[0].sum() / ((target != ignore_index).sum() if reduction == "mean" else 1)
+    options = (ignore_index, lse_square_scale, label_smoothing, softcap)
+    return cross_entropy_rows_reference(logits, target, class_weight, *options, reduction, token_weight)[0]
 
 
 def _fused_linear_cross_entropy_training(
@@ -39,45 +54,43 @@ def _fused_linear_cross_entropy_training(
     label_smoothing: float = 0.0,
     reduction: str = "mean",
     softcap: float = 0.0,
+    class_weight: Tensor | None = None,
+    token_weight: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    options = (ignore_index, lse_square_scale, label_smoothing)
-    loss = _fused_linear_cross_entropy(input, weight, target, bias, *options, reduction, softcap)
+    options = (ignore_index, lse_square_scale, label_smoothing, softcap)
+    loss = _fused_linear_cross_entropy(
+        input, weight, target, bias, *options[:3], reduction, softcap, class_weight, token_weight
+    )
     logits = torch.nn.functional.linear(input, weight, bias)
-    _, _, lse, rest = cross_entropy_rows_reference(logits, target, None, *options, softcap)
-    grad, grad_z = torch.ones_like(lse), torch.zeros_like(lse)
-    d = cross_entropy_backward_reference(grad, grad_z, logits, target, None, lse, rest, *options, softcap)
+    _, kept = cross_entropy_rows_reference(logits, target, class_weight, *options, "none", token_weight)
+    counted = target != ignore_index
+    largest = _largest(token_weight, counted, loss)
+    divisors = loss.new_ones(2)
+    if reduction == "mean":
+        divisors = divisors_of(target, class_weight, token_weight, ignore_index, wide(logits))
+    factor = torch.where(counted.any(), largest / divisors[0], 0)
+    kept = torch.cat((kept, torch.stack((largest, largest * (divisors[1] / divisors[0])))))
+    # The gradient of all rows is multiplied by the common factor afterwards, in the backward pass.
+    grad = torch.ones_like(loss)
+    d = cross_entropy_backward_reference(grad, logits, target, class_weight, kept, *options, "mean", token_weight)
     d_bias = wide(input.new_empty(0)) if bias is None else wide(d).sum(0)
-    counted = (target != ignore_index).sum().to(loss.dtype)
-    factor = torch.where(counted > 0, 1 / counted, 0) if reduction == "mean" else torch.ones_like(loss)
     return loss, d @ weight, wide(d.t() @ input), d_bias, factor
+
+
+def _largest(token_weight: Tensor | None, counted: Tensor, loss: Tensor) -> Tensor:
+    """The largest weight of a row that counts: by it gradients are divided, so that none is too small for 16 bits."""
+    one = torch.ones_like(loss)
+    if token_weight is None:
+        return one
+    largest = torch.cat((torch.where(counted, token_weight, 0).abs(), loss.new_zeros(1))).amax()
+    return torch.where((largest > 0) & largest.isfinite(), largest, one)
 
 
 FUSED_LINEAR_CROSS_ENTROPY = Operator(
     "fused_linear_cross_entropy",
     reference=_fused_linear_cross_entropy,
     training="fused_linear_cross_entropy_training",
-    doc="""Cross entropy of ``input @ weight.T + bias``, without all of these logits in memory.
-
-    A few rows of logits are computed at a time. Where a gradient is recorded, those of ``input``, ``weight`` and
-    ``bias`` are computed with them, and only scaled in the backward pass.
-
-    Args:
-        input: ``(rows, width)``; float16, bfloat16, float32 or float64.
-        weight: ``(classes, width)``, of the same dtype.
-        target: int64 ``(rows,)``: the right class of each row.
-        bias: None, or ``(classes,)``.
-        ignore_index: rows with this target do not count.
-        lse_square_scale: factor of ``logsumexp(logits) ** 2``, which is added to the loss of a row.
-        label_smoothing: share of the target that is spread over all classes.
-        reduction: ``"mean"`` over the rows that count, or ``"sum"``.
-        softcap: logits become ``softcap * tanh(logits / softcap)``; 0 for none.
-
-    Returns:
-        The loss, a 0-d tensor: float64 for float64, else float32.
-
-    Raises:
-        RuntimeError: a shape or dtype does not fit, a target is no class, or ``reduction`` is neither.
-    """,
+    autocast=_AUTOCAST,
 )
 FUSED_LINEAR_CROSS_ENTROPY_TRAINING = Operator(
     "fused_linear_cross_entropy_training",
@@ -88,6 +101,60 @@ FUSED_LINEAR_CROSS_ENTROPY_TRAINING = Operator(
         "bias": "scaled(d_bias, grad_loss * factor, bias)",
     },
     not_differentiable=("d_input", "d_weight", "d_bias", "factor"),
+    autocast=_AUTOCAST,
+)
+
+
+def _linear_cross_entropy_rows(
+    input: Tensor,
+    weight: Tensor,
+    target: Tensor,
+    bias: Tensor | None,
+    ignore_index: int,
+    lse_square_scale: float,
+    label_smoothing: float,
+    softcap: float,
+    class_weight: Tensor | None,
+    token_weight: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    options = (ignore_index, lse_square_scale, label_smoothing, softcap)
+    logits = torch.nn.functional.linear(input, weight, bias)
+    return cross_entropy_rows_reference(logits, target, class_weight, *options, "none", token_weight)
+
+
+def _linear_cross_entropy_backward(
+    grad_loss: Tensor,
+    input: Tensor,
+    weight: Tensor,
+    target: Tensor,
+    bias: Tensor | None,
+    kept: Tensor,
+    ignore_index: int,
+    lse_square_scale: float,
+    label_smoothing: float,
+    softcap: float,
+    class_weight: Tensor | None,
+    token_weight: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    options = (ignore_index, lse_square_scale, label_smoothing, softcap)
+    logits = torch.nn.functional.linear(input, weight, bias)
+    d = cross_entropy_backward_reference(grad_loss, logits, target, class_weight, kept, *options, "none", token_weight)
+    d_bias = input.new_empty(0) if bias is None else wide(d).sum(0).to(input.dtype)
+    return d @ weight, d.t() @ input, d_bias
+
+
+LINEAR_CROSS_ENTROPY_ROWS = Operator(
+    "linear_cross_entropy_rows",
+    reference=_linear_cross_entropy_rows,
+    derivatives={
+        "input, weight, bias": "linear_cross_entropy_backward(grad_loss, input, weight, target, bias, kept, "
+        "ignore_index, lse_square_scale, label_smoothing, softcap, class_weight, token_weight)"
+    },
+    not_differentiable=("kept",),
+    autocast=_AUTOCAST,
+)
+LINEAR_CROSS_ENTROPY_BACKWARD = Operator(
+    "linear_cross_entropy_backward", reference=_linear_cross_entropy_backward, autocast=None
 )
 
 
@@ -110,4 +177,5 @@ SCALED = Operator(
     reference=_scaled,
     rule=Rows(x=1, like=1),
     derivatives={"x": "scaled(grad, factor, x)"},
+    autocast=None,
 )

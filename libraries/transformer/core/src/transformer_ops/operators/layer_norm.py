@@ -6,7 +6,8 @@ import torch
 from opwheel import Operator, Rows
 from torch import Tensor
 
-from .precision import wide
+from .invariance import OF_ROWS, rows_of
+from .precision import ROWS_UNDER_AUTOCAST, wide
 
 
 def _layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
@@ -40,6 +41,8 @@ LAYER_NORM = Operator(
     reference=_layer_norm,
     rule=Rows(x=1),
     derivatives={"x, weight, bias": "layer_norm_backward(grad, x, weight, eps)"},
+    autocast=ROWS_UNDER_AUTOCAST,
+    invariant=OF_ROWS,
     doc="""Normalise each row to mean 0 and variance 1: ``(x - mean) / sqrt(variance + eps) * weight + bias``.
 
     Mean and variance (divided by the row's length) are over the last dimension (Ba, Kiros and Hinton 2016,
@@ -58,4 +61,8 @@ LAYER_NORM = Operator(
         RuntimeError: a shape or dtype does not fit.
     """,
 )
-LAYER_NORM_BACKWARD = Operator("layer_norm_backward", reference=_layer_norm_backward)
+LAYER_NORM_BACKWARD = Operator(
+    "layer_norm_backward",
+    reference=_layer_norm_backward,
+    invariant=rows_of(("result0",), "grad_output", "x"),
+)

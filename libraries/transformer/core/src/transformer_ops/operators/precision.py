@@ -1,7 +1,11 @@
-"""The dtype that references compute in."""
+"""The dtypes that operators compute in: their references', and under ``torch.autocast``."""
 
 import torch
+from opwheel import Autocast
 from torch import Tensor
+
+ROWS_UNDER_AUTOCAST = Autocast("promote", result="x", devices={"cuda": "float32", "xpu": "float32"})
+"""As PyTorch's softmax, layer_norm and rms_norm of rows ``x``: on CPUs the result has their dtype, on GPUs float32."""
 
 
 def wide(tensor: Tensor) -> Tensor:

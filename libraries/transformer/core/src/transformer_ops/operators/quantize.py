@@ -6,6 +6,8 @@ import torch
 from opwheel import Operator, Rows
 from torch import Tensor
 
+from .invariance import ALWAYS, OF_ROWS
+
 
 def _quantize_rowwise(x: Tensor) -> tuple[Tensor, Tensor]:
     values = x.float()
@@ -23,6 +25,7 @@ QUANTIZE_ROWWISE = Operator(
     "quantize_rowwise",
     reference=_quantize_rowwise,
     rule=Rows(x=1),
+    invariant=ALWAYS | {"batch": True},
     derivatives=None,
     doc="""Quantise each row to int8: ``scale = max(abs(x)) / 127``, ``q = round(x / scale)``.
 
@@ -42,6 +45,7 @@ DEQUANTIZE_ROWWISE = Operator(
     "dequantize_rowwise",
     reference=_dequantize_rowwise,
     rule=Rows(q=1, scale=0),
+    invariant=OF_ROWS,
     doc="""Undo :func:`quantize_rowwise`: ``q * scale``.
 
     Args:

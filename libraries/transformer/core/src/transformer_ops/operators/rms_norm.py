@@ -7,7 +7,8 @@ from opwheel import Operator, Rows
 from torch import Tensor
 
 from .checks import check_apart
-from .precision import wide
+from .invariance import ALWAYS, OF_ROWS, along, rows_of
+from .precision import ROWS_UNDER_AUTOCAST, wide
 
 MODES = ("llama", "gemma", "none")
 
@@ -108,6 +109,8 @@ RMS_NORM = Operator(
     reference=_rms_norm,
     rule=Rows(x=1),
     derivatives={"x, weight": "rms_norm_backward(grad, x, weight, eps, offset, casting_mode)"},
+    invariant=OF_ROWS,
+    autocast=ROWS_UNDER_AUTOCAST,
     doc=f"""Divide each row by its root mean square: ``x / sqrt(mean(x ** 2) + eps) * (offset + weight)``.
 
     The mean is over the last dimension (Zhang and Sennrich 2019, https://arxiv.org/abs/1910.07467).
@@ -125,7 +128,11 @@ RMS_NORM = Operator(
             ``out`` is given.
     """,
 )
-RMS_NORM_BACKWARD = Operator("rms_norm_backward", reference=_rms_norm_backward)
+RMS_NORM_BACKWARD = Operator(
+    "rms_norm_backward",
+    reference=_rms_norm_backward,
+    invariant=rows_of(("result0",), "grad_output", "x"),
+)
 
 FUSED_ADD_RMS_NORM = Operator(
     "fused_add_rms_norm",
@@ -134,6 +141,7 @@ FUSED_ADD_RMS_NORM = Operator(
     derivatives={
         "(x, residual), weight": "fused_add_rms_norm_backward(grad_y, grad_sum, sum, weight, eps, offset, casting_mode)"
     },
+    invariant=OF_ROWS,
     doc=f"""Add a residual, then normalise: ``sum = x + residual``, ``y = rms_norm(sum)``, in one pass over memory.
 
     Args:
@@ -151,6 +159,7 @@ FUSED_ADD_RMS_NORM_ = Operator(
     "fused_add_rms_norm_",
     reference=_fused_add_rms_norm_in_place,
     derivatives=None,
+    invariant=ALWAYS | {"batch": along(-2, "x", "residual")},
     doc=f"""In place: ``residual`` becomes the sum, ``x`` the normalised sum. Without gradients.
 
     Args:
@@ -164,4 +173,5 @@ FUSED_ADD_RMS_NORM_ = Operator(
 FUSED_ADD_RMS_NORM_BACKWARD = Operator(
     "fused_add_rms_norm_backward",
     reference=_fused_add_rms_norm_backward,
+    invariant=rows_of(("result0",), "grad_y", "grad_sum", "sum"),
 )

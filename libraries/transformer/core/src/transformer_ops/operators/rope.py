@@ -6,6 +6,7 @@ import torch
 from opwheel import Operator
 from torch import Tensor
 
+from .invariance import RECORDED, along
 from .precision import wide
 
 
@@ -48,6 +49,7 @@ ROPE = Operator(
     "rope",
     reference=_rope,
     derivatives={"q, k": "rope(grads[0], grads[1], cos, -sin, position_ids, unsqueeze_dim, interleaved, rotary_dim)"},
+    invariant=RECORDED | {"batch": along(0, "q", "k", "result0", "result1") | along(-3, "cos", "sin")},
     doc="""Rotate pairs of elements of queries and keys by angles that depend on their positions.
 
     A pair ``(u, v)`` becomes ``(u * cos - v * sin, v * cos + u * sin)`` (Su et al. 2021,

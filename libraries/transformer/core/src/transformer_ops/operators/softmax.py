@@ -6,7 +6,8 @@ import torch
 from opwheel import Operator, Rows
 from torch import Tensor
 
-from .precision import wide
+from .invariance import OF_ROWS
+from .precision import ROWS_UNDER_AUTOCAST, wide
 
 
 def _softmax(x: Tensor) -> Tensor:
@@ -24,7 +25,9 @@ SOFTMAX = Operator(
     "softmax",
     reference=_softmax,
     rule=Rows(x=1),
+    invariant=OF_ROWS,
     derivatives={"x": "softmax_backward(grad, result)"},
+    autocast=ROWS_UNDER_AUTOCAST,
     doc="""``exp(x - max(x)) / sum(exp(x - max(x)))`` over the last dimension.
 
     Args:
@@ -41,4 +44,5 @@ SOFTMAX_BACKWARD = Operator(
     "softmax_backward",
     reference=_softmax_backward,
     rule=Rows(grad_output=1, y=1),
+    invariant=OF_ROWS,
 )

@@ -7,9 +7,10 @@ from functools import partial
 
 import torch
 from opwheel_tools import ErrorSample, OpInfo, Sample
+from torch import Tensor
 from torch.nn import functional
 
-from .tensors import SHAPES, measured, randn
+from .tensors import SHAPES, measured, randn, swept
 
 # Where an activation is nearly 0 or its argument, and near the zeros of silu's and gelu's derivatives.
 _SATURATED = (-90.0, -30.0, -20.0, -16.0, -8.0, -1.2785, -0.7519, 1e-3, 8.0, 16.0, 20.0, 30.0, 90.0)
@@ -36,19 +37,29 @@ def _errors(device: str) -> Iterator[ErrorSample]:
     yield ErrorSample(Sample(a, a.double()), RuntimeError)
 
 
+def _pytorchs_swiglu(a: Tensor, b: Tensor) -> Tensor:
+    return functional.silu(a) * b
+
+
+def _pytorchs_geglu(a: Tensor, b: Tensor, approximate: str = "tanh") -> Tensor:
+    return functional.gelu(a, approximate=approximate) * b
+
+
 INFOS = {
     "swiglu": OpInfo(
         samples=_samples,
         errors=_errors,
         measured=measured(2, large=True),
-        baselines={"F.silu(a) * b": lambda a, b: functional.silu(a) * b},
+        swept=swept("swiglu", _pytorchs_swiglu, 2),
+        baselines={"F.silu(a) * b": _pytorchs_swiglu},
     ),
     "swiglu_backward": OpInfo(samples=partial(_samples, inputs=3)),
     "geglu": OpInfo(
         samples=partial(_samples, options=("tanh", "none")),
         errors=_errors,
         measured=measured(2),
-        baselines={"F.gelu(a) * b": lambda a, b, approximate="tanh": functional.gelu(a, approximate=approximate) * b},
+        swept=swept("geglu", _pytorchs_geglu, 2),
+        baselines={"F.gelu(a) * b": _pytorchs_geglu},
     ),
     "geglu_backward": OpInfo(samples=partial(_samples, inputs=3, options=("tanh", "none"))),
 }

@@ -13,15 +13,17 @@ from ..operators.attention import attention_training_reference
 from ..operators.rope import rotated
 from .tensors import confident_rows, randn, rotations
 
-_Call = tuple[Tensor, Tensor, Tensor, bool, float | None, Tensor | None, Tensor | None]
+_Call = tuple[Tensor, Tensor, Tensor, bool, float | None, Tensor | None, Tensor | None, Tensor | None]
 
 
 def _arguments(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[_Call]:
     make = partial(randn, device=device, dtype=dtype, requires_grad=requires_grad)
-    yield make(2, 3, 2, 5), make(2, 3, 2, 5), make(2, 3, 2, 5), True, None, None, None
-    yield make(1, 2, 4, 20), make(1, 3, 2, 20), make(1, 3, 2, 20), False, 0.5, None, None
+    yield make(2, 3, 2, 5), make(2, 3, 2, 5), make(2, 3, 2, 5), True, None, None, None, None
+    yield make(1, 2, 4, 20), make(1, 3, 2, 20), make(1, 3, 2, 20), False, 0.5, None, None, None
+    after_a_cache = torch.tensor([[3, 4], [0, 1]], device=device)
+    yield make(2, 2, 2, 6), make(2, 6, 1, 6), make(2, 6, 1, 6), True, None, None, None, after_a_cache
     cos, sin = rotations(34, 2, device=device, dtype=dtype)
-    yield make(1, 34, 2, 2), make(1, 34, 1, 2), make(1, 34, 1, 2), True, None, cos, sin
+    yield make(1, 34, 2, 2), make(1, 34, 1, 2), make(1, 34, 1, 2), True, None, cos, sin, None
 
 
 def _confident(device: str, dtype: torch.dtype, requires_grad: bool) -> _Call:
@@ -30,7 +32,7 @@ def _confident(device: str, dtype: torch.dtype, requires_grad: bool) -> _Call:
     same = torch.eye(8, device=device, dtype=dtype)[None, :, None].requires_grad_(requires_grad)  # scores are queries
     # The same values on every device: of these, y in 16 bits is rounded by more than what is left of the gradients.
     v = (1.5 * (0.3 * torch.arange(64.0)).sin()).view(1, 8, 1, 8).to(device, dtype).requires_grad_(requires_grad)
-    return sure, same, v, False, 1.0, None, None
+    return sure, same, v, False, 1.0, None, None, None
 
 
 def _samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
@@ -58,20 +60,36 @@ def sdpa_of_rows(
     scale: float | None = None,
     cos: Tensor | None = None,
     sin: Tensor | None = None,
+    position_ids: Tensor | None = None,
 ) -> Tensor:
     """PyTorch's own attention, in this order of dimensions."""
     if cos is not None and sin is not None:
         q, k = (rotated(x, cos, sin, 2) for x in (q, k))
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    seen = None
+    if position_ids is not None:
+        seen = torch.arange(k.shape[2], device=k.device) <= position_ids.view(-1, 1, q.shape[2], 1)
     y = torch.nn.functional.scaled_dot_product_attention(
-        q, k, v, is_causal=is_causal, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
+        q,
+        k,
+        v,
+        attn_mask=seen,
+        is_causal=is_causal and seen is None,
+        scale=scale,
+        enable_gqa=q.shape[1] != k.shape[1],
     )
     return y.transpose(1, 2)
 
 
 def _measured(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
+    make = partial(randn, device=device, dtype=dtype, requires_grad=requires_grad)
     for shape in ((1, 1024, 16, 128), (16, 256, 4, 64)):
-        yield Sample(*(randn(*shape, device=device, dtype=dtype, requires_grad=requires_grad) for _ in range(3)), True)
+        yield Sample(*(make(*shape) for _ in range(3)), True)
+    if requires_grad:
+        return
+    for heads, shared, length in ((32, 8, 128), (12, 2, 64)):  # what follows a cache
+        for queries in (1, 4, 16):
+            yield Sample(make(1, queries, heads, length), *(make(1, 2048, shared, length) for _ in range(2)))
 
 
 def _errors(device: str) -> Iterator[ErrorSample]:
@@ -85,6 +103,13 @@ def _errors(device: str) -> Iterator[ErrorSample]:
     for cos, sin in ((table, None), (None, table), (table[:3], table[:3]), (table[:, :4], table[:, :4])):
         yield ErrorSample(Sample(q, q, q, False, None, cos, sin), RuntimeError)
     yield ErrorSample(Sample(q, few, few, False, None, table, table), RuntimeError)
+    ids = torch.arange(4, device=device)
+    yield ErrorSample(Sample(q, q, q, False, None, None, None, ids), RuntimeError, "'position_ids'")
+    yield ErrorSample(Sample(q, q, q, True, None, table, table, ids), RuntimeError, "'position_ids'")
+    for wrong in (ids[:3], ids.expand(3, 4), ids.expand(1, 2, 4), ids.int()):
+        yield ErrorSample(Sample(q, q, q, True, None, None, None, wrong), RuntimeError, "'position_ids'")
+    for beyond in (ids + 1, ids - 1):
+        yield ErrorSample(Sample(q, q, q, True, None, None, None, beyond), (RuntimeError, IndexError), by_values=True)
 
 
 # On GPUs factors of products are rounded to 16 bits, turned queries and keys too, and weights are exp() of that.

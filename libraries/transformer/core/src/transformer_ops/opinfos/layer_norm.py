@@ -9,7 +9,7 @@ import torch
 from opwheel_tools import ErrorSample, OpInfo, Sample
 from torch import Tensor
 
-from .tensors import SHAPES, measured, randn
+from .tensors import SHAPES, measured, randn, swept
 
 
 def _pytorchs(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
@@ -43,6 +43,7 @@ INFOS = {
         samples=_samples,
         errors=_errors,
         measured=measured(1, 2),
+        swept=swept("layer_norm", _pytorchs, 1, 2),
         baselines={"F.layer_norm": _pytorchs},
     ),
     "layer_norm_backward": OpInfo(samples=_backward_samples),

@@ -10,7 +10,7 @@ from opwheel_tools import ErrorSample, OpInfo, Sample
 from torch import Tensor
 
 from ..operators.rms_norm import MODES
-from .tensors import SHAPES, measured, randn
+from .tensors import SHAPES, measured, randn, swept
 
 
 def _pytorchs(
@@ -65,12 +65,14 @@ INFOS = {
         samples=_rms_norm_samples,
         errors=_rms_norm_errors,
         measured=measured(1, 1, large=True),
+        swept=swept("rms_norm", _pytorchs, 1, 1),
         baselines={"F.rms_norm": _pytorchs},
     ),
     "rms_norm_backward": OpInfo(samples=_backward_samples),
     "fused_add_rms_norm": OpInfo(
         samples=partial(_rms_norm_samples, inputs=2),
         measured=measured(2, 1),
+        swept=swept("fused_add_rms_norm", _pytorchs_of_sum, 2, 1),
         baselines={"F.rms_norm": _pytorchs_of_sum},
     ),
     "fused_add_rms_norm_": OpInfo(

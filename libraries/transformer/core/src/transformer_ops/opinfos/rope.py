@@ -9,7 +9,9 @@ import torch
 from opwheel_tools import ErrorSample, OpInfo, Sample
 from torch import Tensor
 
-from .tensors import randn
+import transformer_ops
+
+from .tensors import Calls, Make, randn
 
 
 def _samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
@@ -54,6 +56,14 @@ def _measured(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[
         yield Sample(q, k, cos, sin)
 
 
+def _swept(make: Make, rows: int, width: int) -> Calls | None:
+    if width % 2:
+        return None
+    q, k = (make(rows, width)[None, None] for _ in range(2))
+    cos, sin = (torch.rand(1, rows, width).to(q.dtype) for _ in range(2))
+    return partial(transformer_ops.rope, q, k, cos, sin), partial(_as_models_write_it, q, k, cos, sin)
+
+
 def _errors(device: str) -> Iterator[ErrorSample]:
     q, cos = torch.ones(2, 1, 3, 8, device=device), torch.ones(5, 8, device=device)
     wrong = torch.tensor([[5, 0, 0]], device=device)
@@ -71,6 +81,7 @@ INFOS = {
         samples=_samples,
         errors=_errors,
         measured=_measured,
+        swept=_swept,
         baselines={"as models write it": _as_models_write_it},
     ),
 }

@@ -7,9 +7,10 @@ from functools import partial
 
 import torch
 from opwheel_tools import OpInfo, Sample
+from torch import Tensor
 
 from ..operators.softmax import SOFTMAX
-from .tensors import SHAPES, confident_rows, measured, randn
+from .tensors import SHAPES, confident_rows, measured, randn, swept
 
 
 def _samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
@@ -26,11 +27,16 @@ def _backward_samples(device: str, dtype: torch.dtype, requires_grad: bool) -> I
         yield Sample(make(*x.shape, requires_grad=requires_grad), y)
 
 
+def _pytorchs(x: Tensor) -> Tensor:
+    return torch.softmax(x, -1)
+
+
 INFOS = {
     "softmax": OpInfo(
         samples=_samples,
         measured=measured(1),
-        baselines={"F.softmax": lambda x: torch.softmax(x, -1)},
+        swept=swept("softmax", _pytorchs),
+        baselines={"F.softmax": _pytorchs},
     ),
     "softmax_backward": OpInfo(samples=_backward_samples),
 }

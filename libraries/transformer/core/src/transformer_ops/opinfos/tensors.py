@@ -3,14 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 from opwheel_tools import Sample
 from opwheel_tools.bench import machine
 from torch import Tensor
 
+import transformer_ops
+
 SHAPES = ((3, 8), (2, 3, 5), (7,), (0, 4), (2, 100))
 """Of inputs whose last dimension is a row: one, several and no leading dimensions, no rows, more than a register."""
+
+
+Make = Callable[[int, int], Tensor]
+"""Makes an operand of so many rows of a width, in the dtype and layout that a sweep measures."""
+Calls = tuple[Callable[[], object], Callable[[], object]]
+"""One of an operator and one of a baseline, without arguments."""
+
+
+def swept(
+    operator: str, baseline: Callable[..., object], rows: int = 1, vectors: int = 0
+) -> Callable[[Make, int, int], Calls]:
+    """Calls of an operator and a baseline, of so many inputs of rows, and then so many contiguous ones of a width."""
+
+    def make_calls(make: Make, height: int, width: int) -> Calls:
+        inputs = [make(height, width) for _ in range(rows)]
+        inputs += [torch.rand(width).to(inputs[0].dtype) for _ in range(vectors)]
+        return partial(getattr(transformer_ops, operator), *inputs), partial(baseline, *inputs)
+
+    return make_calls
 
 
 def randn(*shape: int, device: str, dtype: torch.dtype, requires_grad: bool = False) -> Tensor:

@@ -12,7 +12,13 @@ from .attention_qkvpacked import attention_qkvpacked, attention_qkvpacked_backwa
 from .cache import reshape_and_cache
 from .cross_entropy import cross_entropy_backward, cross_entropy_rows
 from .layer_norm import layer_norm, layer_norm_backward
-from .linear_cross_entropy import fused_linear_cross_entropy, fused_linear_cross_entropy_training, scaled
+from .linear_cross_entropy import (
+    fused_linear_cross_entropy,
+    fused_linear_cross_entropy_training,
+    linear_cross_entropy_backward,
+    linear_cross_entropy_rows,
+    scaled,
+)
 from .quantize import dequantize_rowwise, quantize_rowwise
 from .rms_norm import (
     fused_add_rms_norm,
@@ -52,6 +58,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         cross_entropy_backward,
         fused_linear_cross_entropy,
         fused_linear_cross_entropy_training,
+        linear_cross_entropy_rows,
+        linear_cross_entropy_backward,
         scaled,
         quantize_rowwise,
         dequantize_rowwise,

@@ -115,6 +115,15 @@ def check_indices(index: Tensor, name: str, limit: int, what: str, *, except_for
     torch._assert_async(fits.all(), f"argument '{name}' has an element that is no {what}: there are {limit}")
 
 
+def check_position_ids(ids: Tensor, q: Tensor, batches: int, positions: int, limit: int, of: str) -> None:
+    """Check the positions of queries, each one of the ``limit`` that argument ``of`` has."""
+    check_dtype(ids, "position_ids", torch.int64)
+    check_device(ids, "position_ids", q, "q")
+    if ids.dim() not in (1, 2) or ids.shape[-1] != positions or ids.shape[:-1].numel() not in (1, batches):
+        refuse("position_ids", f"has shape {tuple(ids.shape)}, expected ({batches} or 1, {positions})")
+    check_indices(ids, "position_ids", limit, f"position of '{of}'")
+
+
 def rows_of(x: Tensor) -> Tensor:
     """``(rows, length)``, the elements of a row one after the other: a view where that is possible."""
     flat = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])

@@ -17,6 +17,7 @@ from .arguments import (
     FLOATING,
     check_dtype,
     check_like,
+    check_position_ids,
     check_same,
     check_shape,
     outer_strides,
@@ -62,15 +63,35 @@ def _store_tile(x, strides, i, positions, c, values, LENGTH: tl.constexpr):
 
 
 @triton.jit
-def _scores(q, k, i, j, keys, CAUSAL: tl.constexpr, SCALE: tl.constexpr, COMPUTE: tl.constexpr):
-    # Of queries i and keys j, -inf where a query does not see a key.
+def _positions(ids, ids_stride, batch, i, queries):
+    # Of queries i among the keys.
+    positions = i
+    if ids is not None:
+        positions = tl.load(ids + batch * ids_stride + i, mask=i < queries, other=0)
+    return positions
+
+
+@triton.jit
+def _most_seen(ids, positions, end, keys, CAUSAL: tl.constexpr):
+    # How many keys some query of a block sees, which ends before query `end`.
+    seen = keys
+    if CAUSAL:
+        if ids is not None:
+            end = tl.max(positions, 0) + 1
+        seen = tl.minimum(keys, end)
+    return seen
+
+
+@triton.jit
+def _scores(q, k, positions, j, keys, CAUSAL: tl.constexpr, SCALE: tl.constexpr, COMPUTE: tl.constexpr):
+    # Of queries at these positions and keys j, -inf where a query does not see a key.
     seen = (j < keys)[None, :]
     if CAUSAL:
-        seen = seen & (j[None, :] <= i[:, None])
+        seen = seen & (j[None, :] <= positions[:, None])
     return tl.where(seen, dot(q, tl.trans(k), COMPUTE) * SCALE, -float("inf"))
 
 
-@triton.jit(do_not_specialize=["heads", "queries", "keys"])
+@triton.jit(do_not_specialize=["ids_stride", "heads", "queries", "keys"])
 def _attention(
     q,
     q_strides,
@@ -81,6 +102,8 @@ def _attention(
     y,
     y_strides,
     lse,
+    ids,
+    ids_stride,
     heads,
     group,
     queries,
@@ -99,12 +122,10 @@ def _attention(
     top = tl.full([ROWS], -float("inf"), COMPUTE)
     total = tl.zeros([ROWS], COMPUTE)
     sums = tl.zeros([ROWS, BLOCK], COMPUTE)
-    seen = keys
-    if CAUSAL:
-        seen = tl.minimum(keys, first + ROWS)
-    for start in range(0, seen, ROWS):
+    positions = _positions(ids, ids_stride, batch, i, queries)
+    for start in range(0, _most_seen(ids, positions, first + ROWS, keys, CAUSAL), ROWS):
         j = (start + tl.arange(0, ROWS)).to(tl.int64)
-        scores = _scores(q_tile, _tile(k, k_strides, j, keys, c, LENGTH), i, j, keys, CAUSAL, SCALE, COMPUTE)
+        scores = _scores(q_tile, _tile(k, k_strides, j, keys, c, LENGTH), positions, j, keys, CAUSAL, SCALE, COMPUTE)
         larger = tl.maximum(top, tl.max(scores, 1))
         shift = tl.where(larger == -float("inf"), 0, larger)  # -inf minus itself would be nan
         weights = tl.exp(scores - shift[:, None])
@@ -118,13 +139,15 @@ def _attention(
 
 
 @triton.jit
-def _weights(q, k, v, grad, log_sums, i, j, keys, CAUSAL: tl.constexpr, SCALE: tl.constexpr, COMPUTE: tl.constexpr):
-    # p, of queries i and keys j, and dp, their gradients.
-    weights = tl.exp(_scores(q, k, i, j, keys, CAUSAL, SCALE, COMPUTE) - log_sums[:, None])
+def _weights(
+    q, k, v, grad, log_sums, positions, j, keys, CAUSAL: tl.constexpr, SCALE: tl.constexpr, COMPUTE: tl.constexpr
+):
+    # p, of queries at these positions and keys j, and dp, their gradients.
+    weights = tl.exp(_scores(q, k, positions, j, keys, CAUSAL, SCALE, COMPUTE) - log_sums[:, None])
     return weights, dot(grad, tl.trans(v), COMPUTE)
 
 
-@triton.jit(do_not_specialize=["heads", "queries", "keys"])
+@triton.jit(do_not_specialize=["ids_stride", "heads", "queries", "keys"])
 def _attention_backward_of_queries(
     grad,
     grad_strides,
@@ -138,6 +161,8 @@ def _attention_backward_of_queries(
     dq_strides,
     lse,
     means,
+    ids,
+    ids_stride,
     heads,
     group,
     queries,
@@ -159,16 +184,15 @@ def _attention_backward_of_queries(
     grad_tile = _tile(_head(grad, grad_strides, batch, head), grad_strides, i, queries, c, LENGTH)
     of_rows = (batch * heads + head) * queries + i
     log_sums = load(lse, of_rows, i < queries, COMPUTE)
-    seen = keys
-    if CAUSAL:
-        seen = tl.minimum(keys, first + ROWS)
+    positions = _positions(ids, ids_stride, batch, i, queries)
+    seen = _most_seen(ids, positions, first + ROWS, keys, CAUSAL)
     total = tl.zeros([ROWS], COMPUTE)
     products = tl.zeros([ROWS], COMPUTE)
     for start in range(0, seen, ROWS):
         j = (start + tl.arange(0, ROWS)).to(tl.int64)
         k_tile = _tile(k, k_strides, j, keys, c, LENGTH)
         v_tile = _tile(v, v_strides, j, keys, c, LENGTH)
-        p, dp = _weights(q_tile, k_tile, v_tile, grad_tile, log_sums, i, j, keys, CAUSAL, SCALE, COMPUTE)
+        p, dp = _weights(q_tile, k_tile, v_tile, grad_tile, log_sums, positions, j, keys, CAUSAL, SCALE, COMPUTE)
         total += tl.sum(p, 1)
         products += tl.sum(p * dp, 1)
     mean = products / total
@@ -178,12 +202,12 @@ def _attention_backward_of_queries(
         j = (start + tl.arange(0, ROWS)).to(tl.int64)
         k_tile = _tile(k, k_strides, j, keys, c, LENGTH)
         v_tile = _tile(v, v_strides, j, keys, c, LENGTH)
-        p, dp = _weights(q_tile, k_tile, v_tile, grad_tile, log_sums, i, j, keys, CAUSAL, SCALE, COMPUTE)
+        p, dp = _weights(q_tile, k_tile, v_tile, grad_tile, log_sums, positions, j, keys, CAUSAL, SCALE, COMPUTE)
         result += dot(rounded(p * (dp - mean[:, None]), k_tile.dtype), k_tile, COMPUTE)
     _store_tile(_head(dq, dq_strides, batch, head), dq_strides, i, queries, c, result * SCALE, LENGTH)
 
 
-@triton.jit(do_not_specialize=["shared", "queries", "keys"])
+@triton.jit(do_not_specialize=["ids_stride", "shared", "queries", "keys"])
 def _attention_backward_of_keys(
     grad,
     grad_strides,
@@ -199,6 +223,8 @@ def _attention_backward_of_keys(
     dv_strides,
     lse,
     means,
+    ids,
+    ids_stride,
     shared,
     group,
     queries,
@@ -217,7 +243,7 @@ def _attention_backward_of_keys(
     v_tile = _tile(_head(v, v_strides, batch, head), v_strides, j, keys, c, LENGTH)
     of_k, of_v = tl.zeros([ROWS, BLOCK], COMPUTE), tl.zeros([ROWS, BLOCK], COMPUTE)
     begin = 0
-    if CAUSAL:
+    if CAUSAL and ids is None:
         begin = first  # no query before sees these keys
     for one in range(group):
         of_head = head * group + one
@@ -228,7 +254,8 @@ def _attention_backward_of_keys(
             grad_tile = _tile(_head(grad, grad_strides, batch, of_head), grad_strides, i, queries, c, LENGTH)
             log_sums = load(lse, of_rows + i, i < queries, COMPUTE)
             mean = load(means, of_rows + i, i < queries, COMPUTE)
-            p, dp = _weights(q_tile, k_tile, v_tile, grad_tile, log_sums, i, j, keys, CAUSAL, SCALE, COMPUTE)
+            positions = _positions(ids, ids_stride, batch, i, queries)
+            p, dp = _weights(q_tile, k_tile, v_tile, grad_tile, log_sums, positions, j, keys, CAUSAL, SCALE, COMPUTE)
             of_v += dot(tl.trans(rounded(p, v_tile.dtype)), grad_tile, COMPUTE)
             of_k += dot(tl.trans(rounded(p * (dp - mean[:, None]), k_tile.dtype)), q_tile, COMPUTE)
     _store_tile(_head(dk, dk_strides, batch, head), dk_strides, j, keys, c, of_k * SCALE, LENGTH)
@@ -236,17 +263,32 @@ def _attention_backward_of_keys(
 
 
 def attention(
-    q: Tensor, k: Tensor, v: Tensor, is_causal: bool, scale: float | None, cos: Tensor | None, sin: Tensor | None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    is_causal: bool,
+    scale: float | None,
+    cos: Tensor | None,
+    sin: Tensor | None,
+    position_ids: Tensor | None = None,
 ) -> Tensor:
     """See ``transformer_ops.attention``."""
-    return attention_training(q, k, v, is_causal, scale, cos, sin)[0]
+    return attention_training(q, k, v, is_causal, scale, cos, sin, position_ids)[0]
 
 
 def attention_training(
-    q: Tensor, k: Tensor, v: Tensor, is_causal: bool, scale: float | None, cos: Tensor | None, sin: Tensor | None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    is_causal: bool,
+    scale: float | None,
+    cos: Tensor | None,
+    sin: Tensor | None,
+    position_ids: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The result, and the logarithm of each query's sum of ``exp(score)``, ``(batch, heads, positions)``."""
     _check(q, k, v)
+    ids = _ids(position_ids, q, k, is_causal, cos)
     q, k = _turned(q, k, cos, sin)
     q, k, v = (with_adjacent_elements(x) for x in (q, k, v))
     batches, queries, heads, _ = q.shape
@@ -262,6 +304,7 @@ def attention_training(
         q,
         *_with_strides(q, k, v, y),
         lse,
+        *ids,
         heads,
         heads // max(shared, 1),
         queries,
@@ -282,10 +325,11 @@ def attention_backward(
     scale: float | None,
     cos: Tensor | None,
     sin: Tensor | None,
+    position_ids: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of ``q``, ``k`` and ``v``."""
     gradients = q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
-    write_gradients(gradients, grad_output, q, k, v, y, lse, is_causal, scale, cos, sin)
+    write_gradients(gradients, grad_output, q, k, v, y, lse, is_causal, scale, cos, sin, position_ids)
     return gradients
 
 
@@ -301,9 +345,11 @@ def write_gradients(
     scale: float | None,
     cos: Tensor | None,
     sin: Tensor | None,
+    position_ids: Tensor | None = None,
 ) -> None:
     """Write those of ``q``, ``k`` and ``v`` into tensors of their shapes, whose elements of a head are adjacent."""
     _check(q, k, v)
+    ids = _ids(position_ids, q, k, is_causal, cos)
     q, k = _turned(q, k, cos, sin)
     check_like(grad_output, "grad_output", q, "q")
     check_like(y, "y", q, "q")
@@ -326,6 +372,7 @@ def write_gradients(
         *_with_strides(grad, q, k, v, dq),
         lse,
         means,
+        *ids,
         heads,
         *of_heads,
         **options,
@@ -337,6 +384,7 @@ def write_gradients(
         *_with_strides(grad, q, k, v, dk, dv),
         lse,
         means,
+        *ids,
         shared,
         *of_heads,
         **options,
@@ -360,6 +408,18 @@ def _turned(q: Tensor, k: Tensor, cos: Tensor | None, sin: Tensor | None) -> tup
             "torch.cat((cos, cos), -1)",
         )
     return rope(q, k, cos, sin, None, 2, False, None)
+
+
+def _ids(given: Tensor | None, q: Tensor, k: Tensor, is_causal: bool, cos: Tensor | None) -> tuple[Tensor | None, int]:
+    """The queries' positions where they are given, and from one batch to the next; 0 where batches share them."""
+    if given is None:
+        return None, 0
+    if not is_causal:
+        refuse("position_ids", "is given, but without 'is_causal' queries see all keys; pass None")
+    if cos is not None:
+        refuse("position_ids", "is given, and so is 'cos'; turn queries and keys with rope() first")
+    check_position_ids(given, q, q.shape[0], q.shape[1], k.shape[1], "k")
+    return given.contiguous(), q.shape[1] if given.shape[:-1].numel() > 1 else 0
 
 
 def _with_strides(*tensors: Tensor) -> list[object]:

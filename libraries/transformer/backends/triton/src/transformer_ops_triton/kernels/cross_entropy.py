@@ -10,7 +10,17 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .arguments import FLOATING, check_device, check_dtype, check_indices, check_shape, refuse, rows_of, vector, wide
+from .arguments import (
+    FLOATING,
+    check_device,
+    check_dtype,
+    check_indices,
+    check_same,
+    check_shape,
+    refuse,
+    rows_of,
+    wide,
+)
 from .language import expm1, load, log1p, store, tanh
 from .launch import block_of, compute_dtype, launch
 
@@ -41,9 +51,9 @@ def _finite(x):
 def _cross_entropy(
     x,
     weight,
+    token_weight,
     target,
     loss,
-    z_loss,
     lse,
     lse_rest,
     x_stride,
@@ -57,14 +67,14 @@ def _cross_entropy(
 ):
     # With z = log(sum(exp(x))) and t the target, for one row:
     #   loss = w[t] (1 - smoothing) (z - x[t]) + smoothing / n sum(w (z - x)) + lse_square_scale z^2
-    # where w, the weights of classes, is 1 for all if there is none; the last term is in z_loss, too.
+    # where w, the weights of classes, is 1 for all if there is none. All of it is multiplied
+    # by the weight of the token.
     row = tl.program_id(0).to(tl.int64)
     x += row * x_stride
     t = tl.load(target + row)
     if t == ignore_index:
         zero = tl.full([], 0, COMPUTE)
         tl.store(loss + row, zero)
-        tl.store(z_loss + row, zero)
         tl.store(lse + row, zero)
         tl.store(lse_rest + row, zero)
         return
@@ -100,16 +110,17 @@ def _cross_entropy(
     z = top + log_total
     result = ((top - chosen) + log_total) * (1 - SMOOTHING)
     if weight is not None:
-        result *= tl.load(weight + t, mask=is_class, other=0).to(COMPUTE)
+        result *= tl.load(weight + t, mask=is_class, other=0)
     if SMOOTHING > 0:
         from_near = (top - near) + log_total
         if weight is None:
             result += SMOOTHING * (from_near - tl.sum(values, 0) / N)
         else:
             result += SMOOTHING / N * (from_near * tl.sum(weights, 0) - tl.sum(values, 0))
-    of_z = LSE_SQUARE_SCALE * z * z
-    tl.store(loss + row, result + of_z)
-    tl.store(z_loss + row, of_z)
+    result += LSE_SQUARE_SCALE * z * z
+    if token_weight is not None:
+        result *= tl.load(token_weight + row)
+    tl.store(loss + row, result)
     tl.store(lse + row, z)
     tl.store(lse_rest + row, (top - z) + log_total)
 
@@ -117,10 +128,11 @@ def _cross_entropy(
 @triton.jit(do_not_specialize=["ignore_index"])
 def _cross_entropy_backward(
     grad,
-    grad_z,
+    divisors,
     x,
     weight,
     weight_sum,
+    token_weight,
     target,
     lse,
     lse_rest,
@@ -136,8 +148,9 @@ def _cross_entropy_backward(
     COMPUTE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    # With p = exp(x - z): dx = grad (p (w[t] (1 - smoothing) + smoothing / n sum(w)) - w[t] (1 - smoothing) [k = t]
-    # - smoothing / n w) + (grad + grad_z) 2 lse_square_scale z p, times the derivative of the cap. dx may be x.
+    # With p = exp(x - z): dx = g (p (w[t] (1 - smoothing) + smoothing / n sum(w)) - w[t] (1 - smoothing) [k = t]
+    # - smoothing / n w) + of_z 2 lse_square_scale z p, times the derivative of the cap; g and of_z are grad times the
+    # weight of the token, each divided by its divisor. dx may be x.
     row = tl.program_id(0).to(tl.int64)
     x += row * x_stride
     dx += row * dx_stride
@@ -150,13 +163,16 @@ def _cross_entropy_backward(
     z = tl.load(lse + row)
     z_rest = tl.load(lse_rest + row)
     g = tl.load(grad + row * grad_stride)
+    if token_weight is not None:
+        g *= tl.load(token_weight + row)
     of_z = g
-    if grad_z is not None:
-        of_z += tl.load(grad_z + row)
+    if divisors is not None:
+        g = g / tl.load(divisors)
+        of_z = of_z / tl.load(divisors + 1)
     chosen = tl.full([], 1 - SMOOTHING, COMPUTE)
     sum_of_weights = tl.full([], N, COMPUTE)
     if weight is not None:
-        chosen *= tl.load(weight + t, mask=(t >= 0) & (t < N), other=0).to(COMPUTE)
+        chosen *= tl.load(weight + t, mask=(t >= 0) & (t < N), other=0)
         sum_of_weights = tl.load(weight_sum)
     of_others = g * (SMOOTHING / N * sum_of_weights) + of_z * (2 * LSE_SQUARE_SCALE) * z
     of_p = g * chosen + of_others
@@ -167,7 +183,7 @@ def _cross_entropy_backward(
     if SMOOTHING > 0:
         own_weight = tl.full([], 1, COMPUTE)
         if weight is not None:
-            own_weight = tl.load(weight + t, mask=(t >= 0) & (t < N), other=0).to(COMPUTE)
+            own_weight = tl.load(weight + t, mask=(t >= 0) & (t < N), other=0)
         own -= g * (SMOOTHING / N) * own_weight
     if SOFTCAP > 0:
         own *= _cap_slope(own_logit, SOFTCAP)
@@ -188,13 +204,14 @@ def _cross_entropy_backward(
 
 
 class Loss(NamedTuple):
-    """What the loss of a row depends on, apart from its logits; ``weight`` has been checked."""
+    """What the loss of a row depends on, apart from its logits and target; the weights have been checked."""
 
     ignore_index: int
     lse_square_scale: float
     label_smoothing: float
     softcap: float
-    weight: Tensor | None = None
+    weight: Tensor | None = None  # of classes, in the dtype that is computed in
+    token_weight: Tensor | None = None  # of rows, in the same
 
     def check(self) -> None:
         """Refuse what has no meaning."""
@@ -202,6 +219,36 @@ class Loss(NamedTuple):
             refuse("label_smoothing", f"is {self.label_smoothing:g}, expected 0 to 1")
         if not 0 <= self.softcap < inf:
             refuse("softcap", f"is {self.softcap:g}, expected a positive number, or 0 for none")
+
+    def weighted(
+        self, input: Tensor, classes: int, weight: Tensor | None, name: str, token_weight: Tensor | None
+    ) -> Loss:
+        """The same with weights, after a check of all that is not a tensor of rows."""
+        self.check()
+        if weight is not None:
+            if weight.dtype == wide(input.dtype):
+                check_device(weight, name, input, "input")
+            else:
+                check_same(weight, name, input, "input")
+            check_shape(weight, name, classes)
+            weight = weight.to(wide(input.dtype)).contiguous()
+        if token_weight is not None:
+            token_weight = of_rows(token_weight, "token_weight", input)
+        return self._replace(weight=weight, token_weight=token_weight)
+
+    def rows(self, begin: int, end: int) -> Loss:
+        """Of a part of the rows."""
+        part = None if self.token_weight is None else self.token_weight[begin:end]
+        return self._replace(token_weight=part)
+
+    def divisors(self, target: Tensor, like: Tensor) -> Tensor:
+        """What a mean divides the cross entropies by, and the z-losses, in the dtype that ``like`` is computed in."""
+        counted = target != self.ignore_index
+        tokens = counted.to(wide(like.dtype))
+        if self.token_weight is not None:
+            tokens = torch.where(counted, self.token_weight, 0)
+        weights = tokens if self.weight is None else tokens * self.weight[torch.where(counted, target, 0)]
+        return torch.stack((weights.sum(), tokens.sum()))
 
     def constants(self, logits: Tensor) -> dict[str, object]:
         """What both kernels are compiled for."""
@@ -214,53 +261,56 @@ class Loss(NamedTuple):
             **block_of(logits.shape[1]),
         }
 
-    def forward(self, logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def forward(self, logits: Tensor, target: Tensor, loss: Tensor, lse: Tensor) -> None:
         """Of ``(rows, classes)``, in whose rows elements follow each other.
 
-        Returns:
-            The loss, the z-loss, log(sum(exp)), and what that is rounded by.
+        Args:
+            logits: of the rows.
+            target: of the rows.
+            loss: ``(rows,)``, which is written.
+            lse: ``(2, rows)``, where log(sum(exp)) and what that is rounded by are written.
         """
-        rows = logits.shape[0]
-        results = torch.empty(4, rows, dtype=wide(logits.dtype), device=logits.device).unbind()
         launch(
             _cross_entropy,
-            rows,
+            logits.shape[0],
             logits,
             logits,
             self.weight,
+            self.token_weight,
             target,
-            *results,
+            loss,
+            *lse.unbind(),
             logits.stride(0),
             self.ignore_index,
             **self.constants(logits),
         )
-        loss, z_loss, lse, lse_rest = results
-        return loss, z_loss, lse, lse_rest
+
+    def total(self, row_loss: Tensor, lse: Tensor, target: Tensor, divisors: Tensor | None) -> Tensor:
+        """The loss of all rows; a mean where there are divisors."""
+        if divisors is None:
+            return row_loss.sum()
+        z = self.lse_square_scale * lse[0].square()  # 0 of rows that do not count
+        if self.token_weight is not None:
+            z = torch.where(target != self.ignore_index, z * self.token_weight, 0)
+        return (row_loss - z).sum() / divisors[0] + z.sum() / divisors[1]
 
     def backward(
-        self,
-        grad: Tensor,
-        grad_z: Tensor | None,
-        logits: Tensor,
-        target: Tensor,
-        lse: Tensor,
-        lse_rest: Tensor,
-        dx: Tensor,
+        self, grad: Tensor, divisors: Tensor | None, logits: Tensor, target: Tensor, lse: Tensor, dx: Tensor
     ) -> None:
         """Write the gradient of the logits, maybe in their place; ``grad`` may be one number, expanded."""
-        weight_sum = None if self.weight is None else self.weight.sum(dtype=wide(logits.dtype))
+        weight_sum = None if self.weight is None else self.weight.sum()
         launch(
             _cross_entropy_backward,
             logits.shape[0],
             logits,
             grad,
-            grad_z,
+            divisors,
             logits,
             self.weight,
             weight_sum,
+            self.token_weight,
             target,
-            lse,
-            lse_rest,
+            *lse.unbind(),
             dx,
             grad.stride(0),
             logits.stride(0),
@@ -268,6 +318,14 @@ class Loss(NamedTuple):
             self.ignore_index,
             **self.constants(logits),
         )
+
+
+def of_rows(given: Tensor, name: str, input: Tensor) -> Tensor:
+    """One number of the dtype that is computed in for each row of ``input``, contiguous, after a check."""
+    check_dtype(given, name, wide(input.dtype))
+    check_device(given, name, input, "input")
+    check_shape(given, name, input.shape[0])
+    return given.contiguous()
 
 
 def targets(given: Tensor, input: Tensor, classes: int, ignore_index: int) -> Tensor:
@@ -279,13 +337,9 @@ def targets(given: Tensor, input: Tensor, classes: int, ignore_index: int) -> Te
     return given.contiguous()
 
 
-def _checked(input: Tensor, target: Tensor, weight: Tensor | None, loss: Loss) -> tuple[Loss, Tensor]:
-    """The loss with the weight, and the targets."""
-    loss.check()
-    check_dtype(input, "input", *FLOATING)
-    check_shape(input, "input", -1, -1)
-    weighted = loss._replace(weight=vector(weight, "weight", input, "input"))
-    return weighted, targets(target, input, input.shape[1], loss.ignore_index)
+def _check_reduction(reduction: str) -> None:
+    if reduction not in ("mean", "sum", "none"):
+        refuse("reduction", f"is '{reduction}', expected 'mean', 'sum' or 'none'")
 
 
 def cross_entropy_rows(
@@ -296,32 +350,65 @@ def cross_entropy_rows(
     lse_square_scale: float,
     label_smoothing: float,
     softcap: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The loss of each row, the part of it that ``lse_square_scale`` adds, log(sum(exp)), and what it is rounded by."""
-    loss, classes = _checked(input, target, weight, Loss(ignore_index, lse_square_scale, label_smoothing, softcap))
-    return loss.forward(rows_of(input), classes)
+    reduction: str = "none",
+    token_weight: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The loss; log(sum(exp)) of each row, what that is rounded by, and what a mean divides by."""
+    check_dtype(input, "input", *FLOATING)
+    check_shape(input, "input", -1, -1)
+    _check_reduction(reduction)
+    rows, classes = input.shape
+    loss = Loss(ignore_index, lse_square_scale, label_smoothing, softcap).weighted(
+        input, classes, weight, "weight", token_weight
+    )
+    target = targets(target, input, classes, ignore_index)
+    kept = input.new_empty(_kept(rows, reduction), dtype=wide(input.dtype))
+    row_loss, lse = torch.empty_like(kept[:rows]), kept[: 2 * rows].view(2, rows)
+    loss.forward(rows_of(input), target, row_loss, lse)
+    if reduction == "none":
+        return row_loss, kept
+    divisors = None
+    if reduction == "mean":
+        divisors = kept[2 * rows :].copy_(loss.divisors(target, input))
+    return loss.total(row_loss, lse, target, divisors), kept
+
+
+def _kept(rows: int, reduction: str) -> int:
+    """How many numbers are kept for the gradient."""
+    return 2 * rows + (2 if reduction == "mean" else 0)
 
 
 def cross_entropy_backward(
     grad_loss: Tensor,
-    grad_z_loss: Tensor,
     input: Tensor,
     target: Tensor,
     weight: Tensor | None,
-    lse: Tensor,
-    lse_rest: Tensor,
+    kept: Tensor,
     ignore_index: int,
     lse_square_scale: float,
     label_smoothing: float,
     softcap: float,
+    reduction: str,
+    token_weight: Tensor | None,
 ) -> Tensor:
     """The gradient of the logits."""
-    loss, classes = _checked(input, target, weight, Loss(ignore_index, lse_square_scale, label_smoothing, softcap))
-    for tensor, name in ((grad_loss, "grad_loss"), (grad_z_loss, "grad_z_loss"), (lse, "lse"), (lse_rest, "lse_rest")):
+    check_dtype(input, "input", *FLOATING)
+    check_shape(input, "input", -1, -1)
+    _check_reduction(reduction)
+    rows, classes = input.shape
+    for tensor, name, shape in (
+        (grad_loss, "grad_loss", (rows,) if reduction == "none" else ()),
+        (kept, "kept", (_kept(rows, reduction),)),
+    ):
         check_dtype(tensor, name, wide(input.dtype))
         check_device(tensor, name, input, "input")
-        check_shape(tensor, name, input.shape[0])
-    dx = input.new_empty(input.shape)
-    kept = lse.contiguous(), lse_rest.contiguous()
-    loss.backward(grad_loss, grad_z_loss.contiguous(), rows_of(input), classes, *kept, dx)
+        check_shape(tensor, name, *shape)
+    loss = Loss(ignore_index, lse_square_scale, label_smoothing, softcap).weighted(
+        input, classes, weight, "weight", token_weight
+    )
+    target = targets(target, input, classes, ignore_index)
+    dx, kept = input.new_empty(input.shape), kept.contiguous()
+    divisors = kept[2 * rows :] if reduction == "mean" else None
+    lse = kept[: 2 * rows].view(2, rows)
+    loss.backward(grad_loss.expand(rows), divisors, rows_of(input), target, lse, dx)
     return dx

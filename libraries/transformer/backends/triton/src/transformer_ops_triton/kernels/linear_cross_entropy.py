@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 import torch
 import triton
 import triton.language as tl
@@ -18,12 +21,132 @@ from .arguments import (
     rows_of,
     wide,
 )
-from .cross_entropy import Loss, targets
+from .cross_entropy import Loss, of_rows, targets
 from .language import elements, load, store
 from .launch import block_of, compute_dtype, launch
 
 ROWS = 1024  # of logits at a time: enough for the matrix products to be fast
 BLOCK = 1024
+
+
+class _Linear(NamedTuple):
+    """The arguments, checked."""
+
+    loss: Loss
+    input: Tensor
+    weight: Tensor
+    target: Tensor
+    bias: Tensor | None
+
+
+def _checked(
+    loss: Loss,
+    input: Tensor,
+    weight: Tensor,
+    target: Tensor,
+    bias: Tensor | None,
+    class_weight: Tensor | None,
+    token_weight: Tensor | None,
+) -> _Linear:
+    check_dtype(input, "input", *FLOATING)
+    check_shape(input, "input", -1, -1)
+    check_same(weight, "weight", input, "input")
+    check_shape(weight, "weight", -1, input.shape[1])
+    classes = weight.shape[0]
+    if bias is not None:
+        check_same(bias, "bias", input, "input")
+        check_shape(bias, "bias", classes)
+    loss = loss.weighted(input, classes, class_weight, "class_weight", token_weight)
+    return _Linear(loss, input, weight, targets(target, input, classes, loss.ignore_index), bias)
+
+
+class _Rows(NamedTuple):
+    """What the rows' logits give: their losses, and log(sum(exp)), ``(2, rows)``, which gradients need as well."""
+
+    loss: Tensor
+    lse: Tensor
+
+
+class _Gradients(NamedTuple):
+    """Of the inputs; the last is empty without a bias. Sums over rows are in the dtype that is computed in.
+
+    All are to be multiplied by ``factor``, which is no part of them because 16-bit numbers would be too small: what
+    arrives at the loss may be a large factor, made so that they are not.
+    """
+
+    input: Tensor
+    weight: Tensor
+    bias: Tensor
+    factor: Tensor
+    divisors: Tensor
+
+
+def _parts(of: _Linear) -> Iterator[tuple[Loss, slice, Tensor, Tensor]]:
+    """A few rows at a time: their loss, which rows they are, their inputs, and their logits."""
+    for begin in range(0, len(of.input), ROWS):
+        rows = slice(begin, begin + ROWS)
+        x = of.input[rows]
+        yield of.loss.rows(begin, begin + ROWS), rows, x, torch.nn.functional.linear(x, of.weight, of.bias)
+
+
+def _new_rows(of: _Linear) -> _Rows:
+    rows, dtype = len(of.input), wide(of.input.dtype)
+    return _Rows(of.input.new_empty(rows, dtype=dtype), of.input.new_empty(2, rows, dtype=dtype))
+
+
+def _new_gradients(of: _Linear, grad: Tensor | None, reduction: str) -> _Gradients:
+    """Zeros, and what gradients of rows are divided by before they are rounded to 16 bits."""
+    dtype = wide(of.input.dtype)
+    counted = of.target != of.loss.ignore_index
+    one = torch.ones((), dtype=dtype, device=of.input.device)
+    largest = one
+    # What the operator for training returns must not depend on the dtype.
+    if of.loss.token_weight is not None if grad is None else dtype != of.input.dtype:
+        of_rows = one if grad is None else grad
+        of_rows = of_rows if of.loss.token_weight is None else of_rows * of.loss.token_weight
+        largest = torch.cat((torch.where(counted, of_rows, 0).abs(), one.new_zeros(1))).amax()
+        largest = torch.where((largest > 0) & largest.isfinite(), largest, 1)
+    divisors = of.loss.divisors(of.target, of.input) if reduction == "mean" else torch.stack((one, one))
+    factor = torch.where(counted.any(), largest / divisors[0], 0)
+    return _Gradients(
+        torch.empty_like(of.input, memory_format=torch.contiguous_format),
+        of.weight.new_zeros(of.weight.shape, dtype=dtype),
+        of.input.new_zeros(0 if of.bias is None else of.bias.shape, dtype=dtype),
+        factor,
+        torch.stack((largest, largest * (divisors[1] / divisors[0]))),
+    )
+
+
+def _add_part(
+    to: _Gradients, of: _Linear, part: Loss, rows: slice, x: Tensor, logits: Tensor, lse: Tensor, grad: Tensor
+) -> None:
+    """The gradients of some rows, whose logits give way to theirs."""
+    part.backward(grad, to.divisors, logits, of.target[rows], lse[:, rows], logits)
+    torch.mm(logits, of.weight, out=to.input[rows])
+    if to.weight.dtype == x.dtype:
+        to.weight.addmm_(logits.t(), x)
+    else:
+        to.weight.add_(logits.t() @ x)
+    if of.bias is not None:
+        to.bias.add_(logits.sum(0, dtype=to.bias.dtype))
+
+
+def _check_reduction(reduction: str) -> None:
+    if reduction not in ("mean", "sum"):
+        given = f"is '{reduction}', expected 'mean' or 'sum'; for 'none' there is linear_cross_entropy_rows"
+        refuse("reduction", given)
+
+
+def _total(of: _Linear, rows: _Rows, reduction: str) -> Tensor:
+    divisors = of.loss.divisors(of.target, of.input) if reduction == "mean" else None
+    return of.loss.total(rows.loss, rows.lse, of.target, divisors)
+
+
+def _forward(of: _Linear) -> _Rows:
+    results = _new_rows(of)
+    for part, rows, _, logits in _parts(of):
+        part.forward(logits, of.target[rows], results.loss[rows], results.lse[:, rows])
+    return results
 
 
 def fused_linear_cross_entropy(
@@ -36,10 +159,14 @@ def fused_linear_cross_entropy(
     label_smoothing: float,
     reduction: str,
     softcap: float,
+    class_weight: Tensor | None = None,
+    token_weight: Tensor | None = None,
 ) -> Tensor:
     """See ``transformer_ops.fused_linear_cross_entropy``."""
+    _check_reduction(reduction)
     loss = Loss(ignore_index, lse_square_scale, label_smoothing, softcap)
-    return _compute(loss, input, weight, target, bias, reduction, None)[0]
+    of = _checked(loss, input, weight, target, bias, class_weight, token_weight)
+    return _total(of, _forward(of), reduction)
 
 
 def fused_linear_cross_entropy_training(
@@ -52,61 +179,69 @@ def fused_linear_cross_entropy_training(
     label_smoothing: float,
     reduction: str,
     softcap: float,
+    class_weight: Tensor | None = None,
+    token_weight: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The loss, its gradients by ``input``, ``weight`` and ``bias``, and their common factor.
-
-    The last gradient is empty where there is no bias. The factor is not multiplied in, because 16-bit numbers would be
-    too small: the gradient that arrives at the loss may be a large factor, made so that they are not. What is summed
-    over rows is in the dtype that is computed in.
-    """
+    """The loss, its gradients by ``input``, ``weight`` and ``bias``, and their common factor."""
+    _check_reduction(reduction)
     loss = Loss(ignore_index, lse_square_scale, label_smoothing, softcap)
-    d_input, d_weight = input.new_empty(input.shape), weight.new_zeros(weight.shape, dtype=wide(weight.dtype))
-    d_bias = input.new_zeros(0 if bias is None else bias.shape, dtype=wide(input.dtype))
-    value, factor = _compute(loss, input, weight, target, bias, reduction, (d_input, d_weight, d_bias))
-    return value, d_input, d_weight, d_bias, factor
+    of = _checked(loss, input, weight, target, bias, class_weight, token_weight)
+    results, gradients = _new_rows(of), _new_gradients(of, None, reduction)
+    one = torch.ones_like(gradients.factor)
+    for part, rows, x, logits in _parts(of):
+        part.forward(logits, of.target[rows], results.loss[rows], results.lse[:, rows])
+        _add_part(gradients, of, part, rows, x, logits, results.lse, one.expand(len(x)))
+    d_input, d_weight, d_bias, factor, _ = gradients
+    return _total(of, results, reduction), d_input, d_weight, d_bias, factor
 
 
-def _compute(
-    loss: Loss,
+def linear_cross_entropy_rows(
     input: Tensor,
     weight: Tensor,
-    given_target: Tensor,
-    given_bias: Tensor | None,
-    reduction: str,
-    gradients: tuple[Tensor, Tensor, Tensor] | None,
+    target: Tensor,
+    bias: Tensor | None,
+    ignore_index: int,
+    lse_square_scale: float,
+    label_smoothing: float,
+    softcap: float,
+    class_weight: Tensor | None,
+    token_weight: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """The loss, and the factor of its gradients; each part's logits give way to them, where they are wanted."""
-    loss.check()
-    check_dtype(input, "input", *FLOATING)
-    check_shape(input, "input", -1, -1)
-    check_same(weight, "weight", input, "input")
-    check_shape(weight, "weight", -1, input.shape[1])
-    rows, classes = input.shape[0], weight.shape[0]
-    if reduction not in ("mean", "sum"):
-        refuse("reduction", f"is '{reduction}', expected 'mean' or 'sum'")
-    if given_bias is not None:
-        check_same(given_bias, "bias", input, "input")
-        check_shape(given_bias, "bias", classes)
-    target = targets(given_target, input, classes, loss.ignore_index)
-    total = torch.zeros((), dtype=wide(input.dtype), device=input.device)
-    one = torch.ones_like(total)
-    counted = (target != loss.ignore_index).sum() if reduction == "mean" else one
-    for x, t, begin in zip(input.split(ROWS), target.split(ROWS), range(0, rows, ROWS), strict=True):
-        logits = torch.nn.functional.linear(x, weight, given_bias)
-        losses, _, lse, lse_rest = loss.forward(logits, t)
-        total += losses.sum()
-        if gradients is not None:
-            loss.backward(one.expand(len(x)), None, logits, t, lse, lse_rest, logits)
-            d_input, d_weight, d_bias = gradients
-            torch.mm(logits, weight, out=d_input[begin : begin + len(x)])
-            if d_weight.dtype == x.dtype:
-                d_weight.addmm_(logits.t(), x)
-            else:
-                d_weight += logits.t() @ x
-            if given_bias is not None:
-                d_bias += logits.sum(0, dtype=d_bias.dtype)
-    # Rows that do not count have no gradient, not even where all are such.
-    return total / counted, torch.where(counted > 0, one / counted, 0)
+    """The loss of each row, and log(sum(exp)) and what it is rounded by."""
+    loss = Loss(ignore_index, lse_square_scale, label_smoothing, softcap)
+    results = _forward(_checked(loss, input, weight, target, bias, class_weight, token_weight))
+    return results.loss, results.lse.flatten()
+
+
+def linear_cross_entropy_backward(
+    grad_loss: Tensor,
+    input: Tensor,
+    weight: Tensor,
+    target: Tensor,
+    bias: Tensor | None,
+    kept: Tensor,
+    ignore_index: int,
+    lse_square_scale: float,
+    label_smoothing: float,
+    softcap: float,
+    class_weight: Tensor | None,
+    token_weight: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of the inputs from those of the rows, whatever they are: the logits are computed again."""
+    loss = Loss(ignore_index, lse_square_scale, label_smoothing, softcap)
+    of = _checked(loss, input, weight, target, bias, class_weight, token_weight)
+    grad_loss = of_rows(grad_loss, "grad_loss", input)
+    check_dtype(kept, "kept", grad_loss.dtype)
+    check_device(kept, "kept", input, "input")
+    check_shape(kept, "kept", 2 * len(input))
+    lse = kept.contiguous().view(2, len(input))
+    gradients = _new_gradients(of, grad_loss, "sum")
+    for part, rows, x, logits in _parts(of):
+        _add_part(gradients, of, part, rows, x, logits, lse, grad_loss[rows])
+    d_input, d_weight, d_bias, factor, _ = gradients
+    if d_weight.dtype == input.dtype:
+        return d_input, d_weight, d_bias
+    return scaled(d_input, factor, input), scaled(d_weight, factor, weight), (d_bias * factor).to(input.dtype)
 
 
 @triton.jit

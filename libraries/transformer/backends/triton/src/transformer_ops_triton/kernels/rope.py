@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from .arguments import (
     FLOATING,
-    check_device,
     check_dtype,
-    check_indices,
     check_like,
+    check_position_ids,
     check_same,
     check_shape,
     outer_strides,
@@ -170,11 +168,7 @@ def rope(
 
 def _ids(given: Tensor, cos: Tensor, q: Tensor, batches: int, positions: int) -> Tensor:
     """``(batches, positions)``, of which each is a row of ``cos``."""
-    check_dtype(given, "position_ids", torch.int64)
-    check_device(given, "position_ids", q, "q")
-    if given.dim() not in (1, 2) or given.shape[-1] != positions or given.shape[:-1].numel() not in (1, batches):
-        refuse("position_ids", f"has shape {tuple(given.shape)}, expected ({batches} or 1, {positions})")
+    check_position_ids(given, q, batches, positions, cos.shape[-2], "cos")
     if cos.dim() == 3 and cos.shape[0] != 1:
         refuse("cos", "has batches, and so have the positions of 'position_ids'; pass one table for all of them")
-    check_indices(given, "position_ids", cos.shape[-2], "position of 'cos'")
     return given.expand(batches, positions)

@@ -104,23 +104,47 @@ struct RopePair {
   int64_t q_rows;
 };
 
-// loss, z_loss and lse are float (double for float64), one for each row; softcap is 0 for none.
+// loss, lse and lse_rest are float (double for float64), one for each row; so are weight, one for each class,
+// and token_weight, one for each row: both may be null. softcap is 0 for none.
 struct CrossEntropy {
-  const void *x, *weight;
+  const void *x, *weight, *token_weight;
   const int64_t* target;
-  void *loss, *z_loss, *lse, *lse_rest;
+  void *loss, *lse, *lse_rest;
   int64_t length, x_stride, ignore_index;
   double lse_square_scale, label_smoothing, softcap;
 };
 
-// grad is float (double for float64): one for each row, or one for all. grad_z: one for each row, or null.
+// grad is float (double for float64): one for each row, or one for all; null for 1. divisors: of the gradient of the
+// cross entropy, and of that of the z-loss; null for 1.
 struct CrossEntropyBackward {
-  const void *grad, *grad_z, *x, *weight, *lse, *lse_rest;
+  const void *grad, *divisors, *x, *weight, *token_weight, *lse, *lse_rest;
   const int64_t* target;
   void* dx;
   int64_t length, x_stride, ignore_index;
   double lse_square_scale, label_smoothing, softcap;
   bool grad_per_row;
+};
+
+// The loss of all rows, from those of the rows and their lse. A mean divides the cross entropies by the sum of the
+// weights of the targets that count, and the z-losses by their number, each times its token's weight: these are the
+// divisors, which are written; null for a sum.
+struct LossTotal {
+  const void *row_loss, *lse, *weight, *token_weight;
+  const int64_t* target;
+  void *loss, *divisors;
+  int64_t rows, ignore_index;
+  double lse_square_scale;
+};
+
+// What gradients of rows are divided by before they are computed, of the cross entropy and of the z-loss, and what the
+// results are to be multiplied by, which is 0 where no row counts. Those that are rounded to 16 bits are so divided
+// that they are neither too large nor too small. grad: of each row, or null for 1.
+struct LossScale {
+  const void *grad, *weight, *token_weight;
+  const int64_t* target;
+  void *divisors, *factor;
+  int64_t rows, ignore_index;
+  bool is_mean, is_narrow;
 };
 
 // x * factor, which is float (double for float64), as x is if it is wide.

@@ -36,13 +36,14 @@
   KERNEL(softmax_backward, "softmax_backward(Tensor grad_output, Tensor y) -> Tensor")                                \
   KERNEL(attention,                                                                                                   \
          "attention(Tensor q, Tensor k, Tensor v, bool is_causal=False, float? scale=None, Tensor? cos=None, "        \
-         "Tensor? sin=None) -> Tensor")                                                                               \
+         "Tensor? sin=None, Tensor? position_ids=None) -> Tensor")                                                    \
   KERNEL(attention_training,                                                                                          \
          "attention_training(Tensor q, Tensor k, Tensor v, bool is_causal=False, float? scale=None, "                 \
-         "Tensor? cos=None, Tensor? sin=None) -> (Tensor y, Tensor lse)")                                             \
+         "Tensor? cos=None, Tensor? sin=None, Tensor? position_ids=None) -> (Tensor y, Tensor lse)")                  \
   KERNEL(attention_backward,                                                                                          \
          "attention_backward(Tensor grad_output, Tensor q, Tensor k, Tensor v, Tensor y, Tensor lse, "                \
-         "bool is_causal, float? scale, Tensor? cos, Tensor? sin) -> (Tensor, Tensor, Tensor)")                       \
+         "bool is_causal, float? scale, Tensor? cos, Tensor? sin, Tensor? position_ids) -> "                          \
+         "(Tensor, Tensor, Tensor)")                                                                                  \
   KERNEL(attention_qkvpacked,                                                                                         \
          "attention_qkvpacked(Tensor qkv, bool is_causal=False, float? scale=None, Tensor? cos=None, "                \
          "Tensor? sin=None) -> Tensor")                                                                               \
@@ -57,11 +58,12 @@
          "bool interleaved=False, int? rotary_dim=None) -> (Tensor, Tensor)")                                         \
   KERNEL(cross_entropy_rows,                                                                                          \
          "cross_entropy_rows(Tensor input, Tensor target, Tensor? weight, int ignore_index, float lse_square_scale, " \
-         "float label_smoothing, float softcap) -> (Tensor loss, Tensor z_loss, Tensor lse, Tensor lse_rest)")        \
+         "float label_smoothing, float softcap, str reduction='none', Tensor? token_weight=None) -> "                 \
+         "(Tensor loss, Tensor kept)")                                                                                \
   KERNEL(cross_entropy_backward,                                                                                      \
-         "cross_entropy_backward(Tensor grad_loss, Tensor grad_z_loss, Tensor input, Tensor target, "                 \
-         "Tensor? weight, Tensor lse, Tensor lse_rest, int ignore_index, float lse_square_scale, "                    \
-         "float label_smoothing, float softcap) -> Tensor")                                                           \
+         "cross_entropy_backward(Tensor grad_loss, Tensor input, Tensor target, Tensor? weight, Tensor kept, "        \
+         "int ignore_index, float lse_square_scale, float label_smoothing, float softcap, "                           \
+         "str reduction, Tensor? token_weight) -> Tensor")                                                            \
   KERNEL(quantize_rowwise, "quantize_rowwise(Tensor x) -> (Tensor q, Tensor scale)")                                  \
   KERNEL(dequantize_rowwise, "dequantize_rowwise(Tensor q, Tensor scale, *, ScalarType dtype=float) -> Tensor")       \
   KERNEL(reshape_and_cache,                                                                                           \
@@ -70,9 +72,18 @@
   KERNEL(fused_linear_cross_entropy,                                                                                  \
          "fused_linear_cross_entropy(Tensor input, Tensor weight, Tensor target, Tensor? bias=None, "                 \
          "int ignore_index=-100, float lse_square_scale=0., float label_smoothing=0., str reduction='mean', "         \
-         "float softcap=0.) -> Tensor")                                                                               \
+         "float softcap=0., Tensor? class_weight=None, Tensor? token_weight=None) -> Tensor")                         \
   KERNEL(fused_linear_cross_entropy_training,                                                                         \
          "fused_linear_cross_entropy_training(Tensor input, Tensor weight, Tensor target, Tensor? bias=None, "        \
          "int ignore_index=-100, float lse_square_scale=0., float label_smoothing=0., str reduction='mean', "         \
-         "float softcap=0.) -> (Tensor loss, Tensor d_input, Tensor d_weight, Tensor d_bias, Tensor factor)")         \
+         "float softcap=0., Tensor? class_weight=None, Tensor? token_weight=None) -> "                                \
+         "(Tensor loss, Tensor d_input, Tensor d_weight, Tensor d_bias, Tensor factor)")                              \
+  KERNEL(linear_cross_entropy_rows,                                                                                   \
+         "linear_cross_entropy_rows(Tensor input, Tensor weight, Tensor target, Tensor? bias, int ignore_index, "     \
+         "float lse_square_scale, float label_smoothing, float softcap, Tensor? class_weight, "                       \
+         "Tensor? token_weight) -> (Tensor loss, Tensor kept)")                                                       \
+  KERNEL(linear_cross_entropy_backward,                                                                               \
+         "linear_cross_entropy_backward(Tensor grad_loss, Tensor input, Tensor weight, Tensor target, Tensor? bias, " \
+         "Tensor kept, int ignore_index, float lse_square_scale, float label_smoothing, float softcap, "              \
+         "Tensor? class_weight, Tensor? token_weight) -> (Tensor, Tensor, Tensor)")                                   \
   KERNEL(scaled, "scaled(Tensor x, Tensor factor, Tensor like) -> Tensor")

@@ -12,66 +12,149 @@ struct Targets {
   }
 };
 
-inline void check_numbers(double label_smoothing, double softcap) {
-  if (!(label_smoothing >= 0 && label_smoothing <= 1)) {
-    fail("argument 'label_smoothing' is ", label_smoothing, ", expected 0 to 1");
-  }
-  if (!(softcap >= 0 && std::isfinite(softcap))) {
-    fail("argument 'softcap' is ", softcap, ", expected a positive number, or 0 for none");
-  }
+enum class Reduction { none, sum, mean };
+
+inline Reduction reduction_of(std::string_view name) {
+  if (name == "none") return Reduction::none;
+  if (name == "sum") return Reduction::sum;
+  if (name == "mean") return Reduction::mean;
+  fail("argument 'reduction' is '", name, "', expected 'mean', 'sum' or 'none'");
 }
 
-inline std::array<Tensor, 4> cross_entropy_rows(const Tensor& input, const Tensor& given_target,
+// What the loss of a row depends on, apart from its logits and target.
+struct LossOptions {
+  int64_t ignore_index;
+  double lse_square_scale, label_smoothing, softcap;
+
+  void check() const {
+    if (!(label_smoothing >= 0 && label_smoothing <= 1)) {
+      fail("argument 'label_smoothing' is ", label_smoothing, ", expected 0 to 1");
+    }
+    if (!(softcap >= 0 && std::isfinite(softcap))) {
+      fail("argument 'softcap' is ", softcap, ", expected a positive number, or 0 for none");
+    }
+  }
+};
+
+// The weights of classes, in the dtype that is computed in.
+inline Tensor class_weights(const OptionalTensor& given, std::string_view name, const Tensor& input, int64_t classes) {
+  if (!given) return Tensor();
+  const ScalarType dtype = dtype_of(input), accumulated = wide(dtype);
+  on_device(check(*given, name)).same_device(input, "input").shape({classes});
+  if (dtype_of(*given) == accumulated) return contiguous(*given);
+  check(*given, name).same_dtype(input, "input");
+  const Tensor narrow = contiguous(*given);
+  Tensor widened = new_empty({classes}, accumulated, device_of(input));
+  run(device_of(input), dtype, Accumulate{data<void>(narrow), data<void>(widened), 1, false}, classes, 1);
+  return widened;
+}
+// One number of the dtype that is computed in for each row.
+inline Tensor of_rows(const Tensor& given, std::string_view name, const Tensor& input, int64_t rows) {
+  on_device(check(given, name)).same_device(input, "input").dtype(wide(dtype_of(input))).shape({rows});
+  return contiguous(given);
+}
+inline Tensor token_weights(const OptionalTensor& given, const Tensor& input, int64_t rows) {
+  return given ? of_rows(*given, "token_weight", input, rows) : Tensor();
+}
+// What is kept of all rows for their gradients, in the dtype that is computed in: log(sum(exp)) of each, and what that
+// is rounded by; then, of a mean, its divisors (LossTotal).
+struct Kept {
+  Tensor tensor;
+  char *lse, *lse_rest, *divisors;
+
+  static Kept new_for(const Tensor& input, int64_t rows, bool is_mean) {
+    return {new_empty({size(rows, is_mean)}, wide(dtype_of(input)), device_of(input)), rows, is_mean};
+  }
+  static Kept checked(const Tensor& given, const Tensor& input, int64_t rows, bool is_mean) {
+    const Check named = on_device(check(given, "kept"));
+    named.same_device(input, "input").dtype(wide(dtype_of(input))).shape({size(rows, is_mean)});
+    return {contiguous(given), rows, is_mean};
+  }
+
+ private:
+  Kept(Tensor given, int64_t rows, bool is_mean) : tensor(std::move(given)), lse(data<char>(tensor)) {
+    const int64_t bytes = rows * opwheel::element_size(opwheel::code_of(dtype_of(tensor)));
+    lse_rest = lse + bytes;
+    divisors = is_mean ? lse_rest + bytes : nullptr;
+  }
+  static int64_t size(int64_t rows, bool is_mean) { return 2 * rows + (is_mean ? 2 : 0); }
+};
+
+inline std::array<Tensor, 2> cross_entropy_rows(const Tensor& input, const Tensor& given_target,
                                                 const OptionalTensor& given_weight, int64_t ignore_index,
-                                                double lse_square_scale, double label_smoothing, double softcap) {
+                                                double lse_square_scale, double label_smoothing, double softcap,
+                                                std::string_view reduction_name,
+                                                const OptionalTensor& given_token_weight) {
   const Check checked = on_device(check(input, "input")).dtype(opwheel::floating).ndim(2);
   const int64_t rows = checked.info().sizes[0], classes = checked.info().sizes[1];
-  check_numbers(label_smoothing, softcap);
-  const Tensor weight = optional_vector(given_weight, "weight", input, classes, "input");
+  LossOptions{ignore_index, lse_square_scale, label_smoothing, softcap}.check();
+  const Reduction reduction = reduction_of(reduction_name);
+  const Tensor weight = class_weights(given_weight, "weight", input, classes);
+  const Tensor token_weight = token_weights(given_token_weight, input, rows);
   const Targets target(given_target, input, rows, classes, ignore_index);
   const Rows x(input);
-  const auto of_rows = [&] { return new_empty({rows}, wide(dtype_of(input)), device_of(input)); };
-  Tensor loss = of_rows(), z_loss = of_rows(), lse = of_rows(), lse_rest = of_rows();
+  const opwheel::Device device = device_of(input);
+  const ScalarType dtype = dtype_of(input), accumulated = wide(dtype);
+  const bool is_reduced = reduction != Reduction::none;
+  Tensor loss = new_empty(is_reduced ? opwheel::Sizes{} : opwheel::Sizes{rows}, accumulated, device);
+  Kept kept = Kept::new_for(input, rows, reduction == Reduction::mean);
+  RowScratch scratch(is_reduced ? rows : 0, accumulated, device);
   const CrossEntropy arguments{.x = x.data(),
                                .weight = data_or_null(weight),
+                               .token_weight = data_or_null(token_weight),
                                .target = target.data,
-                               .loss = data<void>(loss),
-                               .z_loss = data<void>(z_loss),
-                               .lse = data<void>(lse),
-                               .lse_rest = data<void>(lse_rest),
+                               .loss = is_reduced ? scratch.data() : data<void>(loss),
+                               .lse = kept.lse,
+                               .lse_rest = kept.lse_rest,
                                .length = classes,
                                .x_stride = x.stride,
                                .ignore_index = ignore_index,
                                .lse_square_scale = lse_square_scale,
                                .label_smoothing = label_smoothing,
                                .softcap = softcap};
-  run(device_of(input), dtype_of(input), arguments, rows, 4 * classes);
-  return {std::move(loss), std::move(z_loss), std::move(lse), std::move(lse_rest)};
+  run(device, dtype, arguments, rows, 4 * classes);
+  if (is_reduced) {
+    const LossTotal total{.row_loss = arguments.loss,
+                          .lse = kept.lse,
+                          .weight = arguments.weight,
+                          .token_weight = arguments.token_weight,
+                          .target = target.data,
+                          .loss = data<void>(loss),
+                          .divisors = kept.divisors,
+                          .rows = rows,
+                          .ignore_index = ignore_index,
+                          .lse_square_scale = lse_square_scale};
+    run(device, accumulated, total, 1, rows);
+  }
+  return {std::move(loss), std::move(kept.tensor)};
 }
 
-inline Tensor cross_entropy_backward(const Tensor& given_grad, const Tensor& given_grad_z, const Tensor& input,
-                                     const Tensor& given_target, const OptionalTensor& given_weight,
-                                     const Tensor& given_lse, const Tensor& given_lse_rest, int64_t ignore_index,
-                                     double lse_square_scale, double label_smoothing, double softcap) {
+inline Tensor cross_entropy_backward(const Tensor& given_grad, const Tensor& input, const Tensor& given_target,
+                                     const OptionalTensor& given_weight, const Tensor& given_kept, int64_t ignore_index,
+                                     double lse_square_scale, double label_smoothing, double softcap,
+                                     std::string_view reduction_name, const OptionalTensor& given_token_weight) {
   const Check checked = on_device(check(input, "input")).dtype(opwheel::floating).ndim(2);
   const int64_t rows = checked.info().sizes[0], classes = checked.info().sizes[1];
-  const auto of_rows = [&](const Tensor& given, std::string_view name) {
-    on_device(check(given, name)).same_device(input, "input").dtype(wide(dtype_of(input))).shape({rows});
-    return contiguous(given);
-  };
-  const Tensor grad = of_rows(given_grad, "grad_loss"), grad_z = of_rows(given_grad_z, "grad_z_loss");
-  const Tensor lse = of_rows(given_lse, "lse"), lse_rest = of_rows(given_lse_rest, "lse_rest");
-  check_numbers(label_smoothing, softcap);
-  const Tensor weight = optional_vector(given_weight, "weight", input, classes, "input");
+  LossOptions{ignore_index, lse_square_scale, label_smoothing, softcap}.check();
+  const Reduction reduction = reduction_of(reduction_name);
+  const bool is_reduced = reduction != Reduction::none;
+  if (is_reduced) {
+    on_device(check(given_grad, "grad_loss")).same_device(input, "input").dtype(wide(dtype_of(input))).shape({});
+  }
+  const Tensor grad = is_reduced ? opwheel::share(given_grad) : of_rows(given_grad, "grad_loss", input, rows);
+  const Kept kept = Kept::checked(given_kept, input, rows, reduction == Reduction::mean);
+  const Tensor weight = class_weights(given_weight, "weight", input, classes);
+  const Tensor token_weight = token_weights(given_token_weight, input, rows);
   const Targets target(given_target, input, rows, classes, ignore_index);
   const Rows x(input);
   Tensor dx = new_empty(sizes_of(input), dtype_of(input), device_of(input));
   const CrossEntropyBackward arguments{.grad = data<void>(grad),
-                                       .grad_z = data<void>(grad_z),
+                                       .divisors = kept.divisors,
                                        .x = x.data(),
                                        .weight = data_or_null(weight),
-                                       .lse = data<void>(lse),
-                                       .lse_rest = data<void>(lse_rest),
+                                       .token_weight = data_or_null(token_weight),
+                                       .lse = kept.lse,
+                                       .lse_rest = kept.lse_rest,
                                        .target = target.data,
                                        .dx = data<void>(dx),
                                        .length = classes,
@@ -80,7 +163,7 @@ inline Tensor cross_entropy_backward(const Tensor& given_grad, const Tensor& giv
                                        .lse_square_scale = lse_square_scale,
                                        .label_smoothing = label_smoothing,
                                        .softcap = softcap,
-                                       .grad_per_row = true};
+                                       .grad_per_row = !is_reduced};
   run(device_of(input), dtype_of(input), arguments, rows, 4 * classes);
   return dx;
 }

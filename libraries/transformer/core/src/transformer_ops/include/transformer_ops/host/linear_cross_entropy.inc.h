@@ -1,59 +1,233 @@
-// fused_linear_cross_entropy, and scaled for its gradients, but for the computation itself, linear_cross_entropy(),
-// which is the backend's.
+// The loss of a linear layer's results, and scaled for its gradients. Logits are made a few rows at a time: never are
+// all in memory. The products of matrices are the backend's, which defines before it includes this:
+//
+//     int64_t rows_at_once(ScalarType, int64_t rows, int64_t classes);
+//     Tensor logits_of(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& buffer);
+//     Tensor new_buffer(int64_t rows, int64_t classes, ScalarType, opwheel::Device);
+//     void matmul(const Tensor& out, const Tensor& a, const Tensor& b);
+//     void add_product(const Tensor& sum, const Tensor& a, const Tensor& b, ScalarType, bool is_first);
+//     void add_columns(const Tensor& sums, const Tensor& x, ScalarType, bool is_first);
 
-struct LinearSizes {
+// The arguments, checked. Where bias, class_weight or token_weight is not given, it has no handle.
+struct LinearLoss {
+  LossOptions options;
+  ScalarType dtype, accumulated;  // of the tensors, and the dtype that is computed in
+  opwheel::Device device;
   int64_t rows, width, classes;
+  Tensor input, weight, bias, class_weight, token_weight;
+  Targets target;
+
+  LinearLoss(const Tensor& given_input, const Tensor& given_weight, const Tensor& given_target,
+             const OptionalTensor& given_bias, const LossOptions& given_options,
+             const OptionalTensor& given_class_weight, const OptionalTensor& given_token_weight)
+      : options(checked(given_input, given_weight, given_options)),
+        dtype(dtype_of(given_input)),
+        accumulated(wide(dtype)),
+        device(device_of(given_input)),
+        rows(opwheel::TensorInfo(given_input).sizes[0]),
+        width(opwheel::TensorInfo(given_input).sizes[1]),
+        classes(opwheel::TensorInfo(given_weight).sizes[0]),
+        input(contiguous(given_input)),
+        weight(contiguous(given_weight)),
+        bias(optional_vector(given_bias, "bias", given_input, classes, "input")),
+        class_weight(class_weights(given_class_weight, "class_weight", given_input, classes)),
+        token_weight(token_weights(given_token_weight, given_input, rows)),
+        target(given_target, given_input, rows, classes, options.ignore_index) {}
+
+  bool has_bias() const { return bias.handle() != nullptr; }
+  Tensor new_wide(const opwheel::Sizes& sizes) const { return new_empty(sizes, accumulated, device); }
+
+ private:
+  static const LossOptions& checked(const Tensor& input, const Tensor& weight, const LossOptions& options) {
+    const Check matrix = on_device(check(input, "input")).dtype(opwheel::floating).ndim(2);
+    const Check of_weight = on_device(check(weight, "weight")).same_device(input, "input").same_dtype(input, "input");
+    of_weight.ndim(2).size(1, matrix.info().sizes[1]);
+    options.check();
+    return options;
+  }
 };
 
-inline LinearSizes check_linear(const Tensor& input, const Tensor& weight, double label_smoothing,
-                                std::string_view reduction, double softcap) {
-  const Check checked = on_device(check(input, "input")).dtype(opwheel::floating).ndim(2);
-  const int64_t rows = checked.info().sizes[0], width = checked.info().sizes[1];
-  const Check of_weight = on_device(check(weight, "weight")).same_device(input, "input").same_dtype(input, "input");
-  of_weight.ndim(2).size(1, width);
-  check_numbers(label_smoothing, softcap);
-  if (reduction != "mean" && reduction != "sum") {
-    fail("argument 'reduction' is '", reduction, "', expected 'mean' or 'sum'");
+// Of the sum of the rows' losses, each times `grad` if that is not null. What is summed over rows is in the dtype that
+// is computed in. All are to be multiplied by `factor`, which is no part of them because 16-bit numbers would be too
+// small: what arrives at the loss may be a large factor, made so that they are not.
+struct GradientsOfLoss {
+  Tensor input, weight, bias, factor, divisors;
+  const char* grad;
+
+  GradientsOfLoss(const LinearLoss& of, const char* grad, bool is_mean)
+      : input(new_empty({of.rows, of.width}, of.dtype, of.device)),
+        weight(of.new_wide({of.classes, of.width})),
+        bias(of.new_wide({of.has_bias() ? of.classes : 0})),
+        factor(of.new_wide({})),
+        divisors(of.new_wide({2})),
+        grad(grad) {
+    if (of.rows == 0) {
+      OPWHEEL_SHIM(aoti_torch_zero_(weight.handle()));
+      OPWHEEL_SHIM(aoti_torch_zero_(bias.handle()));
+    }
+    const LossScale scale{.grad = grad,
+                          .weight = data_or_null(of.class_weight),
+                          .token_weight = data_or_null(of.token_weight),
+                          .target = of.target.data,
+                          .divisors = data<void>(divisors),
+                          .factor = data<void>(factor),
+                          .rows = of.rows,
+                          .ignore_index = of.options.ignore_index,
+                          .is_mean = is_mean,
+                          .is_narrow = of.dtype != of.accumulated};
+    run(of.device, of.accumulated, scale, 1, of.rows);
   }
-  return {rows, width, of_weight.info().sizes[0]};
+};
+
+// `row_loss` and what is kept are written, or, where it is null, what is kept is read. The logits' gradients take the
+// logits' place.
+inline void linear_cross_entropy(const LinearLoss& of, char* row_loss, const Kept& kept, GradientsOfLoss* gradients) {
+  const int64_t at_once = rows_at_once(of.dtype, of.rows, of.classes);
+  const int64_t bytes = opwheel::element_size(opwheel::code_of(of.accumulated));
+  const Tensor buffer = new_buffer(std::min(at_once, of.rows), of.classes, of.dtype, of.device);
+  for (int64_t begin = 0; begin < of.rows; begin += at_once) {
+    const int64_t count = std::min(at_once, of.rows - begin);
+    const auto at = [&](auto* of_rows) { return of_rows == nullptr ? nullptr : of_rows + begin * bytes; };
+    const void* const tokens = at(static_cast<const char*>(data_or_null(of.token_weight)));
+    const Tensor x = opwheel::rows_of(of.input, begin, count), some = logits_of(x, of.weight, of.bias, buffer);
+    if (row_loss != nullptr) {
+      const CrossEntropy forward{.x = data<void>(some),
+                                 .weight = data_or_null(of.class_weight),
+                                 .token_weight = tokens,
+                                 .target = of.target.data + begin,
+                                 .loss = at(row_loss),
+                                 .lse = at(kept.lse),
+                                 .lse_rest = at(kept.lse_rest),
+                                 .length = of.classes,
+                                 .x_stride = of.classes,
+                                 .ignore_index = of.options.ignore_index,
+                                 .lse_square_scale = of.options.lse_square_scale,
+                                 .label_smoothing = of.options.label_smoothing,
+                                 .softcap = of.options.softcap};
+      run(of.device, of.dtype, forward, count, 4 * of.classes);
+    }
+    if (gradients == nullptr) continue;
+    const CrossEntropyBackward backward{.grad = at(gradients->grad),
+                                        .divisors = data<void>(gradients->divisors),
+                                        .x = data<void>(some),
+                                        .weight = data_or_null(of.class_weight),
+                                        .token_weight = tokens,
+                                        .lse = at(kept.lse),
+                                        .lse_rest = at(kept.lse_rest),
+                                        .target = of.target.data + begin,
+                                        .dx = data<void>(some),
+                                        .length = of.classes,
+                                        .x_stride = of.classes,
+                                        .ignore_index = of.options.ignore_index,
+                                        .lse_square_scale = of.options.lse_square_scale,
+                                        .label_smoothing = of.options.label_smoothing,
+                                        .softcap = of.options.softcap,
+                                        .grad_per_row = true};
+    run(of.device, of.dtype, backward, count, 4 * of.classes);
+    matmul(opwheel::rows_of(gradients->input, begin, count), some, of.weight);
+    add_product(gradients->weight, opwheel::transposed(some), x, of.dtype, begin == 0);
+    if (of.has_bias()) add_columns(gradients->bias, some, of.dtype, begin == 0);
+  }
 }
 
-// The loss of input @ weight^T + bias, whose rows are made a few at a time: never are all logits in memory. With
-// `trains`, their gradients take their place, and those of the inputs follow at once: d_input, d_weight, d_bias and
-// their common factor. It is not multiplied in, because 16-bit numbers would be too small: the gradient that arrives at
-// the loss may be a large factor, made so that they are not. What is summed over rows is in the dtype that is computed
-// in.
-inline std::array<Tensor, 5> linear_cross_entropy(const Tensor& given_input, const Tensor& given_weight,
-                                                  const Tensor& given_target, const OptionalTensor& given_bias,
-                                                  int64_t ignore_index, double lse_square_scale, double label_smoothing,
-                                                  std::string_view reduction, double softcap, bool trains);
+// The loss of all rows, and of these `gradients`, which may be null.
+inline Tensor reduced_loss(const LinearLoss& of, bool is_mean, GradientsOfLoss* gradients) {
+  const Tensor row_loss = of.new_wide({of.rows});
+  const Kept kept = Kept::new_for(of.input, of.rows, is_mean);
+  linear_cross_entropy(of, data<char>(row_loss), kept, gradients);
+  Tensor loss = of.new_wide({});
+  const LossTotal total{.row_loss = data<void>(row_loss),
+                        .lse = kept.lse,
+                        .weight = data_or_null(of.class_weight),
+                        .token_weight = data_or_null(of.token_weight),
+                        .target = of.target.data,
+                        .loss = data<void>(loss),
+                        .divisors = kept.divisors,
+                        .rows = of.rows,
+                        .ignore_index = of.options.ignore_index,
+                        .lse_square_scale = of.options.lse_square_scale};
+  run(of.device, of.accumulated, total, 1, of.rows);
+  return loss;
+}
+
+inline bool divides(std::string_view reduction) {
+  if (reduction != "mean" && reduction != "sum") {
+    fail("argument 'reduction' is '", reduction,
+         "', expected 'mean' or 'sum'; for 'none' there is linear_cross_entropy_rows");
+  }
+  return reduction == "mean";
+}
 
 inline Tensor fused_linear_cross_entropy(const Tensor& input, const Tensor& weight, const Tensor& target,
                                          const OptionalTensor& bias, int64_t ignore_index, double lse_square_scale,
-                                         double label_smoothing, std::string_view reduction, double softcap) {
-  auto results = linear_cross_entropy(input, weight, target, bias, ignore_index, lse_square_scale, label_smoothing,
-                                      reduction, softcap, false);
-  return std::move(results[0]);
+                                         double label_smoothing, std::string_view reduction, double softcap,
+                                         const OptionalTensor& class_weight, const OptionalTensor& token_weight) {
+  const LossOptions options{ignore_index, lse_square_scale, label_smoothing, softcap};
+  const bool is_mean = divides(reduction);
+  const LinearLoss loss(input, weight, target, bias, options, class_weight, token_weight);
+  return reduced_loss(loss, is_mean, nullptr);
 }
+
 inline std::array<Tensor, 5> fused_linear_cross_entropy_training(const Tensor& input, const Tensor& weight,
                                                                  const Tensor& target, const OptionalTensor& bias,
                                                                  int64_t ignore_index, double lse_square_scale,
                                                                  double label_smoothing, std::string_view reduction,
-                                                                 double softcap) {
-  return linear_cross_entropy(input, weight, target, bias, ignore_index, lse_square_scale, label_smoothing, reduction,
-                              softcap, true);
+                                                                 double softcap, const OptionalTensor& class_weight,
+                                                                 const OptionalTensor& token_weight) {
+  const LossOptions options{ignore_index, lse_square_scale, label_smoothing, softcap};
+  const bool is_mean = divides(reduction);
+  const LinearLoss loss(input, weight, target, bias, options, class_weight, token_weight);
+  GradientsOfLoss gradients(loss, nullptr, is_mean);
+  Tensor value = reduced_loss(loss, is_mean, &gradients);
+  return {std::move(value), std::move(gradients.input), std::move(gradients.weight), std::move(gradients.bias),
+          std::move(gradients.factor)};
+}
+
+inline std::array<Tensor, 2> linear_cross_entropy_rows(const Tensor& input, const Tensor& weight, const Tensor& target,
+                                                       const OptionalTensor& bias, int64_t ignore_index,
+                                                       double lse_square_scale, double label_smoothing, double softcap,
+                                                       const OptionalTensor& class_weight,
+                                                       const OptionalTensor& token_weight) {
+  const LossOptions options{ignore_index, lse_square_scale, label_smoothing, softcap};
+  const LinearLoss loss(input, weight, target, bias, options, class_weight, token_weight);
+  Tensor row_loss = loss.new_wide({loss.rows});
+  Kept kept = Kept::new_for(input, loss.rows, false);
+  linear_cross_entropy(loss, data<char>(row_loss), kept, nullptr);
+  return {std::move(row_loss), std::move(kept.tensor)};
+}
+
+// x * factor in another dtype, where x is of that dtype or of the one that is computed in.
+inline Tensor times(const Tensor& x, const Tensor& factor, ScalarType dtype) {
+  const Rows rows(x);
+  Tensor y = new_empty(sizes_of(x), dtype, device_of(x));
+  const Scaled arguments{rows.data(), data<void>(factor), data<void>(y),
+                         rows.length, rows.stride,        dtype_of(x) == wide(dtype)};
+  run(device_of(x), dtype, arguments, rows.rows, rows.length);
+  return y;
+}
+
+// From the gradients of the rows, whatever they are: the logits are made again.
+inline std::array<Tensor, 3> linear_cross_entropy_backward(
+    const Tensor& given_grad, const Tensor& input, const Tensor& weight, const Tensor& target,
+    const OptionalTensor& bias, const Tensor& given_kept, int64_t ignore_index, double lse_square_scale,
+    double label_smoothing, double softcap, const OptionalTensor& class_weight, const OptionalTensor& token_weight) {
+  const LossOptions options{ignore_index, lse_square_scale, label_smoothing, softcap};
+  const LinearLoss loss(input, weight, target, bias, options, class_weight, token_weight);
+  const Tensor grad = of_rows(given_grad, "grad_loss", input, loss.rows);
+  GradientsOfLoss gradients(loss, data<char>(grad), false);
+  linear_cross_entropy(loss, nullptr, Kept::checked(given_kept, input, loss.rows, false), &gradients);
+  if (loss.dtype == loss.accumulated) {
+    return {std::move(gradients.input), std::move(gradients.weight), std::move(gradients.bias)};
+  }
+  const auto scaled = [&](const Tensor& x) { return times(x, gradients.factor, loss.dtype); };
+  return {scaled(gradients.input), scaled(gradients.weight), scaled(gradients.bias)};
 }
 
 inline Tensor scaled(const Tensor& given, const Tensor& factor, const Tensor& like) {
-  const int64_t n = check_rows(given, "x");
+  check_rows(given, "x");
   const ScalarType dtype = dtype_of(like);
   on_device(check(like, "like")).same_device(given, "x").dtype(opwheel::floating).same_shape(given, "x");
-  const bool is_wide = dtype_of(given) == wide(dtype);
-  if (!is_wide) check(given, "x").dtype(dtype);
+  if (dtype_of(given) != wide(dtype)) check(given, "x").dtype(dtype);
   on_device(check(factor, "factor")).same_device(given, "x").dtype(wide(dtype)).shape({});
-  const Rows x(given);
-  Tensor y = new_empty(sizes_of(given), dtype, device_of(given));
-  const Scaled arguments{x.data(), data<void>(factor), data<void>(y), n, x.stride, is_wide};
-  run(device_of(given), dtype, arguments, x.rows, n);
-  return y;
+  return times(given, factor, dtype);
 }

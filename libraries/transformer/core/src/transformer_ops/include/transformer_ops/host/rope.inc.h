@@ -49,18 +49,11 @@ inline std::array<Tensor, 2> rope(const Tensor& q, const Tensor& k, const Tensor
   }
   const AngleTables tables(given_cos, given_sin, q, length, rotary_dim.has_value(),
                            "; say with rotary_dim how many elements of a head the tables are for");
-  Tensor ids;
-  int64_t position_batches = 1;
+  std::optional<PositionIds> ids;
   if (given_ids) {
-    const Check of_ids =
-        on_device(check(*given_ids, "position_ids")).same_device(q, "q").dtype(ScalarType::Long).size(-1, positions);
-    if (of_ids.info().ndim > 2) of_ids.ndim(2);
-    position_batches = of_ids.info().ndim == 2 ? of_ids.info().sizes[0] : 1;
-    if (position_batches != 1) of_ids.size(0, batches);
+    ids.emplace(*given_ids, q, batches, positions, tables.positions, "cos");
     if (tables.batches != 1)
       fail("arguments 'cos' and 'position_ids' both have batches; pass one table for all of them");
-    ids = contiguous(*given_ids);
-    check_positions(data<int64_t>(ids), of_ids.info().numel, tables.positions);
   } else {
     tables.check_positions(positions, batches);
   }
@@ -68,7 +61,7 @@ inline std::array<Tensor, 2> rope(const Tensor& q, const Tensor& k, const Tensor
                        .cos = data<void>(tables.cos),
                        .sin = data<void>(tables.sin),
                        .y = nullptr,
-                       .position_ids = ids.handle() == nullptr ? nullptr : data<int64_t>(ids),
+                       .position_ids = ids ? ids->get() : nullptr,
                        .length = length,
                        .table_rows = tables.positions,
                        .heads = 0,
@@ -76,7 +69,7 @@ inline std::array<Tensor, 2> rope(const Tensor& q, const Tensor& k, const Tensor
                        .strides = {},
                        .angle_stride = tables.stride,
                        .angle_batches = tables.batches,
-                       .position_batches = position_batches,
+                       .position_batches = ids ? ids->batches : 1,
                        .heads_first = unsqueeze_dim == 1,
                        .interleaved = interleaved};
   Turned first = turned(q, arguments), second = turned(k, arguments);
