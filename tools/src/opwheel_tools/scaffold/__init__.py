@@ -2,7 +2,7 @@
 
 from .backend import LANGUAGES, new_backend
 from .names import ScaffoldError
-from .operator_library import new_library
+from .operator_library import KINDS, new_library
 from .render import Project
 
-__all__ = ["LANGUAGES", "Project", "ScaffoldError", "new_backend", "new_library"]
+__all__ = ["KINDS", "LANGUAGES", "Project", "ScaffoldError", "new_backend", "new_library"]

@@ -31,6 +31,8 @@ _OTHER = "choose another name"
 class ScaffoldError(ValueError):
     """What was asked for cannot be written: what was given, what is possible, what to do."""
 
+    code = "OPWHEEL-E082"
+
 
 def check_name(kind: str, name: str, reserved: Collection[str]) -> None:
     """Check a name that becomes a distribution's and, with underscores, a Python package's.
