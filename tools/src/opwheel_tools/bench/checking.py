@@ -19,6 +19,8 @@ _ROUNDINGS = 4
 class WrongResultError(Exception):
     """An implementation computed something else."""
 
+    code = "OPWHEEL-E096"
+
 
 def check(
     suite: Suite, implementation: Implementation, case: Case, operands: Operands, code: CodeType, names: dict[str, Any]

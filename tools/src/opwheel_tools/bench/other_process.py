@@ -1,13 +1,18 @@
-"""Times implementations in processes with other environment variables: for what PyTorch decides when it starts."""
+"""Times implementations in processes with other environment variables: for what PyTorch decides when it starts.
+
+So does the dynamic loader: an allocator that takes the place of the C library's is loaded before everything else.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes.util
 import importlib
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,13 +28,18 @@ _prepared: dict[str, LocalStatement] = {}  # of a process that times for another
 class OtherProcess:
     """One process with an environment of its own, and the implementations that are timed in it."""
 
-    def __init__(self, suite: Suite, environment: Mapping[str, str]) -> None:
+    def __init__(self, suite: Suite, environment: Mapping[str, str], preloaded: str = "") -> None:
         if not suite.module:
             raise UnavailableError("the suite does not say which module another process would import it from")
         self._module = suite.module
-        with _environment(environment):  # a spawned process has the variables from its first instruction on
+        library = _find(preloaded) if preloaded else ""
+        before = {"LD_PRELOAD": f"{library} {os.environ.get('LD_PRELOAD', '')}".strip()} if library else {}
+        with _environment({**environment, **before}):  # a spawned process has them from its first instruction on
             self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
             self.run(torch.set_num_threads, torch.get_num_threads())
+        if library and not self.run(_has_mapped, library):
+            self.close()
+            raise UnavailableError(f"the process that was to preload {library} has not loaded it")
 
     def prepare(self, implementation: Implementation, case: Case) -> RemoteStatement:
         """Make the case's operands there and check the implementation: raises what LocalStatement raises."""
@@ -63,6 +73,18 @@ class RemoteStatement:
         """What one run adds to the memory of that process."""
         found: int | None = self._process.run(_resident_bytes, self._name)
         return found
+
+
+def _find(name: str) -> str:
+    """How the dynamic loader finds a shared library."""
+    found = ctypes.util.find_library(name)
+    if found is None:
+        raise UnavailableError(f"there is no lib{name} on this system")
+    return found
+
+
+def _has_mapped(library: str) -> bool:
+    return library in Path("/proc/self/maps").read_text()  # preloading works nowhere else
 
 
 @contextlib.contextmanager

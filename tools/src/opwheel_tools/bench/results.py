@@ -7,11 +7,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-FORMAT = 2
+from opwheel.formats import Format
+
+FORMAT = Format("opwheel bench", 2)
 
 
 class ResultsFileError(Exception):
     """A file that is not what ``bench --json`` writes."""
+
+    code = "OPWHEEL-E095"
 
 
 @dataclass(frozen=True)
@@ -79,15 +83,15 @@ class Results:
 
     def save(self, path: Path) -> None:
         """Write the run as JSON."""
-        path.write_text(json.dumps({"format": FORMAT, **asdict(self)}, indent=1) + "\n")
+        path.write_text(json.dumps({"format": FORMAT.as_json(), **asdict(self)}, indent=1) + "\n")
 
 
 def load(path: Path) -> Results:
     """Read what :meth:`Results.save` wrote."""
     try:
         fields = json.loads(path.read_text())
-        if fields.pop("format") != FORMAT:
-            raise ResultsFileError(f"{path} has another format than {FORMAT}; measure again with this version")
+        if fields.pop("format") != FORMAT.as_json():
+            raise ResultsFileError(f"{path} has not the format {FORMAT.as_json()}; measure again with this version")
         for row in fields["rows"]:
             row["measurements"] = {name: Measurement(**one) for name, one in row["measurements"].items()}
         return Results(**{**fields, "rows": [Row(**row) for row in fields["rows"]]})

@@ -26,7 +26,7 @@ class Runner:
         self._results = results
         self._clock: Clock = clock_for(device)
         self._left_out: dict[str, list[str]] = {}  # the cases, by the implementation and the reason
-        self._processes: dict[tuple[tuple[str, str], ...], OtherProcess] = {}  # by their variables
+        self._processes: dict[tuple[object, ...], OtherProcess] = {}  # by what they preload, and their variables
 
     def run(self, case: Case) -> None:
         """Measure one case."""
@@ -63,7 +63,7 @@ class Runner:
     def _prepare(self, implementation: Implementation, case: Case, operands: Operands) -> Statement | None:
         """The statement of an implementation that is there and right."""
         try:
-            if implementation.environment:
+            if implementation.environment or implementation.preloaded:
                 return self._process(implementation).prepare(implementation, case)
             return LocalStatement(self._suite, implementation, case, operands)
         except UnavailableError as error:
@@ -81,10 +81,10 @@ class Runner:
     def _process(self, implementation: Implementation) -> OtherProcess:
         if self._device != "cpu":
             raise UnavailableError("it is timed in a process of its own, which has only the CPU's clock")
-        variables = tuple(sorted(implementation.environment.items()))
-        if variables not in self._processes:
-            self._processes[variables] = OtherProcess(self._suite, implementation.environment)
-        return self._processes[variables]
+        key = (implementation.preloaded, *sorted(implementation.environment.items()))
+        if key not in self._processes:
+            self._processes[key] = OtherProcess(self._suite, implementation.environment, implementation.preloaded)
+        return self._processes[key]
 
     def _measurement(
         self, samples: Samples, resident: int | None, implementation: Implementation, case: Case, operands: Operands

@@ -113,6 +113,8 @@ class Implementation:
     """Has no part in smaller cases."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables of the process that it is timed in: one of its own, if there are any. On the CPU only."""
+    preloaded: str = ""
+    """A shared library that this process loads before all others, ``"jemalloc"`` for ``libjemalloc.so.2``."""
     explanation: str = ""
     """One line for whoever reads the table."""
 

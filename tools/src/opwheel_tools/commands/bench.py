@@ -25,6 +25,9 @@ def bench(
     context: typer.Context,
     device: Annotated[str, typer.Option(help="A device with a loaded backend.")] = "cpu",
     quick: Annotated[bool, typer.Option("--quick", help="A few small cases: a quick look, not a measurement.")] = False,
+    sweep: Annotated[
+        bool, typer.Option("--sweep", help="Many widths, rows, dtypes and layouts, a quick sample each, on a CPU.")
+    ] = False,
     only: Annotated[list[str] | None, typer.Option(help="Measure only this group; may be repeated.")] = None,
     skip: Annotated[list[str] | None, typer.Option(help="Leave out this baseline; may be repeated.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the results here.")] = None,
@@ -45,9 +48,21 @@ def bench(
     from ..bench import comparison, sampling, tables
     from ..bench.machine import describe_machine
     from ..bench.results import Results
+    from . import progress
 
     # Everything that can be wrong is found before minutes are spent on measuring.
     library: Library = context.obj.open()
+    if sweep:
+        from .sweep import sweep as run_sweep
+
+        if device != "cpu" or skip or compare_file is not None:
+            raise typer.BadParameter("goes with none of --device, --skip and --compare", param_hint="--sweep")
+        _require_loaded(library, device)
+        for option, file in (("--json", json_file), ("--plot", plot_file)):
+            _require_writable(option, file)
+        _require_matplotlib(plot_file)
+        run_sweep(library, only or [], quick=quick, label=label, json_file=json_file, plot_file=plot_file)
+        return
     suite = _suite(library)
     _require_loaded(library, device)
     run = _SuiteRun(suite, device, quick, only, skip) if suite else _SampleRun(library, device, quick, only, skip)
@@ -68,7 +83,7 @@ def bench(
     precision = sampling.QUICK if quick else sampling.FULL
     try:
         with run.measure(precision, results) as measure:
-            _measure(measure, run.cases)
+            progress.measure(measure, run.cases)
     except KeyboardInterrupt:
         results.notes.append(f"interrupted after {len(results.rows)} of {len(run.cases)} cases")
 
@@ -171,20 +186,6 @@ class _SampleRun:
         from ..bench import samples_plot
 
         samples_plot.save(results, path)
-
-
-def _measure(measure: Callable[[Any], None], cases: list[Any]) -> None:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}", markup=False))
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
-        task = progress.add_task("", total=len(cases))
-        for case in cases:
-            progress.update(task, description=case.name)
-            measure(case)
-            progress.advance(task)
 
 
 def _require_loaded(library: Library, device: str) -> None:
