@@ -1,8 +1,39 @@
-"""The pytest plugin of the conformance kit: its options. Light: every pytest run imports it where opwheel is."""
+"""The pytest plugin: the fixture ``judge``, and options of the conformance kit.
+
+Light: every pytest run imports it where opwheel is.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
 import pytest
+
+if TYPE_CHECKING:
+    from opwheel_tools.judge import Verdict
+
+
+@pytest.fixture
+def judge() -> Callable[..., Verdict]:
+    """:func:`opwheel_tools.judge.judge`, under which the test fails where a kernel is wrong.
+
+    It takes the same arguments, functions and classes among them, and fails with the report; that a kernel cannot be
+    judged is an error, ``UsageError``.
+    """
+
+    def judged(candidate: Any, **arguments: Any) -> Verdict:
+        __tracebackhide__ = True
+        from opwheel_tools.judge import judge as run
+
+        verdict = run(candidate, **arguments)
+        if not verdict.is_complete:
+            pytest.exit(verdict.report, returncode=pytest.ExitCode.INTERRUPTED)
+        if not verdict.is_right:
+            pytest.fail(verdict.report, pytrace=False)
+        return verdict
+
+    return judged
 
 
 def pytest_load_initial_conftests(parser: pytest.Parser, args: list[str]) -> None:
@@ -16,6 +47,9 @@ def pytest_load_initial_conftests(parser: pytest.Parser, args: list[str]) -> Non
     group.addoption("--library", metavar="MODULE", help="the operator library")
     group.addoption("--backend", metavar="NAME", help="the backend to test, as in its entry point")
     group.addoption("--operators", metavar="NAMES", help="test these alone, with their overloads: mul,add")
+    group.addoption(
+        "--fast", action="store_true", help="leave out torch.compile, torch.export, opcheck and what else takes long"
+    )
     group.addoption("--device", metavar="DEVICE", help="a torch device, if not the backend's device type")
     group.addoption("--huge", action="store_true", help="also run tests that need over 20 GB on the device")
     group.addoption(

@@ -20,15 +20,23 @@ class OpInfo(NamedTuple):
         measured: as ``samples``, the calls that ``bench`` makes instead, in float32 and bfloat16: of the sizes that
             users have. Operators of the library that do not declare it are not measured then, unless they are named.
             With ``--quick`` it makes the first of ``samples``.
+        swept: ``swept(make, rows, width)`` gives two functions without arguments, of which the first calls the operator
+            as users do and the second a baseline, for ``bench --sweep``; or None where there is no such call.
+            ``make(rows, width)`` makes an operand, in the dtype and layout that is measured.
         baselines: by name, other ways to compute the same, which ``bench`` times against the operator: functions that
             are called like the reference. One that gives other results, or fails, is left out with a note.
         dtypes: of the samples.
+        index_arguments: names of the arguments whose values are indices, sizes, coordinates or anything else that says
+            where to look and is no number to compute with, in integers or in floating point, such as ``("boxes",)``.
+            Checks that change the values of samples leave these as they are.
         tolerance: how far results may be from the reference's, by dtype, where that is not the rounding of the dtype.
     """
 
     samples: Callable[..., Iterable[Sample]] | None = None
     errors: Callable[..., Iterable[ErrorSample]] | None = None
     measured: Callable[..., Iterable[Sample]] | None = None
+    swept: Callable[..., tuple[Callable[[], Any], Callable[[], Any]] | None] | None = None
     baselines: Mapping[str, Callable[..., Any]] = MappingProxyType({})
     dtypes: tuple[Any, ...] | None = None
+    index_arguments: tuple[str, ...] = ()
     tolerance: Mapping[Any, Tolerance] = MappingProxyType({})

@@ -11,7 +11,7 @@ from opwheel.dispatch import Library, overloads_of
 from opwheel.dispatch.out_variant import OutVariant
 from opwheel.dispatch.overload import Overload
 from opwheel.dispatch.registration import library_of
-from opwheel.dispatch.validation import Field, check_fields, is_name, is_none_or, maps
+from opwheel.dispatch.validation import Field, are_names, check_fields, is_name, is_none_or, maps
 
 from .declaration import OpInfo
 from .out_variant import out_variant
@@ -24,6 +24,8 @@ _known: dict[str, Mapping[str, OpInfo]] = {}  # by namespace, as far as they wer
 
 class OpInfosError(Exception):
     """A library's module ``opinfos`` is not what it is to be."""
+
+    code = "OPWHEEL-E083"
 
 
 def op_info_of(overload: Overload) -> OpInfo:
@@ -101,13 +103,24 @@ def _infos_of_package(library: Library) -> Mapping[str, OpInfo]:
 
 
 def _check(namespace: str, infos: Mapping[str, OpInfo], overloads: Iterable[Overload]) -> None:
-    known = dict.fromkeys(overload.operator.name for overload in overloads)
+    known = {overload.operator.name: overload for overload in overloads}
     if unknown := [name for name in infos if name not in known]:
         raise ValueError(f"{namespace} has no operator {unknown[0]!r}; name one of {', '.join(known)}")
     for name, info in infos.items():
         if not isinstance(info, OpInfo):
             raise ValueError(f"{namespace}::{name}: {info!r} is given, expected an opwheel_tools.OpInfo")
         check_fields(f"{namespace}::{name}", info, _FIELDS)
+        _check_index_arguments(info, known[name])
+
+
+def _check_index_arguments(info: OpInfo, overload: Overload) -> None:
+    tensors = [overload.names[i] for i in overload.tensor_positions]
+    for name in info.index_arguments:
+        if name not in tensors:
+            raise ValueError(
+                f"{overload.qualified_name}: index_arguments names {name!r}, which is no tensor argument; name one of "
+                f"{', '.join(tensors)}"
+            )
 
 
 def _is_dtype(value: object) -> bool:
@@ -119,11 +132,13 @@ _FIELDS: dict[str, Field] = {
     "samples": _CALLS,
     "errors": _CALLS,
     "measured": _CALLS,
+    "swept": _CALLS,
     "baselines": (maps(is_name, callable), "a dict from names to functions"),
     "dtypes": (
         is_none_or(lambda value: isinstance(value, (tuple, list)) and bool(value) and all(map(_is_dtype, value))),
         "a tuple of dtypes such as torch.float32, or None",
     ),
+    "index_arguments": (are_names, "a tuple of names of arguments"),
     "tolerance": (
         maps(_is_dtype, lambda one: isinstance(one, Tolerance)),
         "a dict from dtypes such as torch.float32 to Tolerance(rtol, atol)",

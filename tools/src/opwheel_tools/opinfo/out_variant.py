@@ -24,6 +24,7 @@ def out_variant(info: OpInfo, reference: Callable[..., Any]) -> OpInfo:
         errors=_errors(info, reference),
         measured=_with_out(info.measured, reference),
         dtypes=info.dtypes,
+        index_arguments=info.index_arguments,
         tolerance=info.tolerance,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import shutil
 import tempfile
 import warnings
 from collections import defaultdict
@@ -16,14 +17,15 @@ import pytest
 import torch
 from opwheel import Elementwise, Library
 from opwheel._torch import private
+from opwheel.dispatch.invariance import held
 from opwheel.dispatch.overload import Overload
 from opwheel.registry import BackendStatus, State
 from opwheel.text import printable
 
 from ..opinfo.lookup import op_info_of
-from . import checks, crashes
+from . import checks, crashes, matrix
 from .alone import admitted
-from .report import Outcome
+from .report import LEFT_OUT, Outcome, left_out_lines
 from .report import lines as report_lines
 from .samples import DTYPES
 
@@ -40,12 +42,13 @@ _KINDS: dict[str, Callable[[Overload], bool]] = {
 _MARKERS = (
     "subsystem(name): what of PyTorch the test is about; a column of the matrix",
     "compiles: runs torch.compile, which needs a C++ compiler",
+    "takes_long: --fast leaves it out, as it does what compiles",
     "huge: needs more than 20 GB of memory on the device",
     "device_independent: about what the library registers for every device, not about the backend's kernels",
 )
 _outcomes = pytest.StashKey[list[Outcome]]()
 _files = pytest.StashKey[dict[str, str]]()  # the test file of each subsystem
-_left_out = pytest.StashKey[str]()  # which tests were deselected, and why
+_left_out = pytest.StashKey[list[str]]()  # which tests were deselected, and why
 
 
 def _is_elementwise(overload: Overload) -> bool:
@@ -73,6 +76,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for marker in _MARKERS:
         config.addinivalue_line("markers", marker)
     config.stash[_outcomes] = []
+    config.stash[_left_out] = []
     if config.option.tbstyle == "auto":
         config.option.tbstyle = "no"  # the summary says what is wrong; --tb=short shows where
     config.stash[_files] = {}
@@ -103,30 +107,60 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _parametrize_checks(metafunc: pytest.Metafunc, overloads: list[Overload]) -> None:
-    """Every check of every sampled operator, in each dtype of its samples that the check is made in."""
+    """Every check of every sampled operator, in each dtype of its samples that the check is made in.
+
+    Claims of invariance are checked as far as the backend keeps them.
+    """
     cases = []
+    status = _status(metafunc.config, str(metafunc.config.getoption("--backend")))
     for overload in overloads:
+        kept = held(overload, status)
         for check in checks.CHECKS:
+            claim = checks.claim_of(check)
+            if claim is not None and claim not in kept:
+                continue
             for dtype in checks.dtypes_for(overload, check):
                 name = str(dtype).removeprefix("torch.")
                 marks = [pytest.mark.subsystem(check)]
+                marks += [pytest.mark.takes_long] if check in checks.TAKE_LONG else []
                 cases.append(pytest.param(overload, check, dtype, id=f"{overload.name}-{check}-{name}", marks=marks))
     metafunc.parametrize(("sampled", "check", "sample_dtype"), cases)
 
 
 @pytest.hookimpl(trylast=True)  # of what -k and -m have chosen
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what depends on no device where the library's CPU backend can run it: once is enough."""
+    """Leave out tests without an operator, those that --fast does not run, and those that another backend can run."""
+    _deselect(config, items, [item for item in items if _has_no_operator(item)])
+    if config.getoption("--fast"):
+        _leave_out(config, items, [item for item in items if _takes_long(item)], "left out by --fast")
     beside = {} if config.getoption("--whole-kit") else _cpu_backends_beside(config)
     left_out = {item: by for item in items if (by := _backend_that_can_run(item, beside)) is not None}
     if not left_out:
         return
-    items[:] = [item for item in items if item not in left_out]
-    config.hook.pytest_deselected(items=list(left_out))
-    config.stash[_left_out] = (
-        f"{len(left_out)} tests depend on no device and were left out: run them with "
-        f"--backend {' or '.join(sorted(set(left_out.values())))}, or here with --whole-kit"
-    )
+    others = " or ".join(sorted(set(left_out.values())))
+    why = f"depend on no device and were left out: run them with --backend {others}, or here with --whole-kit"
+    _leave_out(config, items, list(left_out), why)
+
+
+def _takes_long(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(name) for name in ("compiles", "takes_long"))
+
+
+def _leave_out(config: pytest.Config, items: list[pytest.Item], left_out: list[pytest.Item], why: str) -> None:
+    _deselect(config, items, left_out)
+    config.stash[_left_out].append(f"{len(left_out)} tests {why}")
+
+
+def _deselect(config: pytest.Config, items: list[pytest.Item], left_out: list[pytest.Item]) -> None:
+    chosen = set(left_out)
+    items[:] = [item for item in items if item not in chosen]
+    config.hook.pytest_deselected(items=left_out)
+
+
+def _has_no_operator(item: pytest.Item) -> bool:
+    """Whether it is the test that pytest makes where a parameter has no values."""
+    params = _params(item)
+    return any(kind in params and not isinstance(params[kind], Overload) for kind in _KINDS)
 
 
 def _cpu_backends_beside(config: pytest.Config) -> dict[str, BackendStatus]:
@@ -186,7 +220,11 @@ def crashing(
     """Of the operators with tests that were chosen, and of those that these call, those that would end this process.
 
     While the tests run, a call that reaches such a kernel raises instead: also as a derivative of another operator.
+    With --fast no process is started to find them; a kernel that ends its process then ends the run.
     """
+    if request.config.getoption("--fast"):
+        yield {}
+        return
     library = _library(request.config)
     chosen, called_by = _first_calls(request.session.items)
     claimed = {name: dtypes for name, dtypes in chosen.items() if name in backend.operators}
@@ -275,7 +313,15 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     dtype = str(params.get("dtype", params.get("sample_dtype", ""))).removeprefix("torch.")
     message = str(call.excinfo.value) if report.failed and call.excinfo is not None else ""
     item.config.stash[_outcomes].append(
-        Outcome(overload.name, marker.args[0], dtype, str(params.get("layout", "")), report.outcome, message)
+        Outcome(
+            overload.name,
+            marker.args[0],
+            dtype,
+            str(params.get("layout", "")),
+            report.outcome,
+            message,
+            tuple(str(words) for name, words in item.user_properties if name == LEFT_OUT),
+        )
     )
     item.config.stash[_files][marker.args[0]] = f"{item.path.name}"
     return report
@@ -283,8 +329,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Print operators against subsystems, and write the JSON where it is asked for."""
-    if _left_out in config.stash:
-        terminalreporter.write_line(config.stash[_left_out])
+    for line in config.stash[_left_out]:
+        terminalreporter.write_line(line)
     outcomes = config.stash[_outcomes]
     if not outcomes:
         return
@@ -293,16 +339,10 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         cells[one.operator][one.subsystem].append(one.outcome)
     subsystems = sorted({subsystem for row in cells.values() for subsystem in row})
     terminalreporter.section(f"coverage of {config.getoption('--library')}'s backend {config.getoption('--backend')}")
-    width = max(map(len, cells))
-    for index, subsystem in enumerate(subsystems, 1):
-        terminalreporter.write_line(f"{index:>{width}} {subsystem}")
-    terminalreporter.write_line(" " * width + "".join(f"{index:>4}" for index in range(1, len(subsystems) + 1)))
+    for line in matrix.lines(cells, shutil.get_terminal_size().columns):
+        terminalreporter.write_line(line)
     status = _status(config, str(config.getoption("--backend")))
     by_reference = [name for name in status.by_reference if name in cells] if status else []
-    for operator, row in cells.items():
-        marks = "".join(f"{_mark(row.get(subsystem, [])):>4}" for subsystem in subsystems)
-        terminalreporter.write_line(f"{operator:>{width}}{marks}")
-    terminalreporter.write_line("ok: passed, FAIL: failed, --: skipped or not claimed")
     if by_reference:
         terminalreporter.write_line(f"computed by the reference, for lack of a kernel: {', '.join(by_reference)}")
     not_tried = _not_tried(config, status, subsystems)
@@ -319,6 +359,11 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     }.items():
         if names:
             terminalreporter.write_line(f"{why}, and not tested: {', '.join(names)}")
+    left_out = list(left_out_lines(outcomes))
+    if left_out:
+        terminalreporter.section("left out, which is no failure")
+        for line in left_out:
+            terminalreporter.write_line(line)
     found = list(report_lines(outcomes))
     if found:
         terminalreporter.section("what is wrong")
@@ -337,8 +382,13 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
             "not_claimed": unclaimed,
             "served_by_others": served_by_others,
             "by_reference": by_reference,
-            "left_out": config.stash.get(_left_out, ""),
+            "left_out": config.stash[_left_out],
             "not_tried": not_tried,
+            "left_out_inputs": [
+                {"operator": one.operator, "subsystem": one.subsystem, "dtype": one.dtype, "why": words}
+                for one in outcomes
+                for words in one.left_out
+            ],
             "subsystems": dict(sorted(config.stash[_files].items())),
             "results": rows,
         }
@@ -394,9 +444,3 @@ def _not_its_own(config: pytest.Config, status: BackendStatus) -> str:
     served = "; ".join(f"{other} serves {', '.join(operators)}" for other, operators in found.items())
     only = f"{library.prefix}_BACKENDS={admitted(library.backends(), status.name)}"
     return printable(f"not tested, because they are not {status.name}'s here: {served}; {only} tests them")
-
-
-def _mark(outcomes: list[str]) -> str:
-    if "failed" in outcomes:
-        return "FAIL"
-    return "ok" if "passed" in outcomes else "--"

@@ -75,8 +75,8 @@ def crashing(
         called_by: the checks that will call those with samples; some do so with the samples as they are, and for them
             alone arguments of unusual strides are not tried.
     """
-    made = "values" if set(called_by) <= {"values", "errors"} else "values,layouts"
-    made += ",errors" if "errors" in called_by else ""
+    made = "values" if set(called_by) <= {"values", "errors", "empty"} else "values,layouts"
+    made += "".join(f",{check}" for check in ("errors", "empty") if check in called_by)
     found: dict[str, Crash] = {}
     left = list(operators)
     while left:

@@ -1,6 +1,6 @@
 // Guard bytes around the memory that PyTorch allocates on a CPU, for tests: writes out of bounds are found.
 //
-//     | 256 bytes of a pattern | the tensor's memory | 256 bytes of the pattern |
+//     | 256 times one byte | the tensor's memory | 256 times that byte |
 //
 // Python calls the C functions (guarded_memory.py). c10::Allocator is an interface in C++, so this is compiled for the
 // PyTorch that is installed.
@@ -16,25 +16,26 @@
 namespace opwheel {
 namespace {
 
-constexpr size_t kWidth = 256;  // a multiple of the alignment that PyTorch's allocator has
-constexpr unsigned char kPattern = 0xa5;
+constexpr size_t kWidth = 256;            // a multiple of the alignment that PyTorch's allocator has
 constexpr int kInFront = 1, kBehind = 2;  // bits
 
 struct Block {
   c10::DataPtr whole;
-  size_t size;  // without the guards
+  size_t size;            // without the guards
+  unsigned char pattern;  // each byte of the guards
 
   char* data() const { return static_cast<char*>(whole.get()) + kWidth; }
 
   void protect() const {
-    std::memset(data() - kWidth, kPattern, kWidth);
-    std::memset(data() + size, kPattern, kWidth);
+    std::memset(data() - kWidth, pattern, kWidth);
+    std::memset(data() + size, pattern, kWidth);
   }
 
   // Where somebody has written.
   int damage() const {
-    const auto is_changed = [](const char* guard) {
-      return std::any_of(guard, guard + kWidth, [](char byte) { return static_cast<unsigned char>(byte) != kPattern; });
+    const auto is_changed = [this](const char* guard) {
+      return std::any_of(guard, guard + kWidth,
+                         [this](char byte) { return static_cast<unsigned char>(byte) != pattern; });
     };
     return (is_changed(data() - kWidth) ? kInFront : 0) | (is_changed(data() + size) ? kBehind : 0);
   }
@@ -49,19 +50,22 @@ class GuardedAllocator final : public c10::Allocator {
   }
 
   // False if it is at work already, or somebody's allocator cannot be replaced.
-  bool begin() {
+  bool begin(unsigned char pattern, bool is_filled) {
     c10::Allocator* const current = c10::GetCPUAllocator();
     if (current == this) return false;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       below_ = current;
       damage_ = 0;
+      pattern_ = pattern;
+      is_filled_ = is_filled;
+      for (const auto& [data, block] : blocks_) block->protect();  // what was damaged before is known
     }
     c10::SetCPUAllocator(this);
     return c10::GetCPUAllocator() == this;
   }
 
-  // The damage of all memory that was allocated since begin(), whether it is still there or not.
+  // The damage since begin() of all memory that lies between guards, whether it is still there or not.
   int end() {
     c10::SetCPUAllocator(below_);
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -77,8 +81,9 @@ class GuardedAllocator final : public c10::Allocator {
 
   c10::DataPtr allocate(size_t size) override {
     if (size == 0) return below_->allocate(0);
-    auto block = std::make_unique<Block>(Block{below_->allocate(size + 2 * kWidth), size});
+    auto block = std::make_unique<Block>(Block{below_->allocate(size + 2 * kWidth), size, pattern_});
     block->protect();
+    if (is_filled_) std::memset(block->data(), pattern_, size);
     char* const data = block->data();
     {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -107,6 +112,8 @@ class GuardedAllocator final : public c10::Allocator {
   std::mutex mutex_;
   std::unordered_map<const void*, std::unique_ptr<Block>> blocks_;  // by the tensor's memory
   int damage_ = 0;                                                  // of blocks that are gone
+  unsigned char pattern_ = 0;
+  bool is_filled_ = false;
 };
 
 }  // namespace
@@ -114,8 +121,11 @@ class GuardedAllocator final : public c10::Allocator {
 
 extern "C" {
 
-// From here on, memory that PyTorch allocates on a CPU lies between guards. False if that cannot be.
-__attribute__((visibility("default"))) bool opwheel_guards_begin() { return opwheel::GuardedAllocator::get().begin(); }
+// From here on, memory that PyTorch allocates on a CPU lies between guards of this byte, and is filled with it where
+// is_filled says so. False if that cannot be.
+__attribute__((visibility("default"))) bool opwheel_guards_begin(unsigned char pattern, bool is_filled) {
+  return opwheel::GuardedAllocator::get().begin(pattern, is_filled);
+}
 
 // Ends that. Where such memory was written out of bounds: 1 in front of it, 2 behind it, 3 both, 0 nowhere.
 __attribute__((visibility("default"))) int opwheel_guards_end() { return opwheel::GuardedAllocator::get().end(); }

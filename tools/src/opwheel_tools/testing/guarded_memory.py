@@ -2,7 +2,8 @@
 
 The allocator is in ``guarded_memory.cpp``, which is compiled for the installed PyTorch when it is first needed. It sees
 every allocation, also those by ``aoti_torch_empty_strided`` and by PyTorch's own kernels, which do not go through the
-dispatcher. A guard has 256 bytes; a write further away is not seen, and neither is a read.
+dispatcher. A guard has 256 bytes; a write further away is not seen, and neither is a read, but for what it makes of the
+results where the guards are of nan.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ import torch
 from torch import Tensor
 
 from ..compiled import CompileError, open_compiled
+
+PATTERN = 0xA5  # of guards whose numbers are small
+NAN = 0xFF  # nan in every floating-point dtype, -1 in integers
+LARGE = 0x7B  # 1e36 in float32, 61,000 in float16
 
 _PLACES = {0: "", 1: "in front of", 2: "behind", 3: "in front of and behind"}
 
@@ -37,8 +42,12 @@ class Guards:
 
 
 @contextmanager
-def guarded_memory() -> Iterator[Guards]:
+def guarded_memory(byte: int = PATTERN, *, is_filled: bool = False) -> Iterator[Guards]:
     """Let all memory that PyTorch allocates on a CPU lie between guards, in every thread.
+
+    Args:
+        byte: of which the guards are.
+        is_filled: whether new memory is filled with that byte, too.
 
     Raises:
         RuntimeError: the allocator cannot be compiled (:func:`why_not`), the guards are there already, or somebody has
@@ -47,7 +56,7 @@ def guarded_memory() -> Iterator[Guards]:
     if reason := why_not():
         raise RuntimeError(f"memory cannot be guarded: {reason}")
     guards = Guards()
-    if not _library().opwheel_guards_begin():
+    if not _library().opwheel_guards_begin(byte, is_filled):
         raise RuntimeError("memory cannot be guarded: it is already, or PyTorch's CPU allocator cannot be replaced")
     try:
         yield guards
@@ -70,5 +79,6 @@ def _library() -> ctypes.CDLL:
     flags = ["-std=c++20", "-O2", "-DNDEBUG", f"-isystem{folder / 'include'}", f"-L{folder / 'lib'}", "-lc10"]
     library = open_compiled(Path(__file__).with_name("guarded_memory.cpp"), flags, key=torch.__version__)
     library.opwheel_guards_begin.restype = ctypes.c_bool
+    library.opwheel_guards_begin.argtypes = [ctypes.c_ubyte, ctypes.c_bool]
     library.opwheel_guards_damage.argtypes = [ctypes.c_void_p]
     return library

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 _GROUPS = 12  # of failures that are shown in full
 _LINES = 8  # of an assertion
+LEFT_OUT = "left out"
+"""The name of the properties by which a test says what it has left out."""
 
 
 class Outcome(NamedTuple):
@@ -20,6 +22,7 @@ class Outcome(NamedTuple):
         layout: such as ``"transposed"``; empty if the test has none.
         outcome: ``"passed"``, ``"failed"`` or ``"skipped"``.
         message: the assertion, where it failed.
+        left_out: inputs that the kit made and the test did not try, or why it tried nothing.
     """
 
     operator: str
@@ -28,6 +31,7 @@ class Outcome(NamedTuple):
     layout: str
     outcome: str
     message: str = ""
+    left_out: tuple[str, ...] = ()
 
 
 def lines(outcomes: Iterable[Outcome]) -> Iterator[str]:
@@ -51,6 +55,16 @@ def lines(outcomes: Iterable[Outcome]) -> Iterator[str]:
     if len(failed) > _GROUPS:
         rest = Counter(operator for operator, _ in list(failed)[_GROUPS:])
         yield f"and more of {', '.join(f'{operator} ({count})' for operator, count in rest.items())}"
+
+
+def left_out_lines(outcomes: Iterable[Outcome]) -> Iterator[str]:
+    """What was not tried of each operator and subsystem: how often, and the first reason; nothing where all was."""
+    groups: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for one in outcomes:
+        groups[one.operator, one.subsystem].extend(one.left_out)
+    for (operator, subsystem), reasons in groups.items():
+        if reasons:
+            yield f"{operator}: {subsystem}: {len(reasons)} left out, such as: {reasons[0]}"
 
 
 def _where(group: list[Outcome]) -> str:

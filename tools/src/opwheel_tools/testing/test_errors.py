@@ -56,7 +56,7 @@ def test_sparse(functional: Overload, device: torch.device) -> None:
         functional.op(*args)
 
 
-@pytest.mark.parametrize("layout", [torch.strided, torch.jagged], ids=str)
+@pytest.mark.parametrize("layout", [torch.strided, pytest.param(torch.jagged, marks=pytest.mark.takes_long)], ids=str)
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
 def test_nested(overload: Overload, layout: torch.layout, device: torch.device) -> None:
     nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=layout, device=device)

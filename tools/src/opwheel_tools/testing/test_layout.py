@@ -18,6 +18,7 @@ from .samples import DTYPES, numbers
 pytestmark = pytest.mark.subsystem("layout")
 
 
+@pytest.mark.takes_long  # in a process of its own
 def test_nothing_is_read_out_of_bounds(functional: Overload, device: torch.device, crashing: dict[str, Crash]) -> None:
     if device.type != "cpu":
         pytest.skip("it needs the memory of a CPU")
@@ -44,6 +45,7 @@ def build(view: tuple[tuple[int, ...], list[int], bool], dtype: torch.dtype, see
     return values.permute([order.index(dim) for dim in range(len(shape))])
 
 
+@pytest.mark.takes_long
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_strides_are_those_of_the_fake_kernel(functional: Overload, device: torch.device, data: st.DataObject) -> None:

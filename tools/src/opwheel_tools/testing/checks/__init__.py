@@ -6,6 +6,7 @@ knows an operator: everything is compared with the operator's reference, with a 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 
@@ -16,8 +17,13 @@ from opwheel.dispatch.overload import Overload
 from ...opinfo import OpInfo
 from ...opinfo.lookup import register_op_infos
 from ..guarded_memory import why_not
+from .agreement import run_reference
+from .applicable import DeclarationError, NotApplicableError, shown
 from .cases import Samples, declared, dtypes_of, wide_dtype
 from .derivatives import first_derivatives, forward_mode, functional_transforms, second_derivatives
+from .empty import empty
+from .invariance import CHECK_OF, PROOFS, claim_of
+from .invariance import not_tried as claim_not_tried
 from .kernels import (
     aliases,
     bounds,
@@ -39,9 +45,11 @@ from .vmap import vmap
 __all__ = [
     "CHECKS",
     "OF_THE_KERNEL_ALONE",
+    "TAKE_LONG",
     "Samples",
     "cases",
     "check_operators",
+    "claim_of",
     "declared",
     "dtypes_called",
     "dtypes_for",
@@ -63,6 +71,7 @@ IN_EVERY_DTYPE: dict[str, Check] = {
 }
 IN_16_BITS: dict[str, Check] = {"values in 16 bits": values_in_16_bits}
 IN_ONE_DTYPE: dict[str, Check] = {
+    "empty": empty,
     "many rows": many_rows,
     "large numbers": large_numbers,
     "repeatable": repeatable,
@@ -81,10 +90,42 @@ IN_ONE_DTYPE: dict[str, Check] = {
     "shardings": shardings,
     "compiled": compiled,
 }
-CHECKS = IN_EVERY_DTYPE | IN_16_BITS | IN_ONE_DTYPE
+
+
+def _noting(check: Check) -> Check:
+    """The check, which notes with the samples what it could not try, and says when a declared sample is wrong."""
+
+    @functools.wraps(check)
+    def make(overload: Overload, samples: Samples) -> None:
+        try:
+            check(overload, samples)
+        except NotApplicableError as reason:
+            samples.is_left_out = True
+            samples.left_out.append(str(reason))
+        except Exception as error:
+            _check_declaration(overload, samples, error)
+            raise
+
+    return make
+
+
+def _check_declaration(overload: Overload, samples: Samples, error: Exception) -> None:
+    """Find out whether a check fails because the reference does not take the sample."""
+    try:
+        run_reference(overload, samples.values())
+    except Exception as refusal:
+        raise DeclarationError(
+            f"the reference raises {shown(refusal)} on this sample, which is declared in OpInfo(samples=...): correct "
+            "the reference, or leave the sample out"
+        ) from error
+
+
+CHECKS = {name: _noting(check) for name, check in (IN_EVERY_DTYPE | IN_16_BITS | IN_ONE_DTYPE | PROOFS).items()}
+TAKE_LONG = frozenset({"compiled", "opcheck", CHECK_OF["compiled"]})
 # These call no derivative.
 OF_THE_KERNEL_ALONE = frozenset(IN_EVERY_DTYPE) | {
     *("many rows", "large numbers", "repeatable", "aliases", "versions", "growth", "errors"),
+    *(check for claim, check in CHECK_OF.items() if claim not in ("grad", "compiled")),
 }
 
 
@@ -92,16 +133,26 @@ def not_tried(check: str, device: torch.device) -> str:
     """Why a check cannot be made on a device; empty if it can."""
     if check in ("bounds", "growth") and device.type != "cpu":
         return f"it watches the memory of a CPU, not that of {device.type}"
-    return f"memory cannot be guarded: {reason}" if check == "bounds" and (reason := why_not()) else ""
+    if check == "bounds" and (reason := why_not()):
+        return f"memory cannot be guarded: {reason}"
+    return claim_not_tried(check, device)
 
 
 def dtypes_for(overload: Overload, check: str) -> tuple[torch.dtype, ...]:
-    """The dtypes of the samples that a check is made with."""
-    if check in IN_EVERY_DTYPE:
+    """The dtypes of the samples that a check is made with; none for what the operator does not claim."""
+    claim = claim_of(check)
+    if claim is not None and claim not in overload.operator.invariant:
+        return ()
+    if claim == "compiled":
+        return dtypes_of(overload)[:1]
+    if check in IN_EVERY_DTYPE or claim is not None:
         return dtypes_of(overload)
     if check in IN_16_BITS:
         return tuple(dtype for dtype in dtypes_of(overload) if dtype in NARROW)
-    return dtypes_of(overload)[:1] if check in ("autocast", "large numbers") else (wide_dtype(overload),)
+    if check in ("autocast", "large numbers"):
+        return dtypes_of(overload)[:1]
+    numbers = (wide_dtype(overload), torch.complex128) if torch.complex128 in dtypes_of(overload) else ()
+    return tuple(dict.fromkeys(numbers)) or (wide_dtype(overload),)
 
 
 def dtypes_called(overload: Overload, check: str, sample_dtype: torch.dtype) -> tuple[torch.dtype, ...]:
@@ -125,7 +176,7 @@ def check_operators(
     device: str = "cpu",
     *,
     untested: Iterable[str] = (),
-) -> None:
+) -> list[str]:
     """Make every check with every sample of a namespace's operators, also of those that no package is made of.
 
     For tests of operators that :func:`opwheel.dispatch.register_python` has registered; packages have the kit.
@@ -136,6 +187,9 @@ def check_operators(
             :func:`opwheel_tools.opinfo.lookup.register_op_infos`, or is in the package's module ``opinfos``.
         device: of the samples' tensors.
         untested: names of operators that are left out, such as ``"f"`` and ``"f.out"``: those without samples.
+
+    Returns:
+        What was left out, and why: inputs that the kit made and the reference refuses, and checks that do not apply.
 
     Raises:
         AssertionError: naming the check, the sample and what is wrong.
@@ -156,8 +210,11 @@ def check_operators(
             f"{namespace}: {', '.join(without)} cannot be checked: no samples are declared; give them by "
             f"OpInfo(samples=...), or leave them out with untested={without}"
         )
+    unmade: list[str] = []
     for check, samples in chain.from_iterable(found.values()):
         try:
             CHECKS[check](samples.overload, samples)
         except Exception as error:
             raise AssertionError(f"{check} of {samples!r}: {error}") from error
+        unmade += [f"{check} of {samples!r}: {reason}" for reason in samples.left_out]
+    return unmade

@@ -25,6 +25,21 @@ def run_reference(overload: Overload, values: tuple[Any, ...]) -> tuple[Any, ...
     return as_tuple(overload.rule.decompose(overload, values))
 
 
+def has_fractions(tensor: Tensor) -> bool:
+    """Whether it is of floating point or complex, so that it can have a gradient."""
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
+def is_float8(dtype: torch.dtype) -> bool:
+    """Whether it is one of the dtypes of a byte that PyTorch stores and copies, but has no arithmetic for."""
+    return dtype.is_floating_point and dtype.itemsize == 1
+
+
+def scaled(tensor: Tensor, factor: float) -> Tensor:
+    """The tensor times a number, in its dtype."""
+    return (tensor.float() * factor).to(tensor.dtype) if is_float8(tensor.dtype) else tensor * factor
+
+
 def _tolerance(overload: Overload, dtype: torch.dtype, coarsest: float) -> Tolerance:
     declared_one = op_info_of(overload).tolerance.get(dtype)
     if declared_one is not None:
@@ -33,6 +48,11 @@ def _tolerance(overload: Overload, dtype: torch.dtype, coarsest: float) -> Toler
         return Tolerance(0.0, 0.0)
     # float16 and bfloat16 are computed in float32 and rounded once; what adds up in float32 may do so in another order.
     units = 2 if dtype in (torch.float16, torch.bfloat16) else 16
+    if is_float8(dtype):  # rounded once from float32, to one of two neighbours; next to zero they are evenly spaced
+        # The smallest number, 1 and what follows it: torch.finfo is wrong about float8_e5m2fnuz.
+        one = torch.ones(1).to(dtype).view(torch.uint8)
+        smallest, _, following = torch.cat([torch.ones_like(one), one, one + 1]).view(dtype).float().tolist()
+        return Tolerance(following - 1, smallest)
     unit = max(units * torch.finfo(dtype).eps, units * coarsest)
     return Tolerance(unit, unit)
 
@@ -59,11 +79,13 @@ def agree(overload: Overload, what: str, got: Sequence[Any], want: Sequence[Any]
         assert one.dtype == other.dtype, f"{where} is {one.dtype}, expected {other.dtype}"
         assert one.shape == other.shape, f"{where} has shape {tuple(one.shape)}, expected {tuple(other.shape)}"
         rtol, atol = _tolerance(overload, other.dtype, coarsest)
-        # What is small in a tensor may be the difference of what is large.
-        atol *= max(1.0, _largest(other))
-        torch.testing.assert_close(
-            one.detach(), other.detach(), rtol=rtol, atol=atol, equal_nan=True, msg=_behind(where)
-        )
+        found, expected = one.detach(), other.detach()
+        if is_float8(other.dtype):
+            found, expected = found.float(), expected.float()
+        else:
+            # What is small in a tensor may be the difference of what is large.
+            atol *= max(1.0, _largest(expected))
+        torch.testing.assert_close(found, expected, rtol=rtol, atol=atol, equal_nan=True, msg=_behind(where))
 
 
 def agree_on_written(overload: Overload, what: str, got: Sequence[Any], want: Sequence[Any]) -> None:
@@ -75,7 +97,7 @@ def agree_on_written(overload: Overload, what: str, got: Sequence[Any], want: Se
 
 def _largest(tensor: Tensor) -> float:
     """The largest finite magnitude; 0 where there is none, and for what is exact."""
-    if not tensor.is_floating_point() or tensor.numel() == 0:
+    if not has_fractions(tensor) or tensor.numel() == 0:
         return 0.0
     magnitudes = tensor.detach().abs()
     return float(torch.where(magnitudes.isfinite(), magnitudes, 0).max())
@@ -92,11 +114,12 @@ def _behind(where: str) -> Callable[[str], str]:
 
 
 def widened(values: Any) -> Any:
-    """The values, with tensors of floating point in float64."""
+    """The values, with tensors of floating point in float64, and complex ones in complex128."""
 
     def of(value: Any) -> Any:
-        is_narrow = isinstance(value, Tensor) and value.is_floating_point()
-        return value.detach().to(torch.float64) if is_narrow else value
+        if not isinstance(value, Tensor) or not has_fractions(value):
+            return value
+        return value.detach().to(torch.complex128 if value.is_complex() else torch.float64)
 
     return pytree.tree_map(of, values)
 
@@ -109,8 +132,20 @@ def cloned(values: Any) -> Any:
 
 
 def differentiable(overload: Overload, values: tuple[Any, ...]) -> list[Tensor]:
-    """Those tensors among the values that require gradients."""
-    return [t for t in overload.all_tensors(values) if t.requires_grad]
+    """Those tensors among the values that require gradients, without those that are declared to have none."""
+    return [t for t in overload.all_tensors(overload.as_constants(values)) if t.requires_grad]
+
+
+def differentiable_reference(overload: Overload, values: tuple[Any, ...]) -> list[Tensor]:
+    """The reference's results, those without a gradient without history."""
+    fixed = overload.without_gradient
+    results = zip(overload.result_names, run_reference(overload, overload.as_constants(values)), strict=True)
+    return [result.detach() if name in fixed else result for name, result in results]
+
+
+def constant(overload: Overload, values: tuple[Any, ...]) -> list[Tensor]:
+    """Those tensors among the values that require gradients, and are declared to have none."""
+    return [t for t in tensors_in(values[i] for i in overload.constants) if t.requires_grad]
 
 
 def has_derivatives(overload: Overload) -> bool:
@@ -142,9 +177,14 @@ def raises(call: Callable[[], Any]) -> bool:
 
 def _scalar(results: Sequence[Tensor | None]) -> Tensor | None:
     """A number that depends on every element of every result, on none of them linearly."""
-    recorded = [(i, r) for i, r in enumerate(results) if r is not None and r.requires_grad]
+    recorded = [(i, real_parts(r)) for i, r in enumerate(results) if r is not None and r.requires_grad]
     parts = [(r * torch.cos(r.detach() + i) + 0.1 * r * r).sum() for i, r in recorded]
     return sum(parts[1:], parts[0]) if parts else None
+
+
+def real_parts(tensor: Tensor) -> Tensor:
+    """Complex numbers as their two parts."""
+    return torch.stack([tensor.real, tensor.imag], -1) if tensor.is_complex() else tensor
 
 
 def gradients_of(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from opwheel.dispatch import Elementwise
 from opwheel.dispatch.overload import Overload
+from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from ...opinfo import Sample
 from ...opinfo.lookup import op_info_of
@@ -24,10 +27,16 @@ class Samples:
         index: among the operator's samples.
         dtype: that the samples are asked for.
         device: of the tensors.
+
+    Attributes:
+        left_out: what a check has not tried with the sample, or with inputs that it has made from it, and why.
+        is_left_out: whether a check could not be made with the sample at all.
     """
 
     def __init__(self, overload: Overload, index: int, dtype: torch.dtype, device: torch.device) -> None:
         self.overload, self.index, self.dtype, self.device = overload, index, dtype, device
+        self.left_out: list[str] = []
+        self.is_left_out = False
 
     def __repr__(self) -> str:
         return f"{self.overload.name}{self.sample()!r}"
@@ -55,6 +64,23 @@ def declared(
             return []
         shapes = ((3, 4), [(2, 3, 4), (4,), (3, 1)][: len(overload.tensor_arguments)], ())
         return [Sample(*made.arguments(overload, s, dtype, device, requires_grad=requires_grad)) for s in shapes]
+
+
+def holds_numbers(overload: Overload, position: int) -> bool:
+    """Whether an argument's values may be others: they are no indices, sizes or coordinates."""
+    return overload.names[position] not in op_info_of(overload).index_arguments
+
+
+def with_other_numbers(
+    overload: Overload, values: tuple[Any, ...], change: Callable[[Tensor], Tensor]
+) -> tuple[Any, ...]:
+    """The values of all arguments; floating-point and complex tensors that hold numbers to compute with are changed."""
+
+    def of(value: Any) -> Any:
+        is_number = isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
+        return change(value) if is_number else value
+
+    return tuple(pytree.tree_map(of, value) if holds_numbers(overload, i) else value for i, value in enumerate(values))
 
 
 def dtypes_of(overload: Overload) -> tuple[torch.dtype, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from opwheel.dispatch.overload import Overload, as_tuple, tensors_in
@@ -13,13 +13,18 @@ from .agreement import (
     agree,
     check_raises,
     coarseness_of_derivatives,
+    constant,
     differentiable,
+    differentiable_reference,
     gradients_of,
     has_derivatives,
+    has_fractions,
+    real_parts,
     run_kernel,
     run_reference,
 )
-from .cases import Samples, wide_dtype
+from .applicable import of_the_reference
+from .cases import Samples, holds_numbers, wide_dtype
 
 
 def first_derivatives(overload: Overload, samples: Samples) -> None:
@@ -28,6 +33,7 @@ def first_derivatives(overload: Overload, samples: Samples) -> None:
     Without derivatives the call works, and going backward raises.
     """
     _compare_gradients(overload, samples, order=1)
+    _check_constants(overload, samples)
     _compare_gradients_of_each_result(overload, samples, order=1)
     _compare_gradients_of_some(overload, samples)
 
@@ -48,7 +54,7 @@ def _compare_gradients(overload: Overload, samples: Samples, order: int) -> None
     if not has_derivatives(overload):
         results = [r for r in run_kernel(overload, given) if r.requires_grad]
         for result in results:
-            check_raises(RuntimeError, "not differentiable", result.sum().backward)
+            check_raises(RuntimeError, "not differentiable", real_parts(result).sum().backward)
         return
     if overload.is_random:
         for gradient in gradients_of(run_kernel(overload, given), inputs, 1):
@@ -56,9 +62,11 @@ def _compare_gradients(overload: Overload, samples: Samples, order: int) -> None
         return
     other = samples.values(requires_grad=True)
     others = differentiable(overload, other)
+    what = f"{['first', 'second'][order - 1]} derivatives"
+    with of_the_reference(what):
+        want = gradients_of(differentiable_reference(overload, other), others, order)
     got = gradients_of(run_kernel(overload, given), inputs, order)
-    want = gradients_of(_differentiable_reference(overload, other), others, order)
-    _agree(overload, f"{['first', 'second'][order - 1]} derivatives by tensor", inputs, got, want)
+    _agree(overload, f"{what} by tensor", inputs, got, want)
 
 
 def _compare_gradients_of_each_result(overload: Overload, samples: Samples, order: int) -> None:
@@ -69,9 +77,11 @@ def _compare_gradients_of_each_result(overload: Overload, samples: Samples, orde
     for i in range(count):
         given, other = samples.values(requires_grad=True), samples.values(requires_grad=True)
         inputs, others = differentiable(overload, given), differentiable(overload, other)
-        result, reference = run_kernel(overload, given)[i], _differentiable_reference(overload, other)[i]
-        got, want = gradients_of([result], inputs, order), gradients_of([reference], others, order)
-        _agree(overload, f"derivatives of '{overload.result_names[i]}' alone by tensor", inputs, got, want)
+        what = f"derivatives of '{overload.result_names[i]}' alone"
+        with of_the_reference(what):
+            want = gradients_of([differentiable_reference(overload, other)[i]], others, order)
+        got = gradients_of([run_kernel(overload, given)[i]], inputs, order)
+        _agree(overload, f"{what} by tensor", inputs, got, want)
 
 
 def _compare_gradients_of_one(overload: Overload, samples: Samples) -> None:
@@ -82,17 +92,26 @@ def _compare_gradients_of_one(overload: Overload, samples: Samples) -> None:
     for i in range(count):
         given, other = samples.values(requires_grad=True), samples.values(requires_grad=True)
         inputs, others = differentiable(overload, given), differentiable(overload, other)
-        got = gradients_of(run_kernel(overload, given), inputs, 2, [inputs[i]])
-        want = gradients_of(_differentiable_reference(overload, other), others, 2, [others[i]])
         what = f"derivatives by tensor, of the gradient of {_name(overload, given, inputs[i])}"
+        with of_the_reference(what):
+            want = gradients_of(differentiable_reference(overload, other), others, 2, [others[i]])
+        got = gradients_of(run_kernel(overload, given), inputs, 2, [inputs[i]])
         _agree(overload, what, inputs, got, want)
 
 
-def _differentiable_reference(overload: Overload, values: tuple[Any, ...]) -> list[Tensor]:
-    """The reference's results, those without a gradient without history."""
-    fixed = overload.operator.not_differentiable
-    results = zip(overload.result_names, run_reference(overload, values), strict=True)
-    return [result.detach() if name in fixed else result for name, result in results]
+def _check_constants(overload: Overload, samples: Samples) -> None:
+    """Arguments that are declared to have no gradient get none, and nothing is recorded for them alone."""
+    given = samples.values(requires_grad=True)
+    constants, inputs = constant(overload, given), differentiable(overload, given)
+    if not constants or not has_derivatives(overload):
+        return
+    recorded = [result for result in run_kernel(overload, given) if result.requires_grad]
+    for gradient in gradients_of(recorded, constants, 1):
+        assert gradient is None, "an argument in not_differentiable has a gradient"
+    for tensor in inputs:
+        tensor.requires_grad_(False)
+    for result in run_kernel(overload, given):
+        assert not result.requires_grad, "a result has a gradient where only arguments in not_differentiable do"
 
 
 def _agree(
@@ -140,31 +159,45 @@ def _name(overload: Overload, values: tuple[Any, ...], tensor: Tensor) -> str:
     return f"'{overload.names[next(found)]}'"
 
 
+def _float_positions(overload: Overload, values: tuple[Any, ...]) -> list[int]:
+    """Of the plain floating-point tensors that have derivatives."""
+    variables = [i for i in overload.tensor_positions if i not in overload.constants]
+    return [i for i in variables if isinstance(values[i], Tensor) and has_fractions(values[i])]
+
+
 def _only_floats(overload: Overload, values: tuple[Any, ...], function: Callable[..., Any]) -> Any:
-    """A function of the plain floating-point tensors alone that gives the differentiable results, and these tensors."""
-    positions = [
-        i for i in overload.tensor_positions if isinstance(values[i], Tensor) and values[i].is_floating_point()
-    ]
+    """A function of the plain floating-point tensors alone that gives the differentiable results."""
+    positions = _float_positions(overload, values)
 
     def of(*tensors: Tensor) -> tuple[Tensor, ...]:
         given = list(values)
         for i, one in zip(positions, tensors, strict=True):
             given[i] = one
-        fixed = overload.operator.not_differentiable
+        fixed = overload.without_gradient
         results = zip(overload.result_names, as_tuple(function(overload, tuple(given))), strict=True)
-        return tuple(r for name, r in results if name not in fixed and r.is_floating_point())
+        return tuple(r for name, r in results if name not in fixed and has_fractions(r))
 
-    return of, tuple(values[i] for i in positions)
+    return of
 
 
-def _kernel_and_reference(overload: Overload, samples: Samples) -> tuple[Any, Any, tuple[Tensor, ...]] | None:
-    """Both as functions of plain floating-point tensors, and these; None where there is nothing to differentiate."""
+class _Functions(NamedTuple):
+    """The kernel and the reference as functions of plain floating-point tensors, these, and their positions."""
+
+    mine: Any
+    theirs: Any
+    inputs: tuple[Tensor, ...]
+    positions: list[int]
+
+
+def _kernel_and_reference(overload: Overload, samples: Samples) -> _Functions | None:
+    """Both as functions; None where there is nothing to differentiate."""
     if not has_derivatives(overload) or overload.is_random:
         return None
     given = samples.values()
-    mine, inputs = _only_floats(overload, given, run_kernel)
-    theirs, _ = _only_floats(overload, given, run_reference)
-    return (mine, theirs, inputs) if inputs and mine(*inputs) else None
+    positions = _float_positions(overload, given)
+    mine, theirs = (_only_floats(overload, given, function) for function in (run_kernel, run_reference))
+    inputs = tuple(given[i] for i in positions)
+    return _Functions(mine, theirs, inputs, positions) if inputs and mine(*inputs) else None
 
 
 def forward_mode(overload: Overload, samples: Samples) -> None:
@@ -172,9 +205,11 @@ def forward_mode(overload: Overload, samples: Samples) -> None:
     functions = _kernel_and_reference(overload, samples)
     if functions is None:
         return
-    mine, theirs, inputs = functions
+    mine, theirs, inputs, _ = functions
     tangents = tuple(torch.cos(x) for x in inputs)
-    got, want = torch.func.jvp(mine, inputs, tangents), torch.func.jvp(theirs, inputs, tangents)
+    with of_the_reference("forward mode"):
+        want = torch.func.jvp(theirs, inputs, tangents)
+    got = torch.func.jvp(mine, inputs, tangents)
     agree(overload, "forward mode: values", got[0], want[0])
     agree(overload, "forward mode: tangents", got[1], want[1])
 
@@ -184,12 +219,14 @@ def functional_transforms(overload: Overload, samples: Samples) -> None:
     functions = _kernel_and_reference(overload, samples)
     if functions is None:
         return
-    mine, theirs, inputs = functions
+    mine, theirs, inputs, positions = functions
     every = tuple(range(len(inputs)))
-    stacked = tuple(torch.stack([x, 0.5 * x]) for x in inputs)
+    stacked = tuple(
+        torch.stack([x, 0.5 * x if holds_numbers(overload, i) else x]) for i, x in zip(positions, inputs, strict=True)
+    )
 
     def total(function: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *xs: sum((r * torch.cos(r)).sum() for r in function(*xs))
+        return lambda *xs: sum((r * torch.cos(r)).sum() for r in map(real_parts, function(*xs)))
 
     forms: dict[str, Callable[[Callable[..., Any]], Any]] = {
         "grad": lambda f: torch.func.grad(total(f), every)(*inputs),
@@ -198,4 +235,6 @@ def functional_transforms(overload: Overload, samples: Samples) -> None:
         "jvp of grad": lambda f: torch.func.jvp(torch.func.grad(total(f), every), inputs, inputs)[1],
     }
     for name, form in forms.items():
-        agree(overload, name, form(mine), form(theirs))
+        with of_the_reference(name):
+            want = form(theirs)
+        agree(overload, name, form(mine), want)
