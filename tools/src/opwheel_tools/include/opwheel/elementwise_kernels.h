@@ -262,14 +262,12 @@ struct Kernel<Op, Backend, Result(Arguments...)> {
 
 // Registers the kernel of every operator of the list.
 template <class Backend, class... Operators>
-void implement_all(torch::stable::detail::StableLibrary& library, OperatorList<Operators...>) {
-  (implement<Operators, &Kernel<Operators, Backend>::call>(library), ...);
+void implement_all(KernelRegistry& registry, OperatorList<Operators...>) {
+  (implement<Operators, &Kernel<Operators, Backend>::call>(registry), ...);
 }
 
 }  // namespace opwheel
 
 // A backend's whole registration block: every operator that OPWHEEL_DECLARE_OPERATORS declared for the library.
-#define OPWHEEL_LIBRARY_IMPL(library, dispatch_key, Backend)        \
-  STABLE_TORCH_LIBRARY_IMPL(library, dispatch_key, m) {             \
-    ::opwheel::implement_all<Backend>(m, library::op::Operators()); \
-  }
+#define OPWHEEL_LIBRARY_IMPL(library, dispatch_key, Backend) \
+  OPWHEEL_KERNELS(library, dispatch_key, m) { ::opwheel::implement_all<Backend>(m, library::op::Operators()); }

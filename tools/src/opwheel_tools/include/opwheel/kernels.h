@@ -33,5 +33,3 @@
 #include "opwheel/detail/tensor.h"
 #include "opwheel/operators.h"
 // IWYU pragma: end_exports
-
-#define OPWHEEL_KERNELS(library, key, m) STABLE_TORCH_LIBRARY_IMPL(library, key, m)

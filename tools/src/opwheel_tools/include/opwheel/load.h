@@ -213,7 +213,7 @@ inline void register_derivatives(const std::string& library, void* schema, const
 // the memory of large results.
 inline void load(const std::string& library, const std::vector<std::string>& backends) {
   static std::mutex mutex;
-  const std::lock_guard<std::mutex> lock(mutex);
+  const std::scoped_lock lock(mutex);
   const std::string prefix = "lib" + library + "_", schema_file = prefix + "schema.so";
 
   std::vector<detail::Path> folders;

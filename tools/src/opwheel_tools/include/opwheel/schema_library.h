@@ -10,6 +10,7 @@
 #include <torch/csrc/stable/library.h>
 
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "opwheel/detail/registration.h"
@@ -25,29 +26,41 @@ void define(StableLibrary& library, OperatorList<Operators...>) {
   (library.def(Operators::schema_text), ...);
 }
 
+// Calls ``visit`` with each tensor of an argument: one, several, or none.
+template <class T, class Visit>
+void each_tensor(const T& value, const Visit& visit) {
+  if constexpr (std::is_same_v<T, Tensor>) {
+    visit(value);
+  } else if constexpr (requires { value.has_value(); }) {
+    if (value) each_tensor(*value, visit);
+  } else if constexpr (requires { value.begin(); }) {
+    for (const auto& one : value) each_tensor(one, visit);
+  }
+}
+
 // The kernel that runs where no backend has registered one: an error. In Python another one takes its place, which
 // knows the installed backends (opwheel/dispatch/fallback.py).
 template <class Name, class Op>
 void no_backend(StableIValue* stack, uint64_t, uint64_t) {
   std::string device;
   bool strided = true;
-  const auto look = [&]<std::size_t I>() {
-    constexpr ArgumentKind kind = Op::schema.arguments[I].kind;
-    ::opwheel::detail::Unboxed<kind> argument(stack[I]);  // owns it, whatever it is
-    if constexpr (::opwheel::detail::is_tensor(kind)) {
-      if (!strided) return;
-      int32_t type = 0, layout = 0;
-      OPWHEEL_SHIM(aoti_torch_get_device_type(argument.get().handle(), &type));
-      OPWHEEL_SHIM(aoti_torch_get_layout(argument.get().handle(), &layout));
-      strided = layout == aoti_torch_layout_strided();
-      if (!strided || device.empty()) device = device_name(type, -1);
-    }
+  const auto look_at = [&](const Tensor& tensor) {
+    if (!strided) return;
+    int32_t type = 0, layout = 0;
+    OPWHEEL_SHIM(aoti_torch_get_device_type(tensor.handle(), &type));
+    OPWHEEL_SHIM(aoti_torch_get_layout(tensor.handle(), &layout));
+    strided = layout == aoti_torch_layout_strided();
+    if (!strided || device.empty()) device = device_name(type, -1);
+  };
+  const auto look = [&]<std::size_t I> {
+    ::opwheel::detail::Unboxed<Op::schema.arguments[I].kind> argument(stack[I]);  // owns it, whatever it is
+    each_tensor(argument.get(), look_at);
   };
   [&]<std::size_t... I>(std::index_sequence<I...>) {
     (look.template operator()<I>(), ...);
   }(std::make_index_sequence<Op::schema.argument_count>{});
   fail(Name::value, "::", Op::schema.name, " has no kernel for ", device, " tensors",
-       strided ? ": load the library of a backend for that device"
+       strided ? ": load the library of a backend for that device, one that was built for this schema"
                : " that are not strided (sparse, mkldnn): convert them with .to_dense()",
        " (OPWHEEL-E001)");
 }

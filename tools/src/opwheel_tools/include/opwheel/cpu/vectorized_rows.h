@@ -1,4 +1,4 @@
-// For kernels over rows: vectors, reductions and conversions, compiled for one instruction set.
+// Vectors, reductions and conversions for kernels over rows, compiled for one instruction set.
 //
 // A source file defines OPWHEEL_ISA and is compiled with the flags of that instruction set. Its kernels are functions
 // of plain pointers in a namespace of the library's, library::cpu::<OPWHEEL_ISA>, which a table hands to the source
@@ -228,13 +228,25 @@ __attribute__((always_inline)) inline void map(int64_t n, T* const (&y)[count], 
   });
 }
 
+// In lane i the lane `lanes[i]` of both vectors, those of `second` after those of `first`.
+template <class V, class Lanes>
+inline V shuffled(V first, V second, Lanes lanes) {
+#ifdef __clang__  // it has no __builtin_shuffle
+  constexpr int64_t kCount = sizeof(V) / sizeof(first[0]);
+  V values;
+  for (int64_t i = 0; i < kCount; ++i) values[i] = lanes[i] < kCount ? first[lanes[i]] : second[lanes[i] - kCount];
+  return values;
+#else
+  return __builtin_shuffle(first, second, lanes);
+#endif
+}
 // Lane i + count in lane i, around.
 template <int64_t count, class V>
 inline V turned(V values) {
   decltype(values == values) lanes;
   constexpr int64_t kCount = sizeof(V) / sizeof(values[0]);
   for (int64_t i = 0; i < kCount; ++i) lanes[i] = (i + count) % kCount;
-  return __builtin_shuffle(values, lanes);
+  return shuffled(values, values, lanes);
 }
 // The first `count` lanes of `values`, the others of `rest`.
 template <class V>
@@ -260,8 +272,8 @@ inline void transpose(V (&square)[count]) {
     for (std::size_t i = 0; i < count; ++i) {
       if (i & bit) continue;
       const V first = square[i], second = square[i + bit];
-      square[i] = __builtin_shuffle(first, second, upper);
-      square[i + bit] = __builtin_shuffle(first, second, lower);
+      square[i] = shuffled(first, second, upper);
+      square[i + bit] = shuffled(first, second, lower);
     }
   }
 }
@@ -326,6 +338,7 @@ struct Buffer {
   explicit Buffer(int64_t n)
       : data(static_cast<C*>(::operator new(static_cast<std::size_t>(n) * sizeof(C), std::align_val_t(kLine)))) {}
   Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
   ~Buffer() { ::operator delete(data, std::align_val_t(kLine)); }
 };
 

@@ -1,14 +1,16 @@
 // C functions for models that AOTInductor compiled: they call a kernel directly rather than through the dispatcher.
-// Such a function is called aoti_torch_<device>_<operator>, takes handles and numbers, and then one pointer for each
-// result.
+// Such a function takes handles and numbers, and then one pointer for each result. A model finds it by a name that
+// stands for these parameters, so that one that was compiled for others cannot be loaded.
 #pragma once
 
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -18,16 +20,16 @@
 
 #define OPWHEEL_EXPORT __attribute__((visibility("default")))
 
-namespace opwheel {
-namespace detail {
+namespace opwheel::detail {
 
 // The caller keeps its handle, so that it is taken out of the Tensor again.
 class Borrowed {
  public:
   explicit Borrowed(AtenTensorHandle handle) : tensor_(handle) {}
   Borrowed(const Borrowed&) = delete;
+  Borrowed& operator=(const Borrowed&) = delete;
   ~Borrowed() { tensor_.release(); }
-  operator const Tensor&() const { return tensor_; }
+  operator const Tensor&() const { return tensor_; }  // NOLINT(*-explicit-constructor): kernels take tensors
 
  private:
   Tensor tensor_;
@@ -45,8 +47,6 @@ void hand_over(std::array<Tensor, N>& results, const std::array<AtenTensorHandle
 
 template <ArgumentKind kind>
 using CArgument = std::conditional_t<kind == ArgumentKind::number, double, AtenTensorHandle>;
-
-using AnyFunction = void (*)();
 
 template <std::size_t>
 using CResult = AtenTensorHandle*;
@@ -71,17 +71,34 @@ struct CShim<Op, Backend, std::index_sequence<A...>, std::index_sequence<R...>> 
   }
 };
 
-}  // namespace detail
-}  // namespace opwheel
-
-// Exports aoti_torch_<device>_<identifier>. Used in a namespace that has the operators as op:: and a Backend. The
-// parameters follow from the operator's schema, but no template can have C linkage: so the symbol is an indirect
-// function, and the loader asks which instance it stands for when it opens the library.
-#define OPWHEEL_C_SHIM(device, identifier)                                                                             \
-  extern "C" {                                                                                                         \
-  static ::opwheel::detail::AnyFunction resolve_aoti_torch_##device##_##identifier() {                                 \
-    return reinterpret_cast<::opwheel::detail::AnyFunction>(&::opwheel::detail::CShim<op::identifier, Backend>::call); \
-  }                                                                                                                    \
-  OPWHEEL_EXPORT void aoti_torch_##device##_##identifier()                                                             \
-      __attribute__((ifunc("resolve_aoti_torch_" #device "_" #identifier)));                                           \
+// Stands for a schema's arguments, their types and names in order, and the number of results: all that the caller of a
+// C function has to know. 32 bits of FNV-1a; opwheel/aotinductor.py computes the same.
+constexpr std::uint32_t digest_of_call(const Schema& schema) {
+  std::uint32_t digest = 2166136261;
+  const auto add = [&digest](std::string_view text) {
+    for (const char c : text) digest = (digest ^ static_cast<unsigned char>(c)) * 16777619;
+  };
+  for (int i = 0; i < schema.argument_count; ++i) {
+    add(schema.arguments[i].kind == ArgumentKind::number ? "float " : "Tensor ");
+    add(schema.arguments[i].name);
+    add(", ");
   }
+  add("->");
+  for (int i = 0; i < schema.return_count; ++i) add(" Tensor");
+  return digest;
+}
+
+}  // namespace opwheel::detail
+
+// Exports the address of an operator's C function. Used in the namespace <library>::<device>, which has the operators
+// as op:: and a Backend. No template can have C linkage, and no macro can put a number that is computed into a name: so
+// the symbol is that of a template's static member, waves::cpu::aoti_torch_cpu_axpby<digest>::function.
+#define OPWHEEL_C_SHIM(device, identifier)                                                                            \
+  template <std::uint32_t digest>                                                                                     \
+  struct OPWHEEL_EXPORT aoti_torch_##device##_##identifier {                                                          \
+    static decltype(&::opwheel::detail::CShim<op::identifier, Backend>::call) const function;                         \
+  };                                                                                                                  \
+  template <>                                                                                                         \
+  decltype(&::opwheel::detail::CShim<op::identifier, Backend>::call)                                                  \
+      const aoti_torch_##device##_##identifier<::opwheel::detail::digest_of_call(op::identifier::schema)>::function = \
+          &::opwheel::detail::CShim<op::identifier, Backend>::call;

@@ -16,8 +16,7 @@
 #include "opwheel/detail/error.h"
 #include "opwheel/detail/schema.h"
 
-namespace opwheel {
-namespace detail {
+namespace opwheel::detail {
 
 // An argument as a schema in this process writes it. Its type may be one that no kernel takes.
 struct Parameter {
@@ -50,7 +49,7 @@ inline Parameter read_parameter(std::string_view item) {
     parameter.size = std::atoll(text.c_str() + open + 1);
     text.erase(open + 1, length);
   }
-  if (starts_with(text, "SymInt")) text.replace(0, 6, "int");
+  if (text.starts_with("SymInt")) text.replace(0, 6, "int");
   parameter.type = text;
   return parameter;
 }
@@ -73,7 +72,7 @@ struct Parameters {
     const std::size_t open = schema.find('('), close = schema.rfind(") ->");
     arguments = read_parameters(schema.substr(open + 1, close - open - 1));
     std::string_view result = trimmed(schema.substr(close + 4));
-    if (starts_with(result, "(")) result = result.substr(1, result.size() - 2);
+    if (result.starts_with('(')) result = result.substr(1, result.size() - 2);
     results = read_parameters(result);
   }
 };
@@ -127,7 +126,7 @@ inline std::optional<std::string> read_value<std::string>(std::string_view text)
 template <class T>
 std::optional<std::vector<T>> read_list(std::string_view text, int64_t size) {
   std::vector<T> values;
-  if (!starts_with(text, "[")) {
+  if (!text.starts_with('[')) {
     const std::optional<T> value = read_value<T>(text);
     if (!value || size < 0) return std::nullopt;
     values.assign(static_cast<std::size_t>(size), *value);
@@ -149,7 +148,7 @@ std::optional<std::vector<T>> read_list(std::string_view text, int64_t size) {
 inline std::optional<Default> default_of(const Parameter& parameter) {
   const std::string_view text = *parameter.default_text;
   std::string_view type = parameter.type;
-  const bool is_optional = ends_with(type, "?");
+  const bool is_optional = type.ends_with('?');
   if (is_optional) type.remove_suffix(1);
   if (text == "None") return is_optional ? std::optional<Default>([] { return StableIValue{0}; }) : std::nullopt;
 
@@ -230,5 +229,4 @@ inline std::unique_ptr<CallPlan> plan_call(std::string_view written, std::string
   return plan;
 }
 
-}  // namespace detail
-}  // namespace opwheel
+}  // namespace opwheel::detail

@@ -31,7 +31,7 @@ struct TypeArgument {
 };
 
 // Calls function(TypeArgument<T>()), where T is what stands for a supported dtype among Types, an ElementTypes, and
-// returns its result. Always inlined, as opwheel/detail/cpu/loop.h wants it.
+// returns its result. Always inlined (opwheel/detail/cpu/loop.h).
 template <class Types, class Function>
 OPWHEEL_HOST_DEVICE decltype(auto) with_element_type(DType dtype, const Function& function) {
   switch (dtype) {

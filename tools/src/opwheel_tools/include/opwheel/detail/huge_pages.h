@@ -15,9 +15,7 @@
 #include <unistd.h>
 #endif
 
-namespace opwheel {
-namespace detail {
-namespace huge_pages {
+namespace opwheel::detail::huge_pages {
 
 inline constexpr int64_t kSize = 2 << 20;  // bytes of a huge page, on x86-64 and on aarch64 with 4 KiB pages
 
@@ -95,9 +93,7 @@ inline bool are_given(int64_t bytes) {
   return system_setting() == Setting::madvise && is_on.load(std::memory_order_relaxed) && bytes >= kLeast;
 }
 
-}  // namespace huge_pages
-}  // namespace detail
-}  // namespace opwheel
+}  // namespace opwheel::detail::huge_pages
 
 // Looked up in a library by whoever opens it and knows the policy: the registry in Python, opwheel/load.h in C++.
 extern "C" __attribute__((visibility("default"), used)) inline void opwheel_set_huge_pages(bool is_on) {

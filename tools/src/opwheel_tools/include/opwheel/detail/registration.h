@@ -1,6 +1,6 @@
-// Registers a kernel for an operator of a library's list. The kernel's C++ signature follows from the schema: arguments
-// as opwheel/detail/arguments.h has them; a new Tensor is returned by value, several as a std::array, and where the
-// schema ends with `-> ()` or returns a mutable argument the kernel returns void.
+// Registers a kernel for an operator of a library's list. The kernel's C++ signature follows from the schema
+// (opwheel/detail/arguments.h): a new Tensor is returned by value, several as a std::array, and where the schema ends
+// with `-> ()` or returns a mutable argument the kernel returns void.
 #pragma once
 
 #include <torch/csrc/stable/library.h>
@@ -138,10 +138,57 @@ constexpr void check_signature(Result (*)(Given...)) {
 
 }  // namespace detail
 
+// Where a backend registers its kernels: what OPWHEEL_KERNELS gives to the block behind it. Hidden, as StableLibrary
+// is.
+class [[gnu::visibility("hidden")]] KernelRegistry {
+ public:
+  using StableLibrary = torch::stable::detail::StableLibrary;
+
+  // The schema library's <library>_schemas, or null.
+  using Schemas = const char* const* (*)();
+
+  KernelRegistry(Schemas schemas, StableLibrary& registered)
+      : registered_(registered), texts_(schemas == nullptr ? nullptr : schemas()) {}
+
+  // Leaves out an operator that has another schema in this process than the kernel was compiled for: the kernel would
+  // take what arrives for something else. Also one that this process does not have.
+  void impl(const Schema& schema, const char* text, void (*kernel)(StableIValue*, uint64_t, uint64_t)) {
+    if (is_as_compiled(schema, text)) registered_.impl(std::string(schema.name).c_str(), kernel);
+  }
+
+ private:
+  bool is_as_compiled(const Schema& schema, std::string_view text) const {
+    if (texts_ == nullptr) return true;
+    for (const char* const* here = texts_; *here != nullptr; ++here) {
+      if (text == *here) return true;
+      const Schema other = parse_schema(*here);
+      if (other.name == schema.name) return is_same_call(schema, other);
+    }
+    return false;
+  }
+
+  StableLibrary& registered_;
+  const char* const* texts_;  // the schemas in this process, if they are known; ended by a null pointer
+};
+
 template <class Op, auto kernel>
-void implement(torch::stable::detail::StableLibrary& library) {
+void implement(KernelRegistry& registry) {
   detail::check_signature<Op>(kernel);
-  library.impl(std::string(Op::schema.name).c_str(), &detail::boxed<Op, kernel>);
+  registry.impl(Op::schema, Op::schema_text, &detail::boxed<Op, kernel>);
 }
 
 }  // namespace opwheel
+
+// A block that registers kernels of a library at a dispatch key: OPWHEEL_KERNELS(waves, CPU, m) { implement<...>(m); }
+#define OPWHEEL_KERNELS(library, key, m) \
+  OPWHEEL_DETAIL_KERNELS(library, key, m, C10_CONCATENATE(opwheel_kernels_##library##_##key##_, C10_UID))
+// Null where the schema library is not open for all to see, as the registry in Python and opwheel/load.h open it. Weak
+// instead of asked for by dlsym(), which would need the newest C library where it was built on one.
+#define OPWHEEL_DETAIL_KERNELS(library, key, m, function)                                         \
+  extern "C" __attribute__((weak, visibility("default"))) const char* const* library##_schemas(); \
+  static void function(::opwheel::KernelRegistry& m);                                             \
+  STABLE_TORCH_LIBRARY_IMPL(library, key, opwheel_registered) {                                   \
+    ::opwheel::KernelRegistry registry(&library##_schemas, opwheel_registered);                   \
+    function(registry);                                                                           \
+  }                                                                                               \
+  static void function(::opwheel::KernelRegistry& m)

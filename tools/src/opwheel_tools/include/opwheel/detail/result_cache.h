@@ -10,9 +10,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace opwheel {
-namespace detail {
-namespace result_cache {
+namespace opwheel::detail::result_cache {
 
 // aoti_torch_empty_strided() for a CPU, as the native library has it.
 using EmptyStrided = AOTITorchError (*)(int64_t ndim, const int64_t* sizes, const int64_t* strides, int32_t dtype,
@@ -25,9 +23,7 @@ inline constexpr int64_t kLeast = 4 << 20;
 // Null: PyTorch's allocator. Every library has its own.
 inline std::atomic<EmptyStrided> empty_strided{nullptr};
 
-}  // namespace result_cache
-}  // namespace detail
-}  // namespace opwheel
+}  // namespace opwheel::detail::result_cache
 
 // Looked up in a library by whoever opens it and knows the policy: the registry in Python, opwheel/load.h in C++.
 extern "C" __attribute__((visibility("default"), used)) inline void opwheel_set_result_cache(

@@ -56,6 +56,7 @@ enum class ArgumentKind {
 struct Argument {
   std::string_view name;
   ArgumentKind kind = ArgumentKind::tensor;
+  bool is_written = false;  // `Tensor(a!)`, also as a part of its type: `Tensor(a!)[]`
 };
 
 // Why a schema cannot have kernels in C++. The macros that declare operators say so in words.
@@ -210,9 +211,11 @@ constexpr Schema parse_schema(std::string_view text) {
       return schema;
     }
     ArgumentKind kind = ArgumentKind::tensor;
-    if (!detail::read_type(item.substr(0, space), schema, kind)) return schema;
+    const std::string_view type = item.substr(0, space);
+    if (!detail::read_type(type, schema, kind)) return schema;
     const std::string_view name = item.substr(space + 1, item.find('=') - space - 1);
-    schema.arguments[schema.argument_count++] = {name, kind};
+    const bool is_written = type.find('!') != std::string_view::npos;
+    schema.arguments[schema.argument_count++] = {name, kind, is_written};
     writes_tensor |= kind == ArgumentKind::mutable_tensor;
   }
 
@@ -230,6 +233,18 @@ constexpr Schema parse_schema(std::string_view text) {
     ++schema.return_count;
   }
   return schema;
+}
+
+// Whether a kernel that was compiled for one of them can be called by the other: default values do not matter, nor
+// which arguments are keyword-only. Names do: arguments that have changed places have the same types.
+constexpr bool is_same_call(const Schema& one, const Schema& other) {
+  if (one.error != SchemaError::none || other.error != SchemaError::none) return false;
+  if (one.argument_count != other.argument_count || one.return_count != other.return_count) return false;
+  for (int i = 0; i < one.argument_count; ++i) {
+    const Argument &a = one.arguments[i], &b = other.arguments[i];
+    if (a.name != b.name || a.kind != b.kind || a.is_written != b.is_written) return false;
+  }
+  return one.returns_argument == other.returns_argument;
 }
 
 // Whether an element-wise functor can compute it.

@@ -8,8 +8,7 @@
 
 #include "opwheel/detail/layout.h"
 
-namespace opwheel {
-namespace detail {
+namespace opwheel::detail {
 
 // The sums of n[i] * step[i] over all i, with 0 <= n[i] <= count[i].
 //
@@ -100,5 +99,4 @@ class StrideSums {
   }
 };
 
-}  // namespace detail
-}  // namespace opwheel
+}  // namespace opwheel::detail

@@ -1,6 +1,6 @@
 // Converts between the type that elements have in memory and the type they are computed in: single ones, blocks and
-// registers of them; and non-temporal stores. For one instruction set, with internal linkage (opwheel/detail/cpu/loop.h
-// says why).
+// registers of them; and non-temporal stores. For one instruction set, with internal linkage
+// (opwheel/detail/cpu/loop.h).
 #pragma once
 
 #ifndef OPWHEEL_ISA

@@ -1,13 +1,14 @@
-// exp, sigmoid, tanh and erf on vectors of float, free of branches and divisions, and on vectors of double as the C
-// library has them, for one instruction set.
+// exp, sigmoid, tanh and erf on vectors of float, free of branches and divisions, and of double, of which tanh and erf
+// are the C library's, for one instruction set.
 //
 // The polynomials are weighted least-squares fits, at Chebyshev nodes, of the functions named beside them. The errors
-// are those that tests/toolchain/test_vector_math.py allows, against float64: exp_of_negative(x) is exp(x) for x <= 0,
-// within 2 units in the last place; zero below -86, where exp(x) is less than 4.5e-38. sigmoid(x) is 1 / (1 + exp(-x)),
-// within 4 units where it is more than 4.5e-38, and zero below; tanh(x) is within 6 units. exp_of_negative_for<T>() and
-// sigmoid_for<T>() are the same for what is multiplied and rounded to T, and never subtracted from: for bfloat16 their
-// relative error is up to 2^-12, a sixteenth of its unit in the last place. Of 1 - p, of p - 1, or of a sum with both
-// signs, it may leave no digit: exp_of_negative() and sigmoid() are for those.
+// are those that a test allows (tests/toolchain/test_vector_math.py), against float64: exp_of_negative(x) is exp(x) for
+// x <= 0, within 2 units in the last place; zero below -86, where exp(x) is less than 4.5e-38. sigmoid(x) is 1 / (1 +
+// exp(-x)), within 4 units where it is more than 4.5e-38, and zero below; tanh(x) is within 6 units. Of double both are
+// within 2 units, subnormal results too.
+// exp_of_negative_for<T>() and sigmoid_for<T>() are the same for what is multiplied and rounded to T, and never
+// subtracted from: for bfloat16 their relative error is up to 2^-12, a sixteenth of its unit in the last place. Of 1 -
+// p, of p - 1, or of a sum with both signs, it may leave no digit: exp_of_negative() and sigmoid() are for those.
 #pragma once
 
 #include "opwheel/detail/cpu/convert.h"
@@ -18,15 +19,44 @@ namespace {
 using Floats = VectorOf<float>::type;
 using Doubles = VectorOf<double>::type;
 using Bits = VectorOf<uint32_t>::type;
+using LongBits = VectorOf<uint64_t>::type;
 
 inline Doubles each(Doubles x, double (*function)(double)) {
   for (int i = 0; i < kWidth / 8; ++i) x[i] = function(x[i]);
   return x;
 }
-inline Doubles exp_of_negative(Doubles x) {
-  return each(x, [](double value) { return __builtin_exp(value); });
+constexpr double kRoundDouble = 6755399441055744.0;  // 1.5 * 2^52: a sum with it has an integer in its last bits
+
+// 2^n of integers between -1022 and 1023.
+inline Doubles power_of_two(Doubles n) {
+  return reinterpret_cast<Doubles>((reinterpret_cast<LongBits>(n + kRoundDouble) + 1023) << 52);
 }
-inline Doubles sigmoid(Doubles x) { return 1.0 / (1.0 + exp_of_negative(-x)); }
+
+// As for float, below. 2^n is multiplied in two parts: results below 2^-1022, down to the last subnormal one, are
+// rounded once.
+inline Doubles exp_of_negative(Doubles x) {
+  const Doubles n = (x * 1.4426950408889634 + kRoundDouble) - kRoundDouble;
+  const Doubles r = x - n * 6.93147180369123816490e-01 - n * 1.90821492927058770002e-10;
+  Doubles q = r * 2.5024639266311035e-08 + 2.7631140150201755e-07;
+  q = q * r + 2.7557507361975543e-06;
+  q = q * r + 2.4801490307638598e-05;
+  q = q * r + 1.9841269596971038e-04;
+  q = q * r + 1.3888888946713305e-03;
+  q = q * r + 8.3333333334515290e-03;
+  q = q * r + 4.1666666666516600e-02;
+  q = q * r + 1.6666666666666483e-01;
+  q = q * r + 5.0000000000000120e-01;
+  const Doubles value = r * r * q + r + 1.0;
+  const Doubles half = (n * 0.5 + kRoundDouble) - kRoundDouble;
+  const Doubles scaled = value * power_of_two(half) * power_of_two(n - half);
+  return x < -746.0 ? Doubles{} : scaled;
+}
+
+// With e = exp(-|x|), which does not overflow, it is 1 / (1 + e) or e / (1 + e).
+inline Doubles sigmoid(Doubles x) {
+  const Doubles e = exp_of_negative(x < 0 ? x : -x), one = Doubles{} + 1.0;
+  return (x < 0 ? e : one) / (one + e);
+}
 inline Doubles tanh(Doubles x) {
   return each(x, [](double value) { return __builtin_tanh(value); });
 }

@@ -87,8 +87,8 @@ void strided(void* const (&data)[kMaxOperands], uint32_t numel, const OffsetCalc
 
 }  // namespace opwheel::xpu
 
-// Defines <operator>_dense and <operator>_strided for each operator of the list, as opwheel/detail/xpu/launch.h
-// launches them.
+// Defines <operator>_dense and <operator>_strided for each operator of the list, to be launched by the host
+// (opwheel/detail/xpu/launch.h).
 #define OPWHEEL_XPU_KERNELS(library, LIST, dtype)                 \
   namespace library::xpu {                                        \
   using Own = ::opwheel::xpu::dtype;                              \
