@@ -126,6 +126,19 @@ MEANINGS = [
      lambda g, x, w, *_: 2 * gelu(g, approximate="tanh") * w.sum(0, keepdim=True), True),
     (MIXED, {"x": "grad * aten::sum(x, dims, dtype=dtype, keepdim=flag)", "w": "grad"},
      lambda g, x, *_: (g * x.sum(0, keepdim=True), g), True),
+    # methods, and what C++ writes
+    (F, {"x": "grad * x.cos()"}, lambda g, x: g * x.cos(), True),
+    (F, {"x": "(grad + x).mul(x.sum(0, keepdim=true)).neg()"}, lambda g, x: -(g + x) * x.sum(0, keepdim=True), True),
+    (F, {"x": "grad.sum({0}, true).expand_symint(x.sym_sizes())"}, lambda g, x: g.sum(0, True).expand(2, 3), True),
+    (F, {"x": "grad + x.sum({}, true)"}, lambda g, x: g + x.sum(), True),
+    (F, {"x": "at::mul(grad, x)"}, lambda g, x: g * x, True),
+    (F, {"x": "grad.masked_fill(x <= 0.5, 0)"}, lambda g, x: g.masked_fill(x <= 0.5, 0), True),
+    (F, {"x": "grad * (-1 < x) * (result != 0) * (x == grad).logical_not()"}, lambda g, x: g * (x > -1), True),
+    (BINARY, {"x": "grad.masked_fill(x > w, 0) + grad.masked_fill(x < w, 0) + grad.masked_fill(x >= w, 0)"},
+     lambda g, x, w: g * (1 + (x <= w)), True),
+    (MIXED, {"x": "grad.to(dtype).unsqueeze(0).squeeze(0).t().reshape({-1}).reshape(x.sizes())", "w": "grad"},
+     lambda g, *_: (g.t().reshape(2, 3), g), True),
+    (NUMBERS, {"x": "grad * s.conj() * a.conj()"}, lambda g, x, a, n, s: g * a * s, True),
     # lists
     (PARTS, {"parts": "[grad * 2, -grad]", "w": "grad"}, lambda g, parts, w: (2 * g, -g, g), True),
     (PARTS, {"parts": "(grad * 2, -grad)", "w": "grad"}, lambda g, parts, w: (2 * g, -g, g), True),
@@ -200,11 +213,11 @@ def test_what_formulas_mean(monkeypatch, way, schema, formulas, meaning, is_nati
 @pytest.mark.parametrize(
     ("formula", "words"),
     [
-        ("grad +", "'grad +' is not a formula: invalid syntax at its end"),
-        ("", "'' is not a formula: invalid syntax at its end"),
-        ("grad * aten::cos(x", "'grad * aten::cos(x' is not a formula: '(' was never closed at '(x'"),
-        ("aten::neg(grad) grad", "is not a formula: invalid syntax at 'grad'"),
-        ("grad * aten::gt(x, 0).sum()", "'aten::gt(x, 0).sum()' is not understood"),
+        ("grad +", "it is not a formula: invalid syntax; a formula has names, numbers, lists"),
+        ("", "it is not a formula: invalid syntax"),
+        ("grad * aten::cos(x", "it is not a formula: '(' was never closed"),
+        ("aten::neg(grad) grad", "it is not a formula: invalid syntax"),
+        ("x.defined() ? grad : x", "it is not a formula: invalid syntax"),
         ("grads[x]", "'grads[x]' is not understood; a formula has names, numbers"),
         ("grads[-1]", "'grads[-1]' is not understood"),
         ("grads[True]", "'grads[True]' is not understood"),
@@ -214,7 +227,7 @@ def test_what_formulas_mean(monkeypatch, way, schema, formulas, meaning, is_nati
         ("scaled(*grads)", "'*grads' is not understood"),
         ("scaled(grad, x, factor=2, factor=3)", "'scaled(grad, x, factor=2, factor=3)' gives an argument twice"),
         ("scaled(grad, x, **x)", "'scaled(grad, x, **x)' is not understood"),
-        ("aten::sum.IntList(grad)", "'aten::sum.IntList(grad)' is not understood"),
+        ("aten::sum.IntList(grad)", "'aten::sum' is not understood"),
         ("grad * y", "derivatives['x'] uses ['y']; there are ['grad', 'grad_0', "),
         ("grad * missing(x)", "derivatives['x'] calls ['missing']; which must be operators of the library"),
         ("grad * aten::missing(x)", "derivatives['x'] calls aten::missing; PyTorch has no such operator"),
@@ -227,6 +240,34 @@ def test_what_is_refused_when_it_is_registered(monkeypatch, way, formula, words)
     with pytest.raises(ValueError, match=re.escape(words)) as refusal:
         op_of(F, {"x": formula})
     assert "f(Tensor x) -> Tensor: derivatives['x']" in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("formula", "column"),
+    [
+        ("grad +", 6),
+        ("", 0),
+        ("grad * aten::cos(x", 16),
+        ("aten::neg(grad) ? grad", 16),
+        ("  grads[0] * grads[x]", 11),
+        ("'\N{GREEK SMALL LETTER ALPHA}', grad**2", 5),
+        ("grad * other + x", 7),
+        ("aten::mul(grad, missing(x))", 16),
+        ("grad * aten::missing(x)", 7),
+        ("grad + x.missing()", 7),
+        ("grad + grads.sym_size(0)", 7),
+        ("grad.expand(x.sym_size(x))", 23),
+        ("grad * scaled(grad)", 7),
+        ("x * aten::neg(grad, 2)", 4),
+        ("grad + x.mul_(2)", 7),
+    ],
+)
+def test_a_caret_is_under_what_is_refused(formula, column):
+    with pytest.raises(ValueError, match="derivatives") as refusal:
+        op_of(F, {"x": formula})
+    *_, line, caret = str(refusal.value).splitlines()
+    assert line == f"    {formula.strip()}"
+    assert caret == " " * (4 + column) + "^"
 
 
 @pytest.mark.skipif(bool(why_not()), reason=why_not())

@@ -135,7 +135,7 @@ def test_a_change_of_schema_or_reference_invalidates_the_caches_on_disk(tmp_path
     assert run("rate", "1.0") == (2.0, False)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_change_of_policy_invalidates_the_caches_on_disk(tmp_path):
     def run(**environment):
         done = subprocess.run(

@@ -12,14 +12,15 @@ pytestmark = pytest.mark.skipif(bool(native_autograd.why_not()), reason=native_a
 
 torch.library.define("waves_notation::f", "(Tensor x, Tensor w, float k) -> (Tensor y, Tensor kept)")
 torch.library.define("waves_notation::back", "(Tensor grad_output, Tensor x, *, float k=1.0) -> (Tensor, Tensor)")
-HEAD = "opwheel-derivatives 1\n"
+HEAD = "opwheel-derivatives 2\n"
 OPERATOR = "operator waves_notation::f\n"
 BEGIN = HEAD + OPERATOR
 OTHER_VERSION = (
-    "the derivatives begin with 'operator waves_notation::f', and this Autograd library reads 'opwheel-derivatives 1'; "
+    "the derivatives begin with 'operator waves_notation::f', and this Autograd library reads 'opwheel-derivatives 2'; "
     "build the operator library and take the Autograd library with the same opwheel"
 )
-DESCRIPTION = f"""{BEGIN}not_differentiable kept
+DESCRIPTION = f"""{BEGIN}fixed_result kept
+fixed_argument w
 gradient y
 argument w
 negate
@@ -37,6 +38,13 @@ list 0
 bool 1
 call aten::sum 2 keepdim
 subtract
+conjugate
+argument x
+property size -1
+result y
+property numel
+list 2
+call aten::expand 2
 formula w 0
 end"""
 
@@ -70,7 +78,7 @@ def test_a_description_is_registered(register):
     ("text", "words"),
     [
         (OPERATOR, OTHER_VERSION),
-        ("opwheel-derivatives 2\nend", "the derivatives begin with 'opwheel-derivatives 2'"),
+        ("opwheel-derivatives 1\nend", "the derivatives begin with 'opwheel-derivatives 1'"),
         (HEAD + "gradient y\nend", "the derivatives name no operator before 'gradient y'"),
         (HEAD + "operator waves_notation::missing\nend", "there is no operator waves_notation::missing"),
         (BEGIN, "the derivatives are damaged: there is no 'end'"),
@@ -87,6 +95,16 @@ def test_a_description_is_registered(register):
         (BEGIN + "int 9223372036854775808\nend", "'9223372036854775808' is not a number that it can have"),
         (BEGIN + "int 1.5\nend", "'1.5' is not a number that it can have"),
         (BEGIN + "float 1,5\nend", "'1,5' is not a number that it can have"),
+        (BEGIN + "argument x\nproperty\nend", "there is no such property, in 'property'"),
+        (BEGIN + "argument x\nproperty color\nend", "there is no such property, in 'property color'"),
+        (BEGIN + "argument x\nproperty size\nend", "there is no such property, in 'property size'"),
+        (BEGIN + "argument x\nproperty dim 0\nend", "there is no such property, in 'property dim 0'"),
+        (BEGIN + "argument x\nproperty size x\nend", "'x' is not a number that it can have"),
+        (BEGIN + "property dim\nend", "its parts are not there"),
+        (BEGIN + "argument k\nproperty dim\nend", "only a tensor has sizes, a dtype and a device"),
+        (BEGIN + "none\nconjugate\nend", "only tensors and numbers have a conjugate"),
+        (BEGIN + "fixed_argument k\nend", "'k' is no tensor among its arguments"),
+        (BEGIN + "fixed_result x\nend", "it has no result 'x'"),
         (BEGIN + "bool 2\nend", "'2' is not a number that it can have"),
         (BEGIN + "gradient y\nformula\nend", "pairs are expected"),
         (BEGIN + "gradient y\nformula x\nend", "pairs are expected"),

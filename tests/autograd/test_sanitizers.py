@@ -100,7 +100,17 @@ def test_kernels_that_call_operators(run):
     """The kernels are instrumented, too. PyTorch's string leaks, and what is kept, are counted without a sanitizer."""
     chosen = "native and not stay and not models"
     # -s: a sanitizer's report would be lost with what pytest has captured.
-    tests = ["-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", "-k", chosen, "tests/general/test_cpp_calls.py"]
+    tests = [
+        "-m",
+        "pytest",
+        "-q",
+        "-s",
+        "-p",
+        "no:cacheprovider",
+        "-k",
+        chosen,
+        "tests/non_elementwise/test_cpp_calls.py",
+    ]
     assert " passed" in run(*tests, CXXFLAGS=SANITIZERS)
 
 

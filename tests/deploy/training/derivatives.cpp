@@ -24,6 +24,7 @@ TORCH_LIBRARY_IMPL(waves, CPU, m) {
   m.impl("cube", [](const Tensor& x) { return x * x * x; });
   m.impl("square", [](const Tensor& x) { return std::make_tuple(x * x, 2 * x); });
   m.impl("both", [](const Tensor& x, const Tensor& y) { return x * y; });
+  m.impl("pooled", [](const Tensor& x, const Tensor& w) { return x.sum(0) * w; });
   m.impl("reciprocal", [](const Tensor& x) { return 1 / x; });
   m.impl("sign", [](const Tensor& x) { return x.sign(); });
 }
@@ -80,6 +81,14 @@ void waves() {
   print("a result, twice", [&] { return first(one("waves::square", {x}), x, true); });
   print("one text", [&] { return first(one("waves::both", {x, y.detach()}), x) - y; });
   print("one function", [&] { return first(one("waves::both", {x.detach(), y}), y); });
+  print("a property", [&] {
+    Tensor given = x * 1;
+    const c10::weak_intrusive_ptr<at::TensorImpl> alive(given.getIntrusivePtr());
+    const Tensor result = one("waves::pooled", {std::move(given), y});
+    TORCH_CHECK(alive.expired(), "the argument is kept");
+    return first(result, x) - y.detach().sum();
+  });
+  print("no gradient", [&] { return one("waves::pooled", {x.detach(), y}).requires_grad() ? x : x * 0; });
   print("nothing", [&] { return first(one("waves::reciprocal", {x}), x); });
   print("none", [&] { return first(one("waves::sign", {x}), x); });
 }

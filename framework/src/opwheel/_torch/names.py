@@ -44,6 +44,7 @@ _COMPILED = "torch.compile and torch.export of calls that write raise"
 _COPIES = "libraries with operators that write, but for element-wise ones, cannot be opened"
 _MORE_COPIES = "torch.compile copies more than it has to"
 _FUSED = "torch.compile does not fuse operators"
+_FOREIGN = "kernels for operators that others define cannot be switched on"
 _CHECKPOINTS = "policies of selective checkpointing see the operator for training alone"
 
 NAMES = {
@@ -95,6 +96,7 @@ NAMES = {
         Name("torch._C._dispatch_key_parse", "to list dispatch keys", "some rare ones are not known"),
         Name("torch._C._dispatch_key_for_device", "to know the key of a device", "it is taken to have its name"),
         Name("torch._C._dispatch_dump", "to see what plugins register", _CLAIMS),
+        Name("torch._C._jit_resolve_packet", "to record calls of composite operators", "opwheel audit records none"),
         Name("torch._C._dispatch_dump_table", "to see what plugins register", _CLAIMS),
         Name("torch._C._dispatch_find_dangling_impls", "to see what plugins register", _CLAIMS),
         Name("torch._C._dispatch_has_backend_fallback", "to see what plugins register", _CLAIMS),
@@ -102,6 +104,10 @@ NAMES = {
         Name("torch.library.Library._destroy", "to remove registrations", "plugins that fail keep their registrations"),
         Name("Library._registration_handles", "to register fake kernels", "opening a library takes longer"),
         Name("torch._library.simple_registry.singleton", "to register fake kernels", "opening a library takes longer"),
+        # Kernels for operators that others define.
+        Name("torch._C._len_torch_function_stack", "to know whether a mode of torch function is entered", _FOREIGN),
+        Name("torch._C._dispatch_tls_is_dispatch_key_included", "to know who dispatches", _FOREIGN),
+        Name("torch._subclasses.fake_tensor.FakeTensor", "to know tensors of torch.compile", _FOREIGN, lazy=True),
         # Functionalization, torch.func and torch.compile.
         Name("torch._is_functional_tensor_base", "to remove mutation from a graph", _COMPILED),
         Name("torch._is_functional_tensor", "to remove mutation from a graph", _COMPILED),

@@ -16,7 +16,7 @@ def library_file(name: str) -> Path | str:
     """Where a library is, or why there is none.
 
     Args:
-        name: ``autograd``, ``calls`` or ``memory``.
+        name: ``autograd``, ``calls``, ``memory`` or ``foreign``.
     """
     try:
         path = _FOLDER / native_library(name, torch.__version__)

@@ -5,7 +5,7 @@ def native_library(name: str, version: str) -> str:
     """The file's name for exactly that version of PyTorch: ``libopwheel_autograd_2_13.so``.
 
     Args:
-        name: what the library is for: ``autograd``, ``calls`` or ``memory``.
+        name: what the library is for: ``autograd``, ``calls``, ``memory`` or ``foreign``.
         version: ``torch.__version__``, or that of the distribution.
 
     Raises:

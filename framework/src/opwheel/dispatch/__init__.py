@@ -22,6 +22,7 @@ functions (:mod:`.functions`). It begins in :mod:`.opening`.
 from typing import TYPE_CHECKING
 
 from .._import_hooks import names_from
+from .autocast_policy import Autocast
 from .declaration import Operator
 from .functions import functions_of, operators_of
 from .opening import Library, open_library
@@ -30,6 +31,7 @@ from .rules import Elementwise, Opaque, Rule
 
 if TYPE_CHECKING:
     from .decompositions import decomposition_table
+    from .defining import define
     from .python_kernels import implement, implement_functions, implement_references, in_compute_dtype
     from .python_operators import register_python
     from .rules import Rows
@@ -43,12 +45,14 @@ __getattr__ = names_from(
         "implement_references": ".python_kernels",
         "in_compute_dtype": ".python_kernels",
         "decomposition_table": ".decompositions",
+        "define": ".defining",
         "register_python": ".python_operators",
         "Rows": ".rules",
     },
 )
 
 __all__ = [
+    "Autocast",
     "Elementwise",
     "Library",
     "Opaque",
@@ -56,6 +60,7 @@ __all__ = [
     "Rows",
     "Rule",
     "decomposition_table",
+    "define",
     "functions_of",
     "implement",
     "implement_functions",

@@ -1,4 +1,4 @@
-"""The kernels at the Autocast keys: torch.autocast's three policies (aten/src/ATen/autocast_mode.h)."""
+"""The kernels at the Autocast keys: torch.autocast's policies (aten/src/ATen/autocast_mode.h), by argument."""
 
 from __future__ import annotations
 
@@ -10,32 +10,45 @@ import torch
 from torch import Tensor
 
 from .._torch import private
+from .autocast_policy import DEVICES, AutocastPolicy, dtype_sources, policies_of
 from .overload import Overload, tensors_in
 
-KEYS = {"cpu": "AutocastCPU", "cuda": "AutocastCUDA", "xpu": "AutocastXPU"}
+# float64 is left alone, as PyTorch's own rules do; and so is float8, whose values mean something with a scale alone.
+_CAST_BYTES = (2, 4)
+KEYS = {device_type: f"Autocast{device_type.upper()}" for device_type in DEVICES}
 
 
 def autocast_kernel(overload: Overload, device_type: str) -> Callable[..., Any]:
     """The kernel of a functional overload for tensors of one device type."""
+    policies, sources = policies_of(overload, device_type), dtype_sources(overload, device_type)
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        dtype = _target_dtype(overload, device_type, (*args, *kwargs.values()))
-        given = [_cast(value, device_type, dtype) for value in args]
-        named = {name: _cast(value, device_type, dtype) for name, value in kwargs.items()}
+        values = overload.bind(args, kwargs)
+        given = _cast(values, policies, device_type)
         with private.without_dispatch_key(KEYS[device_type]):
-            return overload.op(*given, **named)
+            results = overload.call(overload.op, given)
+        return _returned(results, sources, values, device_type)
 
     return kernel
 
 
-def as_cast(overload: Overload, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments as the kernels at the Autocast keys pass them on: transforms of ``torch.func`` see them earlier."""
+def call_as_cast(overload: Overload, values: tuple[Any, ...], call: Callable[[tuple[Any, ...]], Any]) -> Any:
+    """Call a function as the kernels at the Autocast keys call the operator: transforms of ``torch.func`` come earlier.
+
+    Args:
+        overload: whose declaration says what is cast.
+        values: of all arguments, as the transform has them.
+        call: is given the values as they are cast.
+    """
     if overload.mutates or not private.any_autocast_is_enabled():
-        return values
-    for device_type in filter(torch.is_autocast_enabled, KEYS):
-        dtype = _target_dtype(overload, device_type, values)
-        values = tuple([_cast(value, device_type, dtype) for value in values])
-    return values
+        return call(values)
+    given, enabled = values, list(filter(torch.is_autocast_enabled, KEYS))
+    for device_type in enabled:
+        given = _cast(given, policies_of(overload, device_type), device_type)
+    results = call(given)
+    for device_type in enabled:
+        results = _returned(results, dtype_sources(overload, device_type), values, device_type)
+    return results
 
 
 def off() -> AbstractContextManager[Any]:
@@ -52,22 +65,35 @@ def _is_eligible(value: Any, device_type: str) -> bool:
         isinstance(value, Tensor)
         and value.device.type == device_type
         and value.is_floating_point()
-        and value.dtype is not torch.float64
+        and value.dtype.itemsize in _CAST_BYTES
     )
 
 
-def _target_dtype(overload: Overload, device_type: str, values: tuple[Any, ...]) -> torch.dtype:
-    policy = overload.operator.autocast
-    if policy == "float32":
-        return torch.float32
+def _cast(values: tuple[Any, ...], policies: tuple[AutocastPolicy | None, ...], device_type: str) -> tuple[Any, ...]:
+    """The values of all arguments, each cast as its policy says."""
     lower = torch.get_autocast_dtype(device_type)
-    if policy == "lower_precision":
-        return lower
-    dtypes = {value.dtype for value in tensors_in(values) if _is_eligible(value, device_type)}
-    return lower if dtypes <= {lower} else torch.float32
+    promoted = (value for value, policy in zip(values, policies, strict=True) if policy == "promote")
+    dtypes = {tensor.dtype for tensor in tensors_in(promoted) if _is_eligible(tensor, device_type)}
+    targets: dict[AutocastPolicy | None, torch.dtype | None] = {
+        "promote": lower if dtypes <= {lower} else torch.float32,
+        "lower_precision": lower,
+        "float32": torch.float32,
+        None: None,
+    }
+    return tuple([_to(value, targets[policy], device_type) for value, policy in zip(values, policies, strict=True)])
 
 
-def _cast(value: Any, device_type: str, dtype: torch.dtype) -> Any:
+def _to(value: Any, dtype: torch.dtype | None, device_type: str) -> Any:
     if isinstance(value, (list, tuple)):
-        return [_cast(one, device_type, dtype) for one in value]
-    return value.to(dtype) if _is_eligible(value, device_type) else value
+        return [_to(one, dtype, device_type) for one in value]
+    return value if dtype is None or not _is_eligible(value, device_type) else value.to(dtype)
+
+
+def _returned(results: Any, sources: tuple[int | None, ...], values: tuple[Any, ...], device_type: str) -> Any:
+    """The results, those that are declared to be in the dtype that the caller gave an argument in cast to it."""
+    if isinstance(results, tuple):
+        pairs = zip(results, sources, strict=True)
+        return tuple([_returned(one, (source,), values, device_type) for one, source in pairs])
+    source: Any = None if sources[0] is None else values[sources[0]]
+    is_cast = _is_eligible(source, device_type) and results.is_floating_point()
+    return results.to(source.dtype) if is_cast else results

@@ -73,7 +73,8 @@ class _AutogradKernel:
         """What the quick look needs. Made in the first call: for all overloads at once it would delay the import."""
         overload = self._overload
         self._positions = tuple([i for i in overload.tensor_positions if i < len(overload.arguments)])
-        self._count = max(self._positions, default=-1) if overload.has_plain_tensors_only else 1 << 30
+        is_simple = overload.has_plain_tensors_only and not overload.constants
+        self._count = max(self._positions, default=-1) if is_simple else 1 << 30
         self._redispatch = private.redispatch(overload.op)  # last: another thread looks whether it is there
         return self._redispatch
 
@@ -81,6 +82,9 @@ class _AutogradKernel:
         """The call, where the quick look does not tell that nothing is recorded."""
         overload = self._overload
         values = overload.bind(args, kwargs)
+        if overload.constants:  # for the kernel, the reference and the formulas
+            values = overload.as_constants(values)
+            args, kwargs = overload.unbind(values)
         if overload.has_plain_tensors_only:
             tensors = [values[i] for i in overload.tensor_positions]
         else:
@@ -177,7 +181,7 @@ def decomposed(overload: Overload, values: tuple[Any, ...]) -> Any:
         )
     if not overload.is_in_place:
         if private.functorch_is_active():
-            values = autocast.as_cast(overload, values)
+            return autocast.call_as_cast(overload, values, lambda given: decompose(overload, given))
         return decompose(overload, values)
     target = values[0]
     check_tensors(overload, values)

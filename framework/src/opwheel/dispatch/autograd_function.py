@@ -128,6 +128,8 @@ class _Node:
             ctx.others = [_packed(values[i], kept) for i in plan.others]
             ctx.places = [place for i in self._overload.tensor_positions for place in _places(i, values[i])]
         ctx.plan = plan
+        ctx.real = {i for i, one in enumerate(self._overload.all_tensors(values)) if not one.is_complex()}
+        ctx.properties = [one.of((results if one.is_of_result else values)[one.position]) for one in plan.properties]
         ctx.save_for_backward(*kept)
         ctx.set_materialize_grads(False)  # zeros for what no formula names, too
         ctx.zeros = {i: _zeros_like(results[i]) for i in plan.named} if self._has_several_results else {}
@@ -152,10 +154,12 @@ class _Node:
         given = list(grads)
         for i, zeros in ctx.zeros.items():
             given[i] = zeros() if grads[i] is None else grads[i]
-        gradients = plan.gradients((*given, *known, *others), len(self._overload.names))
+        gradients = plan.gradients((*given, *known, *others, *ctx.properties), len(self._overload.names))
         if self._has_plain_tensors_only:
-            return [gradients[i] for i in self._overload.tensor_positions]
-        return [gradients[i] if k is None or gradients[i] is None else gradients[i][k] for i, k in ctx.places]
+            found = [gradients[i] for i in self._overload.tensor_positions]
+        else:
+            found = [gradients[i] if k is None or gradients[i] is None else gradients[i][k] for i, k in ctx.places]
+        return [_as_real(one) if i in ctx.real else one for i, one in enumerate(found)]
 
 
 def _check_results_are_new(overload: Overload, arguments: Sequence[Tensor], results: Sequence[Tensor]) -> None:
@@ -167,6 +171,11 @@ def _check_results_are_new(overload: Overload, arguments: Sequence[Tensor], resu
                     f"{overload.name}: the kernel returned '{overload.result_names[i]}' in the memory of {whose} must "
                     "be a new tensor"
                 )
+
+
+def _as_real(gradient: Tensor | None) -> Tensor | None:
+    """The gradient of a real tensor, where the formula has computed with complex ones."""
+    return torch.real(gradient) if gradient is not None and gradient.is_complex() else gradient
 
 
 def _zeros_like(result: Tensor) -> Callable[[], Tensor]:

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
+from .autocast_policy import AutocastDeclaration
 from .rules import Opaque, Rule
 
 CompilePolicy = Literal["fuse", "kernel"]
-AutocastPolicy = Literal["promote", "lower_precision", "float32"]
 Derivative = str | Callable[..., Any]
 
 
@@ -31,20 +31,25 @@ class Operator(NamedTuple):
             an argument is called ``grad``, the gradient is ``grads[0]``, and formulas cannot use the argument. Exactly
             what formulas name is kept for the backward pass. A key with several inputs is taken where all of them need
             a gradient, or have no formula of their own; inputs in parentheses share a gradient:
-            ``"(x, residual), weight"`` has a formula with two results.
+            ``"(x, residual), weight"`` has a formula with two results. Of ``x.sym_sizes()``, ``x.sym_size(0)``,
+            ``x.sym_numel()``, ``x.dim()``, ``x.scalar_type()``, ``x.device()`` and ``x.options()`` the value is kept in
+            place of the tensor; "Writing an operator" in the documentation has the whole notation.
             Gradients come from the reference instead where an input needs one that has no formula, or one arrives at a
             result whose gradient no formula names; for a random operator both are refused, as the reference would draw
-            again. ``"None"`` is the formula of an input that never has a gradient. ``derivatives=None``: the operator
-            is not differentiable.
-        not_differentiable: names of results without a gradient. Results that are no floating-point or complex tensors
-            never have one.
+            again. ``"None"`` is the formula of an input that never has a gradient. ``derivatives=None``: the
+            operator is not differentiable.
+        not_differentiable: names of results and of inputs without a gradient. Those that are no floating-point or
+            complex tensors never have one. An input that is named is a constant for all derivatives: no gradient is
+            computed for it, and a call in which only such inputs require one records nothing. Its formula may also be
+            ``"non_differentiable"``, as in derivatives.yaml.
         training: the operator that is called in place of this one where a gradient is recorded: it has the same
             arguments, this one's results first, and others that its ``derivatives`` keep. So a call without gradients
             does not pay for what only they need, such as gradients that are computed along the way. An operator with
             one declares no ``derivatives`` of its own. Dispatch modes see the operator for training, as selective
             checkpointing has to keep what it returns; policies of selective checkpointing may name either operator
             (:func:`opwheel.operators_of` gives both).
-        autocast: what ``torch.autocast`` does to floating-point arguments.
+        autocast: what ``torch.autocast`` does to floating-point arguments: a policy for all, a dict from names of
+            arguments to policies, or an :class:`Autocast`, which also says what dtype results are returned in.
         compile: what torch.compile's inductor makes of an :class:`Elementwise` operator: ``"fuse"`` writes its
             reference into the same loop as its neighbours, ``"kernel"`` keeps it a call of the backend's kernel.
             Operators with other rules are always kept, and so are all of them where ``[policy] compile`` or
@@ -55,8 +60,28 @@ class Operator(NamedTuple):
             and the other arguments as they are: the public function picks it when it is given a tensor. They are two
             operators, not overloads of one: PyTorch would turn a tensor of one element into a number, and lose its
             gradient.
+        invariant: what the bits of results do not depend on, in every dtype and on every backend that does not say
+            otherwise. The names are
+
+            - ``batch``: what else is computed beside it. Parts of the named arguments along their dimensions give those
+              parts of the named results.
+            - ``prefix``: what comes after it. The same, of parts that begin with the first element.
+            - ``order``: how rows are divided, for sums over rows: the same rows in the same order give the same bits
+              whatever leading dimensions and threads divide them into. The dimensions, of arguments alone, are counted
+              from the end and name the last one of the rows: ``{"x": -2}``.
+            - ``threads``, ``layout`` (strides and offsets), ``compiled`` (by ``torch.compile``), ``grad`` (whether a
+              gradient is recorded), ``repeat`` (the call before, and calls at the same time): True.
+
+            The first three have a dict from names of arguments and results to dimensions, such as
+            ``{"q": 1, "k": 1, "result": 1}``, or a tuple of such dicts. Of an argument that is no tensor it has the
+            value for which the claim is made, and None for an optional tensor that has to be left out:
+            ``{"q": 1, "is_causal": True, "bias": None, "result": 1}``. ``"batch": True`` takes
+            dimensions from :class:`Rows` and :class:`Elementwise`. "The same bits in training and sampling" in the
+            documentation says more.
         fake: what gives empty results for fake arguments, where the results' shapes depend on data and the reference
             therefore cannot; called like the reference (``torch.library.get_ctx().new_dynamic_size()``).
+        deprecated: what to use instead, as ``"use waves.scale"``: the public function then says so in a FutureWarning,
+            and in its docstring. The operator itself, which saved models call, is as it was.
         doc: docstring of the public function. Without one there is none: the operator is for others' formulas.
     """
 
@@ -66,9 +91,11 @@ class Operator(NamedTuple):
     derivatives: Mapping[str, Derivative] | None = MappingProxyType({})
     not_differentiable: tuple[str, ...] = ()
     training: str = ""
-    autocast: AutocastPolicy = "promote"
+    autocast: AutocastDeclaration = "promote"
     compile: CompilePolicy = "fuse"
     flops: int | Callable[..., int] = 1
     tensor_variant: Mapping[str, str] = MappingProxyType({})
+    invariant: Mapping[str, Any] = MappingProxyType({})
     fake: Callable[..., Any] | None = None
+    deprecated: str = ""
     doc: str = ""

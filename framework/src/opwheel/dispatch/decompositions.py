@@ -14,6 +14,8 @@ def decompose(overload: Overload, values: tuple[Any, ...]) -> Any:
 
     Autocast is off meanwhile: a kernel computes in the dtypes that it is given.
     """
+    if overload.constants:
+        values = overload.as_constants(values)
     with autocast.off():
         results = overload.rule.decompose(overload, values)
     if overload.mutates:
@@ -21,7 +23,7 @@ def decompose(overload: Overload, values: tuple[Any, ...]) -> Any:
     from .overlap import apart  # not imported with the library
 
     new = apart(as_tuple(results), overload.all_tensors(values))
-    fixed = overload.operator.not_differentiable
+    fixed = overload.without_gradient
     new = [r.detach() if name in fixed else r for name, r in zip(overload.result_names, new, strict=True)]
     return tuple(new) if isinstance(results, tuple) else new[0]
 

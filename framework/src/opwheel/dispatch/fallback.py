@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .._torch import private
-from .overload import Overload
+from .overload import Overload, tensors_in
 
 if TYPE_CHECKING:
     from .library_like import LibraryLike
@@ -25,6 +25,7 @@ def fallback_kernel(overload: Overload, library: LibraryLike) -> Callable[..., A
         check_tensors(overload, args, kwargs)
         values = overload.bind(args, kwargs)
         device_type = device_of(overload, values).type
+        _check_not_quantized(overload, values, device_type)
         layouts = (str(tensor.layout) for tensor in overload.all_tensors(values))
         layout = next((layout for layout in layouts if layout != "torch.strided"), "strided")
         if library.load_pending():
@@ -39,6 +40,20 @@ def fallback_kernel(overload: Overload, library: LibraryLike) -> Callable[..., A
         return overload.rule.reference(overload, values)
 
     return kernel
+
+
+def _check_not_quantized(overload: Overload, values: tuple[Any, ...], device_type: str) -> None:
+    """Refuse quantised tensors: no backend has kernels for them, and the reference need not mean their values.
+
+    Raises:
+        NoKernelError: naming the argument and its dtype.
+    """
+    for argument, value in zip(overload.schema.arguments, values, strict=True):
+        quantized = next((tensor.dtype for tensor in tensors_in([value]) if tensor.is_quantized), None)
+        if quantized is not None:
+            from ..registry.no_kernel import quantized_error
+
+            raise quantized_error(overload.qualified_name, device_type, argument.name, str(quantized))
 
 
 def nested_kernel(overload: Overload) -> Callable[..., None]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import torch
 from torch.utils.flop_counter import flop_registry, register_flop_formula
 
 from .overload import Overload, as_tuple
@@ -18,12 +17,16 @@ def register(overloads: Iterable[Overload]) -> None:
     for name, overload in by_name.items():
         if name.endswith(".out") and name.removesuffix(".out") in by_name:
             continue
-        packet = getattr(getattr(torch.ops, overload.namespace), name.partition(".")[0])
-        if packet not in flop_registry:  # by an earlier attempt to import the library, which failed afterwards
-            register_flop_formula(packet, get_raw=True)(
-                # A call counts the same whether a gradient is recorded or not.
-                _formula(called.get(name, overload), has_out=f"{name}.out" in by_name)
-            )
+        register_flop_formula(overload.packet, get_raw=True)(
+            # A call counts the same whether a gradient is recorded or not.
+            _formula(called.get(name, overload), has_out=f"{name}.out" in by_name)
+        )
+
+
+def unregister(overloads: Iterable[Overload]) -> None:
+    """Remove what :func:`register` has registered."""
+    for overload in overloads:
+        flop_registry.pop(overload.packet, None)
 
 
 def _formula(overload: Overload, *, has_out: bool) -> Callable[..., int]:

@@ -23,6 +23,7 @@ import keyword
 import linecache
 import math
 import textwrap
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, count
 from types import SimpleNamespace
@@ -47,6 +48,8 @@ _NAMES = {
     "_Tensor": Tensor,
     "_is_tensor": is_tensor,
     "_number": number,
+    "_warn": warnings.warn,
+    "_FutureWarning": FutureWarning,
 }
 
 _namespaces: dict[str, SimpleNamespace] = {}
@@ -72,7 +75,7 @@ def operators_of(function: Callable[..., Any]) -> tuple[Any, ...]:
     recorded (``Operator(training=...)``), its out variant, and those that take a tensor in the place of a number.
 
     Args:
-        function: such as ``waves.norm``, where ``waves`` is a library.
+        function: such as ``waves.norm``, where ``waves`` is a library, or what wraps it (:func:`functools.wraps`).
 
     Returns:
         Overloads, such as ``(torch.ops.waves.norm.default, torch.ops.waves.norm_training.default)``.
@@ -80,9 +83,10 @@ def operators_of(function: Callable[..., Any]) -> tuple[Any, ...]:
     Raises:
         TypeError: it is no function of an operator library.
     """
-    if function not in _called:
+    called = _called.get(inspect.unwrap(function))
+    if called is None:
         raise TypeError(f"{function!r} is no public function of an operator library")
-    return tuple(overload.op for overload in _called[function])
+    return tuple(overload.op for overload in called)
 
 
 def _called_by(overload: Overload, overloads: Mapping[str, Overload]) -> tuple[Overload, ...]:
@@ -119,6 +123,48 @@ def make_functions(module: str, overloads: Mapping[str, Overload]) -> Functions:
     return {overload.name: functions[overload.name] for overload in main if overload.operator.doc}
 
 
+def check_functions(overloads: Mapping[str, Overload]) -> None:
+    """Refuse what :func:`make_functions` cannot make functions for.
+
+    Raises:
+        ValueError: as it does.
+    """
+    for overload in overloads.values():
+        _Source(overload, overloads).text()
+        _annotations(overload, overloads)
+
+
+def renew_function(function: Callable[..., Any], made: Callable[..., Any]) -> None:
+    """Let a public function do what one does that was made for the same schema afterwards, for all who have it."""
+    function.__globals__.update(made.__globals__)
+    function.__code__ = made.__code__  # of the same text
+    function.__doc__, function.__module__ = made.__doc__, made.__module__
+    _called[function] = _called[made]
+    vars(functions_of(_called[function][0].namespace))[function.__name__] = function
+
+
+def retire_function(function: Callable[..., Any], instead: Callable[..., Any]) -> None:
+    """Let a public function raise what ``instead`` raises, for all who have it.
+
+    Its parameters cannot be changed: Dynamo remembers those of each function that it has traced.
+    """
+    function.__globals__["_instead"] = instead
+    function.__code__ = _retired.__code__
+    function.__defaults__ = function.__kwdefaults__ = None
+
+
+def _retired(*args: Any, **kwargs: Any) -> Any:
+    return _instead(*args, **kwargs)  # type: ignore[name-defined]  # noqa: F821  # among the function's global names
+
+
+def forget_functions(overloads: Mapping[str, Overload]) -> None:
+    """Undo :func:`make_functions`: :func:`functions_of` has them no longer."""
+    for overload in overloads.values():
+        function = vars(functions_of(overload.namespace)).pop(overload.name, None)
+        if function is not None:
+            linecache.cache.pop(function.__code__.co_filename, None)
+
+
 class _Source:
     """The source text of one function."""
 
@@ -138,7 +184,7 @@ class _Source:
             raise ValueError(f"{self.out.schema_text}: its arguments must be those of {self.name}, and out")
 
     def text(self) -> str:
-        parts = [self._numbers()]
+        parts = [self._deprecation(), self._numbers()]
         if self.out is not None:
             given = ", ".join(filter(None, (self.given, "out=out")))
             call = f"{name_in_source(self.out)}({given})"
@@ -146,6 +192,13 @@ class _Source:
             parts.append(f"if out is not None:\n    {hands_back}\n")
         parts.append(f"return {name_in_source(self.overload)}({self.given})\n")
         return f"def {self.name}({self._parameters()}):\n" + textwrap.indent("".join(parts), "    ")
+
+    def _deprecation(self) -> str:
+        """Tell whoever calls the function; under torch.compile, which cannot warn, nobody is told."""
+        instead = self.overload.operator.deprecated
+        text = f"{self.overload.namespace}.{self.name} is deprecated: {instead}"
+        call = f"if not _torch.compiler.is_compiling():\n    _warn({text!r}, _FutureWarning, 2)\n"
+        return call if instead else ""
 
     def _parameters(self) -> str:
         schema = self.overload.schema.arguments
@@ -241,8 +294,17 @@ def _described(
     function: Callable[..., Any], overload: Overload, overloads: Mapping[str, Overload], module: str
 ) -> Callable[..., Any]:
     """What a reader of the function wants to know: its types, its text, and where it is found."""
+    function.__annotations__ = _annotations(overload, overloads)
+    function.__module__ = module
+    doc = _in_place_doc(overload) if overload.is_in_place else inspect.cleandoc(overload.operator.doc)
+    instead = overload.operator.deprecated
+    function.__doc__ = f"{doc}\n\nDeprecated: {instead}." if instead else doc
+    return function
+
+
+def _annotations(overload: Overload, overloads: Mapping[str, Overload]) -> dict[str, Any]:
     variants = _tensor_variants(overload, overloads)
-    annotations = {}
+    annotations: dict[str, Any] = {}
     for argument in overload.schema.arguments:
         kind = _python_type(argument.real_type)
         annotations[argument.name] = kind | Tensor if argument.name in variants else kind
@@ -250,10 +312,7 @@ def _described(
         annotations["out"] = Tensor | None
     results = tuple(_python_type(result.real_type) for result in overload.schema.returns)
     annotations["return"] = None if not results else results[0] if len(results) == 1 else tuple[results]  # type: ignore[valid-type]
-    function.__annotations__ = annotations
-    function.__module__ = module
-    function.__doc__ = _in_place_doc(overload) if overload.is_in_place else inspect.cleandoc(overload.operator.doc)
-    return function
+    return annotations
 
 
 def _in_place_doc(overload: Overload) -> str:

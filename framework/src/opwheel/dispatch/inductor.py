@@ -36,7 +36,23 @@ def register(library: LibraryLike, overloads: Iterable[Overload]) -> None:
     if (decompositions := private.decompositions()) is not None:
         decompositions.update(decomposition_table([one for one in overloads if is_fused(library, one)]))
         private.decompositions_changed()
-    config.cache_key_tag += f" {library.namespace}:{digest(library, overloads)}"
+    tag = f" {library.namespace}:{digest(library, overloads)}"
+    config.cache_key_tag += tag
+    _tags[library.namespace, library.schemas] = tag
+
+
+def unregister(library: LibraryLike, overloads: Iterable[Overload]) -> None:
+    """Undo :func:`register`."""
+    from torch.compiler import config
+
+    if (decompositions := private.decompositions()) is not None:
+        for overload in overloads:
+            decompositions.pop(overload.op, None)
+        private.decompositions_changed()
+    config.cache_key_tag = config.cache_key_tag.replace(_tags.pop((library.namespace, library.schemas), ""), "", 1)
+
+
+_tags: dict[tuple[str, tuple[str, ...]], str] = {}  # in the keys of compiled programs, by namespace and schemas
 
 
 @contextmanager

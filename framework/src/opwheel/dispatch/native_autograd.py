@@ -14,6 +14,7 @@ import ctypes
 import os
 from collections.abc import Iterable
 from functools import cache
+from itertools import chain, count
 from typing import Any
 
 import torch
@@ -26,6 +27,8 @@ from .derivatives.notation import describe, document
 from .overload import Overload
 
 _MESSAGE_BYTES = 2000
+
+_kept: list[torch.library.Library] = []  # references of operators that were replaced
 
 
 class NativeAutograd:
@@ -45,20 +48,32 @@ class NativeAutograd:
         self._handles: list[int] = []
         self._references: torch.library.Library | None = None
         library = _library()
-        for one in derivatives:
-            problem = library if isinstance(library, str) else self._register(library, one)
-            if problem:
-                self.refused[one.overload.name] = problem
-            else:
-                self.operators.add(one.overload.name)
+        try:
+            for one in derivatives:
+                problem = library if isinstance(library, str) else self._register(library, one)
+                if problem:
+                    self.refused[one.overload.name] = problem
+                else:
+                    self.operators.add(one.overload.name)
+        except BaseException:
+            self.remove()
+            raise
 
-    def remove(self) -> None:
-        """Undo the registrations."""
+    def remove(self, *, keeps_references: bool = False) -> None:
+        """Undo the registrations.
+
+        Args:
+            keeps_references: where graphs may have been recorded, which call them.
+        """
         library = _library()
         for handle in self._handles:
             library.opwheel_autograd_remove(handle)  # type: ignore[union-attr]
         self._handles.clear()
-        if self._references is not None:
+        if self._references is None:
+            return
+        if keeps_references:
+            _kept.append(self._references)
+        else:
             private.destroy_library(self._references)
 
     def _register(self, library: ctypes.CDLL, derivatives: Derivatives) -> str:
@@ -66,11 +81,12 @@ class NativeAutograd:
         overload = derivatives.overload
         if overload.operator.training:
             return f"where a gradient is recorded, {overload.operator.training} is called in its place"
+        reference = _free_name(overload)
         try:
-            description = describe(derivatives, reference=f"{_references(overload)}::{overload.name}")
+            description = describe(derivatives, reference=f"{_references(overload)}::{reference}")
         except NotCarriedError as reason:
             return str(reason)
-        self._define_reference(overload)
+        self._define_reference(overload, reference)
         message = ctypes.create_string_buffer(_MESSAGE_BYTES)
         handle = library.opwheel_autograd_register(document([description]).encode(), message, _MESSAGE_BYTES)
         if not handle:
@@ -78,18 +94,18 @@ class NativeAutograd:
         self._handles.append(handle)
         return ""
 
-    def _define_reference(self, overload: Overload) -> None:
+    def _define_reference(self, overload: Overload, name: str) -> None:
         """An operator in ATen operators, which the native kernel calls where PyTorch has to see inside."""
         if self._references is None:
             self._references = torch.library.Library(_references(overload), "FRAGMENT")
-        self._references.define(overload.schema_text)
+        self._references.define(name + overload.schema_text.removeprefix(overload.name))
 
         def reference(*args: Any, **kwargs: Any) -> Any:
             from .autograd import decomposed  # most programs never get here, and importing a library is to be quick
 
             return decomposed(overload, overload.bind(args, kwargs))
 
-        self._references.impl(overload.name, reference, "CompositeImplicitAutograd")
+        self._references.impl(name, reference, "CompositeImplicitAutograd")
 
 
 def why_not() -> str:
@@ -100,6 +116,14 @@ def why_not() -> str:
 
 def _references(overload: Overload) -> str:
     return f"{overload.namespace}_reference"
+
+
+def _free_name(overload: Overload) -> str:
+    """The overload's name; with a number where the reference of an operator that it has replaced is kept."""
+    base, dot, variant = overload.name.partition(".")
+    names = chain([base], (f"{base}_{number}" for number in count(2)))
+    candidates = (f"{name}{dot}{variant}" for name in names)
+    return next(name for name in candidates if not private.is_defined(f"{_references(overload)}::{name}"))
 
 
 @cache

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._import_hooks import without_collections
+from ..registry.errors import ForeignOperatorError
 from ..registry.library import OperatorLibrary
 from .declaration import Operator
 from .derivatives import Derivatives
@@ -15,6 +18,9 @@ from .derivatives.notation import describe, document
 from .functions import Functions, make_functions
 from .overload import Overload
 from .registration import register
+
+if TYPE_CHECKING:
+    from ..foreign import ForeignKernels
 
 
 class Library(OperatorLibrary):
@@ -43,9 +49,62 @@ class Library(OperatorLibrary):
             distribution=distribution,
         )
 
+    @cached_property
+    def foreign(self) -> ForeignKernels:
+        """The library's kernels for operators that others define, which are off until they are switched on."""
+        from ..foreign import ForeignKernels  # most programs have none
+
+        return ForeignKernels(self, version=self.version)
+
+    def load_backends(self) -> None:
+        super().load_backends()
+        if self.policy.foreign == "on":
+            try:
+                self.foreign.on()
+            except ForeignOperatorError as error:  # the library itself works, and what is not on is PyTorch's own
+                warnings.warn(f"{self.namespace}: {error}", RuntimeWarning, stacklevel=2)
+
     def get_include(self) -> str:
         """The folder of the library's own headers, for ``-I``: the list of its operators and their functors."""
         return str(self.folder / "include")
+
+    def invariant(self, operator: str, device_type: str) -> tuple[str, ...]:
+        """What the bits of an operator's results do not depend on here: its claims, as far as the backend keeps them.
+
+        Args:
+            operator: such as ``"norm"``.
+            device_type: of the tensors.
+
+        Returns:
+            Names of claims in ``Operator(invariant=...)``; none where no backend has a kernel of its own.
+        """
+        from .invariance import held  # few programs ask
+
+        return held(self.overloads[operator], self.explain(operator, device_type).winner)
+
+    def require(self, *names: str, invariant: str | Iterable[str] | Mapping[str, Iterable[str]] = ()) -> None:
+        """Check that backends are loaded, and what the bits of their results do not depend on.
+
+        Args:
+            names: of the backends.
+            invariant: a name of a claim in ``Operator(invariant=...)`` or several: every operator that a backend serves
+                keeps those that the library claims for it. A dict from names of operators to names of claims: each
+                backend serves these operators, and they keep these.
+
+        Raises:
+            BackendUnavailableError: naming the first backend that is not loaded, why, and what to do; or the operators
+                that do not keep a claim.
+            ValueError: the library has no such operator, there is no such claim, or no backend is named.
+        """
+        super().require(*names)
+        if invariant:
+            from .invariance import check_required
+
+            if not names:
+                raise ValueError("require(invariant=...) names no backend; name those that have to keep the claims")
+
+            statuses = self.backends()
+            check_required([statuses[name] for name in names], self.overloads, invariant)
 
     def decompositions(self) -> dict[Any, Callable[..., Any]]:
         """The operators in terms of ATen, for ``ExportedProgram.run_decompositions``."""

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 # Types of arguments that are or contain tensors.
 TENSOR_KINDS = frozenset({"Tensor", "Optional[Tensor]", "List[Tensor]", "List[Optional[Tensor]]"})
 
+# The formula of an input that has no gradient, as in derivatives.yaml; `not_differentiable` says the same.
+NON_DIFFERENTIABLE = "non_differentiable"
+
 
 class Overload:
     """One overload of a declared operator: ``axpby``, ``axpby.out`` or ``axpby_``.
@@ -65,6 +68,11 @@ class Overload:
         return getattr(packet, name)
 
     @property
+    def packet(self) -> Any:
+        """All overloads of that name, ``torch.ops.waves.axpby``."""
+        return self._packet_and_name[0]
+
+    @property
     def was_looked_up(self) -> bool:
         """Whether :attr:`op` exists: PyTorch makes it when somebody asks ``torch.ops`` for it."""
         packet, name = self._packet_and_name
@@ -72,8 +80,7 @@ class Overload:
 
     @property
     def _packet_and_name(self) -> tuple[Any, str]:
-        base, _, overload = self.name.partition(".")
-        return getattr(getattr(torch.ops, self.namespace), base), overload or "default"
+        return private.packet_and_name(self.qualified_name)
 
     @cached_property
     def schema(self) -> Any:
@@ -102,6 +109,21 @@ class Overload:
     def tensor_positions(self) -> tuple[int, ...]:
         """Positions, among :attr:`names`, of arguments that are or contain tensors."""
         return tuple(i for i, a in enumerate(self.schema.arguments) if str(a.real_type) in TENSOR_KINDS)
+
+    @cached_property
+    def without_gradient(self) -> frozenset[str]:
+        """Names of the results and arguments that are declared to have no gradient."""
+        keys = [key for key, formula in (self.operator.derivatives or {}).items() if formula == NON_DIFFERENTIABLE]
+        return frozenset([*self.operator.not_differentiable, *(one.strip() for key in keys for one in key.split(","))])
+
+    @cached_property
+    def constants(self) -> tuple[int, ...]:
+        """Positions, among :attr:`names`, of the tensors that are declared to have no gradient."""
+        return tuple(i for i in self.tensor_positions if self.names[i] in self.without_gradient)
+
+    def as_constants(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The values of all arguments, those in :attr:`constants` without history, gradient and tangent."""
+        return tuple([_detached(v) if i in self.constants else v for i, v in enumerate(values)])
 
     @cached_property
     def has_plain_tensors_only(self) -> bool:
@@ -213,6 +235,12 @@ class Overload:
         """The tensor that an out or in-place variant overwrites."""
         target: Tensor = kwargs[self.target] if self.is_out else args[self.written[0]]
         return target
+
+
+def _detached(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_detached(one) for one in value]
+    return value.detach() if isinstance(value, Tensor) else value
 
 
 def tensors_in(values: Iterable[Any]) -> Iterator[Tensor]:

@@ -116,7 +116,7 @@ def _naming(launch: Launch, target: torch.library.Library, overload: Overload) -
         try:
             launch(name, outputs, args)
         except ResultError as error:
-            raise RuntimeError(f"{LAUNCH} {error}{_of_backend(target, overload)}") from error
+            raise ResultError(f"{LAUNCH} {error}{_of_backend(target, overload)}") from error
 
     return launch_named
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import keyword
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+import sys
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
 from .._import_hooks import after_import
 from .._torch import private
-from . import autocast, calls, fake, fallback, vmap
+from . import autocast, autocast_policy, calls, fake, fallback, vmap
 from .declaration import Operator
 from .derivatives import Derivatives
 from .native_autograd import NativeAutograd
@@ -21,8 +22,17 @@ from .validation import check_declarations
 if TYPE_CHECKING:
     from .library_like import LibraryLike
 
-# Registrations last as long as these objects. By namespace and schemas.
-_libraries: dict[tuple[str, tuple[str, ...]], tuple[torch.library.Library, NativeAutograd]] = {}
+
+class _Registered(NamedTuple):
+    """What was registered for a library; it lasts as long as these objects."""
+
+    library: LibraryLike
+    overloads: dict[str, Overload]
+    target: torch.library.Library
+    native: NativeAutograd
+
+
+_registered: dict[tuple[str, tuple[str, ...]], _Registered] = {}  # by namespace and schemas
 _overloads: dict[str, dict[str, Overload]] = {}  # by namespace and name
 _described: dict[str, LibraryLike] = {}  # by namespace
 
@@ -30,7 +40,8 @@ _described: dict[str, LibraryLike] = {}  # by namespace
 def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, Overload]:
     """Register fake, autograd, vmap, autocast and fallback kernels for every schema of ``library``.
 
-    They replace those of an earlier attempt to import the library that failed afterwards.
+    They replace those of an earlier attempt to import the library that failed afterwards. Nothing stays registered
+    where this one fails.
 
     Returns:
         The overloads by name.
@@ -38,6 +49,59 @@ def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, O
     Raises:
         ValueError: a schema without a declaration, or the other way round, a field that is not what it is to be, or
             what an operator's rule cannot carry.
+    """
+    overloads = declared_overloads(library, operators)
+    for overload in overloads.values():
+        if not overload.was_looked_up:  # else it may be in somebody's dict
+            calls.install(overload.op)
+    derivatives = check_overloads(overloads)
+    unregister(library)
+    target = torch.library.Library(library.namespace, "IMPL")
+    try:
+        native = NativeAutograd(derivatives.values())
+    except BaseException:
+        private.destroy_library(target)
+        raise
+    _registered[library.namespace, library.schemas] = _Registered(library, overloads, target, native)
+    _overloads.setdefault(library.namespace, {}).update(overloads)
+    _described[library.namespace] = library
+    try:
+        for overload in overloads.values():
+            _register_overload(overload, target, library)
+        for name in native.refused:
+            _register_autograd(derivatives[name], target)
+        _register_later(overloads, library)
+    except BaseException:
+        unregister(library)
+        raise
+    return overloads
+
+
+def unregister(library: LibraryLike, *, keeps_references: bool = False) -> None:
+    """Undo :func:`register`, where it was called for a library with these schemas.
+
+    Args:
+        library: what was registered, or another one with its namespace and schemas.
+        keeps_references: of native derivatives: graphs that have been recorded still call them.
+    """
+    registered = _registered.pop((library.namespace, library.schemas), None)
+    if registered is None:
+        return
+    of_namespace = _overloads[library.namespace]
+    for name in registered.overloads:
+        del of_namespace[name]
+    if not of_namespace:
+        del _overloads[library.namespace], _described[library.namespace]
+    _unregister_later(registered)
+    registered.native.remove(keeps_references=keeps_references)
+    private.destroy_library(registered.target)
+
+
+def declared_overloads(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, Overload]:
+    """The overloads that a library's schemas and declarations make, by name. Nothing is registered.
+
+    Raises:
+        ValueError: a schema without a declaration, or the other way round, or a field that is not what it is to be.
     """
     operators = tuple(operators)
     check_declarations(library.namespace, operators)
@@ -57,56 +121,71 @@ def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, O
     missing = set(declared) - set(overloads)
     if missing:
         raise ValueError(f"{library.namespace}: {sorted(missing)} are declared, but have no schema")
+    return overloads
 
+
+def check_overloads(overloads: Mapping[str, Overload]) -> dict[str, Derivatives]:
+    """The derivatives of those overloads that have tensors, by name. Nothing is registered.
+
+    Raises:
+        ValueError: what an operator's rule cannot carry, or derivatives that do not fit.
+    """
     for overload in overloads.values():
-        if not overload.was_looked_up:  # else it may be in somebody's dict
-            calls.install(overload.op)
         overload.rule.check(overload)
         if not overload.schema.returns and not overload.written:
             refuse(overload, "it returns nothing and writes nowhere", "mark what it writes to, as Tensor(a!)")
         _check_result_names(overload)
+        if overload.name == overload.operator.name:
+            autocast_policy.check_names(overload)
+        if overload.operator.invariant and overload.name == overload.operator.name:
+            from . import invariance  # few libraries claim any
+
+            invariance.check(overload)
         if overload.operator.training:
             _check_training(overload, overloads)
-    derivatives = {name: Derivatives(overload) for name, overload in overloads.items() if overload.tensor_positions}
-
-    _overloads[library.namespace] = overloads
-    _described[library.namespace] = library
-    attempt = library.namespace, library.schemas
-    if attempt in _libraries:
-        earlier, earlier_native = _libraries.pop(attempt)
-        earlier_native.remove()
-        private.destroy_library(earlier)
-    target = torch.library.Library(library.namespace, "IMPL")
-    native = NativeAutograd(derivatives.values())
-    _libraries[attempt] = target, native
-    for overload in overloads.values():
-        _register_overload(overload, target, library)
-    for name in native.refused:
-        _register_autograd(derivatives[name], target)
-    _register_later(overloads, library)
-    return overloads
+    return {name: Derivatives(overload) for name, overload in overloads.items() if overload.tensor_positions}
 
 
 def _register_later(overloads: dict[str, Overload], library: LibraryLike) -> None:
     """What belongs to modules of PyTorch that most programs do not import, and that take long to import."""
 
+    def is_registered() -> bool:
+        registered = _registered.get((library.namespace, library.schemas))
+        return registered is not None and registered.overloads is overloads
+
     @after_import("torch.utils.flop_counter")
     def _register_flops() -> None:
         from . import flops
 
-        flops.register(overloads.values())
+        if is_registered():
+            flops.register(overloads.values())
 
     @after_import("torch._inductor.decomposition")
     def _register_decompositions() -> None:
         from . import inductor
 
-        inductor.register(library, overloads.values())
+        if is_registered():
+            inductor.register(library, overloads.values())
 
     @after_import("torch.distributed.tensor")
     def _register_sharding() -> None:
         from . import sharding
 
-        sharding.register(overloads.values())
+        if is_registered():
+            sharding.register(overloads.values())
+
+
+def _unregister_later(registered: _Registered) -> None:
+    """Undo :func:`_register_later`. DTensor has no function for that: its rule is replaced with the operator."""
+    overloads = registered.overloads.values()
+    if "torch.utils.flop_counter" in sys.modules:
+        from . import flops
+
+        flops.unregister(overloads)
+    if "torch._inductor.decomposition" in sys.modules:
+        from . import inductor
+
+        inductor.unregister(registered.library, overloads)
 
 
 def overloads_of(target: torch.library.Library) -> dict[str, Overload]:
@@ -122,9 +201,14 @@ def library_of(overload: Overload) -> LibraryLike:
     return _described[overload.namespace]
 
 
+def library_of_namespace(namespace: str) -> LibraryLike | None:
+    """What declared operators of a namespace last."""
+    return _described.get(namespace)
+
+
 def native_autograd_of(library: LibraryLike) -> NativeAutograd:
     """Which operators of a library have native kernels at the Autograd key, and why others have not."""
-    return _libraries[library.namespace, library.schemas][1]
+    return _registered[library.namespace, library.schemas].native
 
 
 def _check_result_names(overload: Overload) -> None:
@@ -137,7 +221,7 @@ def _check_result_names(overload: Overload) -> None:
             refuse(overload, f"a formula cannot name the result {name!r}", "give it a name that is no word of Python")
 
 
-def _check_training(overload: Overload, overloads: dict[str, Overload]) -> None:
+def _check_training(overload: Overload, overloads: Mapping[str, Overload]) -> None:
     """Refuse an operator for training that cannot take this one's place."""
     name = overload.operator.training
     other = overloads.get(name)

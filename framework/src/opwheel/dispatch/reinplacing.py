@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from .._import_hooks import after_import
+from .._namespace import NAMESPACE
 from .._torch import private
 from .overlap import may_overlap_itself
 from .overload import Overload
@@ -45,11 +46,11 @@ def register(overload: Overload) -> None:
 @cache
 def _copy_operator() -> Any:
     """``opwheel::copy``, which is defined when the first operator needs it."""
-    library = torch.library.Library("opwheel", "DEF")
+    library = torch.library.Library(NAMESPACE, "DEF")
     library.define("copy(Tensor x, bool is_written) -> Tensor")
     library.impl("copy", _copied, "CompositeExplicitAutograd")
     _libraries.append(library)
-    operator = torch.ops.opwheel.copy.default
+    operator = getattr(torch.ops, NAMESPACE).copy.default
 
     @after_import("torch._inductor.lowering")
     def _register_lowering() -> None:

@@ -25,6 +25,8 @@ MOST_KINDS = 1000  # of calls of a kernel that are compared: a string may be ano
 class ResultError(RuntimeError):
     """What an author's function returned is not what the operator promises."""
 
+    code = "OPWHEEL-E003"
+
 
 def checked(
     overload: Overload, kernel: Callable[..., Any], check: bool | None, owner: Callable[[], str]
@@ -52,7 +54,7 @@ def checked(
         except ResultError as error:
             # The code says that the call must not be made again: it may have written.
             code = f"{LAUNCH} " if overload.mutates else ""
-            raise RuntimeError(f"{code}{error}; the kernel is {owner()}") from error
+            raise ResultError(f"{code}{error}; the kernel is {owner()}") from error
         if is_compared and kind is not None:
             seen.add(kind)
         return results

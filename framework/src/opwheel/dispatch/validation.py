@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, get_args
 
-from .declaration import AutocastPolicy, CompilePolicy, Operator
+from . import autocast_policy
+from .declaration import CompilePolicy, Operator
 from .rules import Rule
 
 Field = tuple[Callable[[Any], bool], str]
@@ -55,7 +56,8 @@ def is_name(value: object) -> bool:
     return isinstance(value, str) and bool(value)
 
 
-def _are_names(value: object) -> bool:
+def are_names(value: object) -> bool:
+    """Whether a value is a tuple or list of such strings."""
     return isinstance(value, (tuple, list)) and all(map(is_name, value))
 
 
@@ -81,12 +83,13 @@ _FIELDS: dict[str, Field] = {
         is_none_or(maps(is_name, lambda formula: isinstance(formula, str) or callable(formula))),
         "a dict from names of tensors to formulas, or None where it is not differentiable",
     ),
-    "not_differentiable": (_are_names, "a tuple of names of results"),
+    "not_differentiable": (are_names, "a tuple of names of results and tensors"),
     "training": (lambda value: isinstance(value, str), "the name of an operator"),
-    "autocast": _one_of(AutocastPolicy),
+    "autocast": (autocast_policy.is_autocast, autocast_policy.EXPECTED),
     "compile": _one_of(CompilePolicy),
     "flops": (lambda value: isinstance(value, int) or callable(value), "a number or a function"),
     "tensor_variant": (maps(is_name, is_name), "a dict from names of arguments to names of operators"),
+    "invariant": (maps(is_name, lambda _: True), "a dict from names of claims to True or dimensions"),
     "fake": (is_none_or(callable), "a function, or None"),
     "doc": (lambda value: isinstance(value, str), "a docstring"),
 }

@@ -34,10 +34,12 @@ from .dispatcher import (
     has_fallback,
     has_kernel,
     is_namespace_defined,
+    kept_in_dispatcher,
     kernel_registrations,
     kernels_without_schema,
     operators_defined_in_python,
     operators_of,
+    overload_for,
     privateuse1_name,
     register_fake,
     register_kernel,
@@ -48,7 +50,9 @@ from .dispatcher import (
 from .schemas import (
     default_of,
     is_defined,
+    packet_and_name,
     parse_schema,
+    renew_operator,
     schema,
     schema_of,
 )
@@ -84,11 +88,30 @@ if TYPE_CHECKING:
         storages_written_by,
         trace_instead,
     )
+    from .overriding import (
+        active_modes,
+        forget_kernels,
+        is_plain_or_traced,
+        kernels_at,
+        native_overrides,
+        override_kernel,
+        user_mode_is_active,
+    )
 
-# What torch.compile and torch.export need: most programs use neither.
+# What torch.compile and torch.export need, and kernels for operators of others: most programs use none of it.
+_OVERRIDING = (
+    "active_modes",
+    "forget_kernels",
+    "is_plain_or_traced",
+    "kernels_at",
+    "native_overrides",
+    "override_kernel",
+    "user_mode_is_active",
+)
 __getattr__ = names_from(
     __name__,
-    dict.fromkeys(
+    dict.fromkeys(_OVERRIDING, ".overriding")
+    | dict.fromkeys(
         (
             "before_functionalization",
             "behind_functional_wrapper",
@@ -112,6 +135,7 @@ __getattr__ = names_from(
 )
 
 __all__ = [
+    "active_modes",
     "address",
     "after_autograd",
     "after_version_bump",
@@ -136,6 +160,7 @@ __all__ = [
     "dispatch_keys",
     "every_operator",
     "fake_mode_with_unknown_sizes",
+    "forget_kernels",
     "forward_ad_is_active",
     "functional_tensor",
     "functional_wrapper",
@@ -149,21 +174,29 @@ __all__ = [
     "is_defined",
     "is_functional_view",
     "is_namespace_defined",
+    "is_plain_or_traced",
     "is_wrapped",
+    "kept_in_dispatcher",
     "kernel_registrations",
+    "kernels_at",
     "kernels_without_schema",
     "keyset",
     "layers",
     "made_in_graph",
+    "native_overrides",
     "operation",
     "operators_defined_in_python",
     "operators_of",
+    "overload_for",
+    "override_kernel",
+    "packet_and_name",
     "parse_schema",
     "privateuse1_name",
     "redispatch",
     "register_fake",
     "register_kernel",
     "register_lowering",
+    "renew_operator",
     "replace_functional",
     "schema",
     "schema_of",
@@ -173,6 +206,7 @@ __all__ = [
     "storages_written_by",
     "tensor_address",
     "trace_instead",
+    "user_mode_is_active",
     "uses_fallback",
     "view_may_be_modified",
     "why_no_device",

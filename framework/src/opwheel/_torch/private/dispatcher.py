@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import _ctypes
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ _dispatch_keyset_full = find("torch._C._dispatch_keyset_full")
 _dispatch_dump_table = find("torch._C._dispatch_dump_table")
 _dispatch_key_parse = find("torch._C._dispatch_key_parse")
 _dispatch_library = find("torch._C._dispatch_library")
+_jit_resolve_packet = find("torch._C._jit_resolve_packet")
 _dispatch_dump = find("torch._C._dispatch_dump")
 _DispatchKey = find("torch._C.DispatchKey")
 _defs = find("torch.library._defs")
@@ -65,6 +67,11 @@ def why_registrations_are_not_seen() -> str:
 def kernel_registrations(operator: str) -> str:
     """PyTorch's own dump of what is registered for an operator, a line each."""
     return str(_dispatch_dump(operator))
+
+
+def overload_for(operator: str, args: Any, kwargs: Any) -> str:
+    """The name of the overload that a call of an operator without one takes, such as ``"Tensor"`` or ``"default"``."""
+    return str(_jit_resolve_packet(operator, *args, **kwargs))
 
 
 def kernels_without_schema() -> dict[str, str]:
@@ -150,6 +157,20 @@ def register_kernel(operator: str, dispatch_key: str, kernel: Callable[..., Any]
     library = _dispatch_library("IMPL", namespace, "", __file__)
     library.impl(name, dispatch_key, kernel)
     return library
+
+
+@contextmanager
+def kept_in_dispatcher(operator: str) -> Iterator[None]:
+    """While it lasts, everything else of an operator can be removed and registered again.
+
+    The dispatcher forgets an operator of which nothing is registered, and what still refers to it, such as a traced
+    program, would read freed memory.
+    """
+    kept = register_kernel(operator, "Negative", lambda *_, **__: None)
+    try:
+        yield
+    finally:
+        kept.reset()
 
 
 def destroy_library(library: torch.library.Library) -> None:

@@ -60,3 +60,32 @@ def is_defined(operator: str) -> bool:
         return schema_of(operator) is not None
     name, _, overload = operator.partition(".")
     return _get_operation_overload(name, overload) is not None
+
+
+def packet_and_name(operator: str) -> tuple[Any, str]:
+    """What ``torch.ops`` has for an operator's name, and the name of the overload in it; makes no overload."""
+    namespace, _, name = operator.partition("::")
+    base, _, overload = name.partition(".")
+    return getattr(getattr(torch.ops, namespace), base), overload or "default"
+
+
+def renew_operator(op: Any, packet: Any) -> None:
+    """Let objects of ``torch.ops`` that stood for an operator stand for what was defined by its name since.
+
+    The dispatcher shows dispatch modes the overload that it showed first.
+
+    Args:
+        op: the overload.
+        packet: of all overloads of its name.
+    """
+    namespace, _, name = op.name().partition("::")
+    name, _, overload = name.partition(".")
+    operators = getattr(torch.ops, namespace)
+    new_packet = getattr(operators, name)
+    new_op = getattr(new_packet, overload or "default")
+    old = {id(new_op): op, id(new_packet): packet}
+    for new in (new_op, new_packet):  # they refer to each other
+        attributes = {key: old.get(id(value), value) for key, value in vars(new).items()}
+        vars(old[id(new)]).clear()
+        vars(old[id(new)]).update(attributes)
+    setattr(operators, name, packet)

@@ -20,7 +20,7 @@ namespace {
 const char* keep(std::string text) {
   static std::mutex mutex;
   static auto* const kept = new std::set<std::string>;
-  const std::lock_guard<std::mutex> lock(mutex);
+  const std::scoped_lock lock(mutex);
   return kept->insert(std::move(text)).first->c_str();
 }
 

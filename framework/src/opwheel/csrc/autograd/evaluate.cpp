@@ -87,12 +87,33 @@ c10::IValue negated(const c10::IValue& value) {
   return simplified(c10::SymFloat(-1.0) * as_sym_float(value));  // not 0 - value, which is 0 where this is -0
 }
 
+c10::IValue conjugate(const c10::IValue& value) {
+  if (value.isTensor()) return value.toTensor().conj();
+  return value.isComplexDouble() ? c10::IValue(std::conj(value.toComplexDouble())) : value;
+}
+
 c10::IValue evaluate(const Expression& expression, const Known& known);
+
+c10::IValue evaluate_list(const Expression& list, const Known& known) {
+  if (list.type->containedType(0)->kind() == c10::TypeKind::TensorType) {
+    c10::List<at::Tensor> tensors;
+    for (const Expression& part : list.parts) tensors.push_back(evaluate(part, known).toTensor());
+    return tensors;
+  }
+  std::vector<c10::SymInt> numbers;
+  numbers.reserve(list.parts.size());
+  for (const Expression& part : list.parts) numbers.push_back(as_sym_int(evaluate(part, known)));
+  return numbers;
+}
 
 std::vector<c10::IValue> evaluate_call(const Expression& call, const Known& known) {
   std::vector<c10::IValue> stack;
   stack.reserve(call.parts.size());
   for (const Expression& part : call.parts) stack.push_back(evaluate(part, known));
+  // A notebook may have defined it again since the graph was recorded; a boxed call looks at no argument's number.
+  TORCH_CHECK(stack.size() == call.callee->schema().arguments().size(), call.callee->schema().name(),
+              " was defined again with another schema, and a gradient's formula calls it with the arguments of before; "
+              "run the forward pass again");
   call.callee->callBoxed(&stack);
   return stack;
 }
@@ -112,13 +133,15 @@ c10::IValue evaluate(const Expression& expression, const Known& known) {
       return known.result(expression.index);
     case Kind::constant:
       return expression.constant;
-    case Kind::list: {
-      c10::List<at::Tensor> list;
-      for (const Expression& part : expression.parts) list.push_back(evaluate(part, known).toTensor());
-      return list;
-    }
+    case Kind::list:
+      return evaluate_list(expression, known);
     case Kind::call:
       return evaluate_call(expression, known)[0];
+    case Kind::property:
+      if (is_kept(expression)) return known.property(expression);
+      return property_of(expression, evaluate(expression.parts[0], known));
+    case Kind::conjugate:
+      return conjugate(evaluate(expression.parts[0], known));
     case Kind::negate:
       return negated(evaluate(expression.parts[0], known));
     default:
@@ -127,6 +150,28 @@ c10::IValue evaluate(const Expression& expression, const Known& known) {
 }
 
 }  // namespace
+
+c10::IValue property_of(const Expression& property, const c10::IValue& value) {
+  if (!value.isTensor() || !value.toTensor().defined()) return {};
+  const at::Tensor& tensor = value.toTensor();
+  switch (property.property) {
+    case Property::size:
+      return tensor.sym_size(property.index);
+    case Property::sizes:
+      return tensor.sym_sizes();
+    case Property::numel:
+      return tensor.sym_numel();
+    case Property::dim:
+      return tensor.dim();
+    case Property::scalar_type:
+      return tensor.scalar_type();
+    case Property::device:
+      return tensor.device();
+    case Property::layout:
+      return tensor.layout();
+  }
+  return {};
+}
 
 std::vector<c10::IValue> evaluate_all(const Expression& formula, const Known& known) {
   if (formula.kind == Kind::call) return evaluate_call(formula, known);

@@ -30,6 +30,11 @@ bool is_number(const Expression& expression) {
   }
 }
 
+bool is_whole_number(const Expression& expression) {
+  return expression.type &&
+         (expression.type->kind() == c10::TypeKind::IntType || expression.type->kind() == c10::TypeKind::SymIntType);
+}
+
 // A constant as an argument of the type: an integer where a float or a list of integers is expected, and so on.
 std::optional<c10::IValue> converted(const c10::IValue& value, const c10::TypePtr& type) {
   switch (type->kind()) {
@@ -68,8 +73,9 @@ std::optional<c10::IValue> converted(const c10::IValue& value, const c10::TypePt
   }
 }
 
-// Whether it can be passed for an argument of the type, and as what.
-std::optional<Expression> passed(Expression given, const c10::TypePtr& type) {
+// Whether it can be passed for an argument of the type, and as what. Lenient: also what may turn out to be None, and
+// an integer for a floating-point number.
+std::optional<Expression> passed(Expression given, const c10::TypePtr& type, bool is_lenient) {
   if (given.kind == Kind::constant) {
     std::optional<c10::IValue> value = converted(given.constant, type);
     if (!value) return std::nullopt;
@@ -84,12 +90,19 @@ std::optional<Expression> passed(Expression given, const c10::TypePtr& type) {
   };
   const c10::TypePtr inner = type->kind() == c10::TypeKind::OptionalType ? type->containedType(0) : type;
   if (without_symbols(given.type->str()) == without_symbols(inner->str())) return given;
+  if (!is_lenient) return std::nullopt;
+  if (is_whole_number(given) && inner->kind() == c10::TypeKind::FloatType) {
+    return make_arithmetic(Kind::multiply, std::move(given), make_constant(1.0));
+  }
+  if (given.type->kind() == c10::TypeKind::OptionalType && given.type->containedType(0)->isSubtypeOf(*type)) {
+    return given;
+  }
   return std::nullopt;
 }
 
 // A call of the overload with that schema, if it takes the arguments.
 std::optional<Expression> bound(const c10::FunctionSchema& schema, const std::vector<Expression>& given,
-                                const std::vector<std::string>& keywords) {
+                                const std::vector<std::string>& keywords, bool is_lenient) {
   Expression result;
   result.kind = Kind::call;
   result.callee = c10::Dispatcher::singleton().findSchema({schema.name(), schema.overload_name()});
@@ -102,10 +115,11 @@ std::optional<Expression> bound(const c10::FunctionSchema& schema, const std::ve
     const auto keyword = std::find(keywords.begin(), keywords.end(), argument.name());
     std::optional<Expression> value;
     if (i < positional && !argument.kwarg_only()) {
-      value = passed(given[i], argument.real_type());
+      value = passed(given[i], argument.real_type(), is_lenient);
       ++used;
     } else if (keyword != keywords.end()) {
-      value = passed(given[positional + static_cast<size_t>(keyword - keywords.begin())], argument.real_type());
+      const auto position = positional + static_cast<size_t>(keyword - keywords.begin());
+      value = passed(given[position], argument.real_type(), is_lenient);
       ++used;
     } else if (argument.default_value()) {
       value = make_constant(*argument.default_value());
@@ -116,6 +130,36 @@ std::optional<Expression> bound(const c10::FunctionSchema& schema, const std::ve
   if (used != given.size()) return std::nullopt;
   if (schema.returns().size() == 1) result.type = schema.returns()[0].real_type();
   return result;
+}
+
+Expression make_unary(Kind kind, Expression operand) {
+  Expression result;
+  result.kind = kind;
+  result.type = operand.type;
+  result.parts = {std::move(operand)};
+  return result;
+}
+
+bool is_kept_kind(Kind kind) { return kind == Kind::argument || kind == Kind::result; }
+
+bool may_be_tensor(const Expression& expression) {
+  return expression.type && expression.type->kind() == c10::TypeKind::OptionalType &&
+         expression.type->containedType(0)->kind() == c10::TypeKind::TensorType;
+}
+
+c10::TypePtr type_of(Property property) {
+  switch (property) {
+    case Property::sizes:
+      return c10::ListType::ofInts();
+    case Property::scalar_type:
+      return c10::ScalarTypeType::get();
+    case Property::device:
+      return c10::DeviceObjType::get();
+    case Property::layout:
+      return c10::LayoutType::get();
+    default:
+      return c10::IntType::get();
+  }
 }
 
 }  // namespace
@@ -139,18 +183,20 @@ Expression make_list(std::vector<Expression> parts) {
   const auto all = [&](auto&& of) { return std::all_of(parts.begin(), parts.end(), of); };
   if (all([](const Expression& part) { return part.kind == Kind::constant && part.constant.isInt(); })) {
     std::vector<int64_t> values;
+    values.reserve(parts.size());
     for (const Expression& part : parts) values.push_back(part.constant.toInt());
     return make_constant(values);
   }
   if (all([](const Expression& part) { return part.kind == Kind::constant && part.constant.isDouble(); })) {
     std::vector<double> values;
+    values.reserve(parts.size());
     for (const Expression& part : parts) values.push_back(part.constant.toDouble());
     return make_constant(values);
   }
-  if (!all(is_tensor)) throw std::invalid_argument("a list is of numbers or of tensors");
+  if (!all(is_tensor) && !all(is_whole_number)) throw std::invalid_argument("a list is of numbers or of tensors");
   Expression result;
   result.kind = Kind::list;
-  result.type = c10::ListType::ofTensors();
+  result.type = all(is_tensor) ? c10::ListType::ofTensors() : c10::ListType::ofInts();
   result.parts = std::move(parts);
   return result;
 }
@@ -159,12 +205,30 @@ Expression make_negative(Expression operand) {
   if (!is_tensor(operand) && !is_number(operand)) {
     throw std::invalid_argument("only tensors and numbers have a negative");
   }
+  return make_unary(Kind::negate, std::move(operand));
+}
+
+Expression make_conjugate(Expression operand) {
+  if (!is_tensor(operand) && !is_number(operand)) {
+    throw std::invalid_argument("only tensors and numbers have a conjugate");
+  }
+  return make_unary(Kind::conjugate, std::move(operand));
+}
+
+Expression make_property(Property property, int dimension, Expression operand) {
+  if (!is_tensor(operand) && !(is_kept_kind(operand.kind) && may_be_tensor(operand))) {
+    throw std::invalid_argument("only a tensor has sizes, a dtype and a device");
+  }
   Expression result;
-  result.kind = Kind::negate;
-  result.type = operand.type;
+  result.kind = Kind::property;
+  result.property = property;
+  result.index = dimension;
+  result.type = type_of(property);
   result.parts = {std::move(operand)};
   return result;
 }
+
+bool is_kept(const Expression& property) { return is_kept_kind(property.parts[0].kind); }
 
 Expression make_arithmetic(Kind kind, Expression left, Expression right) {
   if (!(is_tensor(left) || is_number(left)) || !(is_tensor(right) || is_number(right))) {
@@ -172,10 +236,10 @@ Expression make_arithmetic(Kind kind, Expression left, Expression right) {
   }
   Expression result;
   result.kind = kind;
-  const bool is_integer = left.type->kind() == c10::TypeKind::IntType && right.type->kind() == c10::TypeKind::IntType;
+  const bool are_integers = is_whole_number(left) && is_whole_number(right);
   if (is_tensor(left) || is_tensor(right)) {
     result.type = c10::TensorType::get();
-  } else if (is_integer && kind != Kind::divide) {
+  } else if (are_integers && kind != Kind::divide) {
     result.type = c10::IntType::get();
   } else {
     result.type = c10::FloatType::get();
@@ -184,13 +248,15 @@ Expression make_arithmetic(Kind kind, Expression left, Expression right) {
   return result;
 }
 
-Expression make_call(const std::string& name, std::vector<Expression> arguments,
+Expression make_call(const std::string& name, const std::vector<Expression>& arguments,
                      const std::vector<std::string>& keywords) {
   const auto& candidates = torch::jit::getAllOperatorsFor(c10::Symbol::fromQualString(name));
   if (candidates.empty()) throw std::invalid_argument("there is no operator " + name);
-  for (const auto& candidate : candidates) {
-    std::optional<Expression> found = bound(candidate->schema(), arguments, keywords);
-    if (found) return *std::move(found);
+  for (const bool is_lenient : {false, true}) {
+    for (const auto& candidate : candidates) {
+      std::optional<Expression> found = bound(candidate->schema(), arguments, keywords, is_lenient);
+      if (found) return *std::move(found);
+    }
   }
   throw std::invalid_argument("no overload of " + name + " takes these arguments");
 }

@@ -34,7 +34,7 @@ struct TensorScan {
     }
     needed |= uint64_t{requires_grad} << argument;
     is_python |= tensor.key_set().has(c10::DispatchKey::Python);
-    tensors.push_back({&tensor, {argument, index, requires_grad}});
+    tensors.push_back({&tensor, {argument, index, requires_grad, tensor.is_complex()}});
   }
 };
 
@@ -51,6 +51,13 @@ TensorScan scan(const Operator& op, const c10::IValue* arguments) {
     }
   }
   return result;
+}
+
+// Arguments that have no gradient are constants from here on: for the kernel, the reference and the formulas.
+[[gnu::noinline]] void detach_constants(const Operator& op, c10::IValue* arguments) {
+  for (int i : op.constants) {
+    arguments[i] = with_tensors(arguments[i], [](const at::Tensor& tensor) { return tensor.detach(); });
+  }
 }
 
 // Throws for what is neither functional nor in place, where a gradient would be recorded.
@@ -103,7 +110,9 @@ void connect(const Operator& op, Derivative& node, const Given& tensors) {
 }  // namespace
 
 void AutogradKernel::operator()(const c10::OperatorHandle&, c10::DispatchKeySet keys, std::vector<c10::IValue>* stack) {
-  const TensorScan seen = scan(op_, torch::jit::last(*stack, op_.argument_count).data());
+  c10::IValue* const arguments = stack->data() + stack->size() - op_.argument_count;
+  if (!op_.constants.empty()) detach_constants(op_, arguments);
+  const TensorScan seen = scan(op_, arguments);
   const bool is_recorded = seen.needed && at::GradMode::is_enabled();
   if (seen.has_tangent || transform_is_active()) {
     transformed(keys, *stack, is_recorded || seen.has_tangent);
@@ -188,6 +197,7 @@ void AutogradKernel::record(c10::DispatchKeySet keys, std::vector<c10::IValue>& 
     for (int i : plan.gradients) node->keep_shape(stack[first + i].toTensor());
   }
   for (int i : plan.results) node->keep_result(stack[first + i].toTensor());
+  node->keep_properties(Expression::Kind::result, at::ArrayRef(stack).slice(first));
 }
 
 void AutogradKernel::record_in_place(c10::DispatchKeySet keys, std::vector<c10::IValue>& stack, const Given& given,
@@ -205,12 +215,14 @@ void AutogradKernel::record_in_place(c10::DispatchKeySet keys, std::vector<c10::
       return kept;
     }));
   }
+  node->keep_properties(Expression::Kind::argument, arguments);
 
   below_without_gradients(keys, stack);
 
   const auto position = node->add_input_metadata(target);
   torch::autograd::impl::rebase_history(target, {node, position});
   if (!plan.results.empty()) node->keep_result(target);
+  node->keep_properties(Expression::Kind::result, {target});
   torch::jit::drop(stack, 1);
   stack.emplace_back(target);
 }

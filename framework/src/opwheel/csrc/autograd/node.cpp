@@ -68,8 +68,16 @@ at::Tensor kept_result(const Backward& call, int position) {
   return *(call.saved.end() - from_end);
 }
 
+// One of the plan's properties: they are kept behind the arguments that are no tensors.
+[[gnu::noinline]] c10::IValue kept_property(const Backward& call, const Expression& property) {
+  const auto& properties = call.plan.properties;
+  const auto from_end = properties.end() - std::find(properties.begin(), properties.end(), &property);
+  return *(call.others.end() - from_end);
+}
+
 [[gnu::noinline]] variable_list gradients_by_reference(const Backward& call) {
   std::vector<c10::IValue> arguments;
+  arguments.reserve(static_cast<size_t>(call.op.argument_count));
   for (int i = 0; i < call.op.argument_count; ++i) arguments.push_back(kept_argument(call, i));
   std::vector<bool> needed;
   for (const Output& output : call.outputs) needed.push_back(output.is_needed);
@@ -92,21 +100,25 @@ variable_list gradients_by_formula(const Backward& call) {
   const variable_list filled = are_several ? with_zeros(call) : variable_list();
   const auto argument = [&](int i) { return kept_argument(call, i); };
   const auto result = [&](int i) { return c10::IValue(kept_result(call, i)); };
-  const Known known{are_several ? filled : call.gradients, argument, result};
+  const auto property = [&](const Expression& one) { return kept_property(call, one); };
+  const Known known{are_several ? filled : call.gradients, argument, result, property};
   c10::SmallVector<std::vector<c10::IValue>, 2> values(call.plan.formulas.size());  // of each formula
+  const auto gradient_of = [&](const Output& output) {
+    const Source& source = call.plan.sources[output.argument];
+    if (source.formula == Source::kArrives) return known.gradients[source.value];
+    auto& of_formula = values[source.formula];
+    if (of_formula.empty()) of_formula = evaluate_all(*call.plan.formulas[source.formula], known);
+    const c10::IValue& value = of_formula[source.value];
+    if (value.isNone()) return at::Tensor();
+    return value.isList() ? value.toTensorVector().at(output.index) : value.toTensor();
+  };
   variable_list gradients(call.outputs.size());
   for (size_t i = 0; i < gradients.size(); ++i) {
     const Output& output = call.outputs[i];
     if (!output.is_needed) continue;
-    const Source& source = call.plan.sources[output.argument];
-    if (source.formula == Source::kArrives) {
-      gradients[i] = known.gradients[source.value];
-      continue;
-    }
-    auto& of_formula = values[source.formula];
-    if (of_formula.empty()) of_formula = evaluate_all(*call.plan.formulas[source.formula], known);
-    const c10::IValue& value = of_formula[source.value];
-    if (!value.isNone()) gradients[i] = value.isList() ? value.toTensorVector().at(output.index) : value.toTensor();
+    gradients[i] = gradient_of(output);
+    const bool is_complex = gradients[i].defined() && gradients[i].is_complex();
+    if (is_complex && !output.is_complex) gradients[i] = at::real(gradients[i]);
   }
   return gradients;
 }
@@ -137,7 +149,8 @@ variable_list gradients_of_tensors(const Backward& call) {
 }
 
 [[gnu::noinline]] void put_first(variable_list& gradients, size_t position) {
-  std::rotate(gradients.begin(), gradients.begin() + position, gradients.begin() + position + 1);
+  const auto first = gradients.begin() + static_cast<std::ptrdiff_t>(position);
+  std::rotate(gradients.begin(), first, first + 1);
 }
 
 variable_list backward(const Backward& call) {
@@ -182,6 +195,7 @@ void Derivative::keep_argument(const c10::IValue& value) {
 void Derivative::keep_arguments(const Plan& plan, at::ArrayRef<c10::IValue> all) {
   plan_ = &plan;
   for (int i : plan.arguments) keep_argument(all[i]);
+  keep_properties(Expression::Kind::argument, all);
 }
 
 void Derivative::keep_result(const at::Tensor& result) {
@@ -189,8 +203,15 @@ void Derivative::keep_result(const at::Tensor& result) {
   saved_.emplace_back(result, result.requires_grad(), op_.is_in_place && result.is_view());
 }
 
+void Derivative::keep_these_properties(Expression::Kind whose, at::ArrayRef<c10::IValue> values) {
+  for (const Expression* property : plan_->properties) {
+    const Expression& tensor = property->parts[0];
+    if (tensor.kind == whose) others_.push_back(property_of(*property, values[tensor.index]));
+  }
+}
+
 void Derivative::release_variables() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   for (auto& saved : saved_) saved.reset_data();
 }
 
@@ -207,7 +228,8 @@ Outputs Derivative::wanted() const {
   for (size_t i = 0; i < outputs_.size(); ++i) {
     const Output& output = outputs_[i];
     const size_t edge = i == target_ ? 0 : i < target_ ? i + 1 : i;
-    outputs.push_back({output.argument, output.index, output.is_needed && task_should_compute_output(edge)});
+    const bool is_needed = output.is_needed && task_should_compute_output(edge);
+    outputs.push_back({output.argument, output.index, is_needed, output.is_complex});
   }
   return outputs;
 }
@@ -215,7 +237,7 @@ Outputs Derivative::wanted() const {
 variable_list Derivative::apply(variable_list&& gradients) {
   variable_list saved;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     saved = unpacked();
   }
   return backward({op_, *plan_, gradients, saved, others_, counts_, shapes_, wanted(), target_});
@@ -231,6 +253,7 @@ void Derivative::compiled_args(torch::autograd::CompiledNodeArgs& args) const {
     args.collect(static_cast<int64_t>(output.argument));
     args.collect(static_cast<int64_t>(output.index));
     args.collect(output.is_needed);
+    args.collect(output.is_complex);
   }
   args.collect(static_cast<uint64_t>(target_));
 }
@@ -247,6 +270,7 @@ variable_list Derivative::apply_with_saved(const variable_list& inputs, torch::a
   for (const c10::IValue& other : others_) packed.pack(other);
   const std::vector<c10::IValue> arguments = packed.vec();
   std::vector<c10::TypePtr> types;
+  types.reserve(arguments.size());
   for (const c10::IValue& argument : arguments) types.push_back(argument.type());
 
   auto function = [&op = op_, &plan = *plan_, counts = counts_, outputs = wanted(), target = target_](

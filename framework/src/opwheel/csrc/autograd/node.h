@@ -17,6 +17,7 @@ struct Output {
   int argument;
   int index;  // in the argument, if that is a list
   bool is_needed;
+  bool is_complex;
 };
 
 // Few, and for each node: in place, so that recording a call allocates less.
@@ -42,6 +43,10 @@ class Derivative : public torch::autograd::Node {
   // Those that this plan names, of all that were given; it takes the place of the one before.
   void keep_arguments(const Plan& plan, at::ArrayRef<c10::IValue> all);
   void keep_result(const at::Tensor& result);
+  // Those of arguments when all arguments are kept, then those of results: values are all that the operator has.
+  void keep_properties(Expression::Kind whose, at::ArrayRef<c10::IValue> values) {
+    if (!plan_->properties.empty()) keep_these_properties(whose, values);
+  }
   // For each gradient that the formulas name, if there are several results: what a zero is. Of a subclass of Tensor,
   // whose zeros may be more than a shape says (DTensor), it is kept.
   void keep_shape(const at::Tensor& result) {
@@ -61,13 +66,14 @@ class Derivative : public torch::autograd::Node {
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override;
 
  private:
+  void keep_these_properties(Expression::Kind whose, at::ArrayRef<c10::IValue> values);
   torch::autograd::variable_list unpacked();
   Outputs wanted() const;
 
   const Operator& op_;
   const Plan* plan_;
   std::vector<torch::autograd::SavedVariable> saved_;  // tensors of arguments, then results
-  std::vector<c10::IValue> others_;                    // of the kept arguments those that are no tensors
+  std::vector<c10::IValue> others_;                    // of the kept arguments those that are no tensors; properties
   Counts counts_;                                      // for each kept argument: how many tensors, or kTensor, kOther
   std::vector<torch::autograd::VariableInfo> shapes_;
   Outputs outputs_;

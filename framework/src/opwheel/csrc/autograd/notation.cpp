@@ -16,7 +16,7 @@ namespace {
 
 using Kind = Expression::Kind;
 
-constexpr char kHead[] = "opwheel-derivatives 1";  // _HEAD in opwheel/dispatch/derivatives/notation.py
+constexpr char kHead[] = "opwheel-derivatives 2";  // _HEAD in opwheel/dispatch/derivatives/notation.py
 
 c10::OperatorHandle find(const std::string& name) {
   const size_t dot = name.find('.');
@@ -119,6 +119,7 @@ class OperatorReader {
 
  private:
   static const std::map<std::string, void (OperatorReader::*)(const std::string&)> kInstructions;
+  static const std::map<std::string, Property> kProperties;
 
   void push(Expression expression) { stack_.push_back(std::move(expression)); }
 
@@ -131,7 +132,8 @@ class OperatorReader {
   }
 
   void reference(const std::string& name) { op_->reference = find(name); }
-  void not_differentiable(const std::string& name) { op_->without_gradient[position_of_result(*op_, name)] = true; }
+  void fixed_result(const std::string& name) { op_->without_gradient[position_of_result(*op_, name)] = true; }
+  void fixed_argument(const std::string& name) { op_->constants.push_back(position_of_tensor(*op_, name)); }
   void no_derivative(const std::string&) { op_->is_differentiable = false; }
   void random(const std::string&) { op_->is_random = true; }
 
@@ -152,7 +154,16 @@ class OperatorReader {
   void floating(const std::string& value) { push(make_constant(number<double>(value))); }
   void string(const std::string& value) { push(make_constant(value)); }
   void listed(const std::string& count) { push(make_list(pop(count_of(count)))); }
+  void property(const std::string& rest) {
+    const auto [name, dimension] = split(rest);
+    const auto found = kProperties.find(name);
+    if (found == kProperties.end() || (found->second == Property::size) == dimension.empty()) {
+      throw std::invalid_argument("there is no such property");
+    }
+    push(make_property(found->second, dimension.empty() ? 0 : number<int>(dimension), std::move(pop(1)[0])));
+  }
   void negate(const std::string&) { push(make_negative(std::move(pop(1)[0]))); }
+  void conjugate(const std::string&) { push(make_conjugate(std::move(pop(1)[0]))); }
   template <Kind kind>
   void arithmetic(const std::string&) {
     std::vector<Expression> parts = pop(2);
@@ -191,9 +202,20 @@ class OperatorReader {
   std::vector<Expression> stack_;
 };
 
+const std::map<std::string, Property> OperatorReader::kProperties = {
+    {"size", Property::size},
+    {"sizes", Property::sizes},
+    {"numel", Property::numel},
+    {"dim", Property::dim},
+    {"scalar_type", Property::scalar_type},
+    {"device", Property::device},
+    {"layout", Property::layout},
+};
+
 const std::map<std::string, void (OperatorReader::*)(const std::string&)> OperatorReader::kInstructions = {
     {"reference", &OperatorReader::reference},
-    {"not_differentiable", &OperatorReader::not_differentiable},
+    {"fixed_result", &OperatorReader::fixed_result},
+    {"fixed_argument", &OperatorReader::fixed_argument},
     {"no_derivative", &OperatorReader::no_derivative},
     {"random", &OperatorReader::random},
     {"formula", &OperatorReader::formula},
@@ -208,7 +230,9 @@ const std::map<std::string, void (OperatorReader::*)(const std::string&)> Operat
     {"string", &OperatorReader::string},
     {"list", &OperatorReader::listed},
     {"call", &OperatorReader::called},
+    {"property", &OperatorReader::property},
     {"negate", &OperatorReader::negate},
+    {"conjugate", &OperatorReader::conjugate},
     {"add", &OperatorReader::arithmetic<Kind::add>},
     {"subtract", &OperatorReader::arithmetic<Kind::subtract>},
     {"multiply", &OperatorReader::arithmetic<Kind::multiply>},

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "formula.h"
+
 namespace opwheel::autograd {
 
 namespace {
@@ -30,6 +32,10 @@ void collect(const Expression& expression, const Operator& op, Plan& plan) {
     case Expression::Kind::result:
       add(plan.results, expression.index);
       break;
+    case Expression::Kind::property:
+      if (!is_kept(expression)) break;
+      plan.properties.push_back(&expression);
+      return;  // not the tensor
     default:
       break;
   }
@@ -73,7 +79,7 @@ const Plan& Operator::plan(uint64_t needed) const {
 const Plan& Operator::uncovered_plan(uint64_t needed) const { return made(uncovered_plans_, needed, uncovered); }
 
 const Plan& Operator::made(Plans& plans, uint64_t needed, const Positions& uncovered) const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   std::unique_ptr<const Plan>& known = plans[needed];
   if (!known) known = std::make_unique<const Plan>(make_plan(needed, uncovered));
   return *known;
@@ -109,6 +115,9 @@ Plan Operator::make_plan(uint64_t needed, const Positions& uncovered) const {
     collect(expression, *this, plan);
     left &= ~wanted;
   }
+  std::stable_partition(plan.properties.begin(), plan.properties.end(), [](const Expression* property) {
+    return property->parts[0].kind == Expression::Kind::argument;
+  });
   plan.without_formula = left != 0;
   if (!is_random) {
     for (int i : plan.results) plan.is_inexact_again |= without_gradient[i];
@@ -116,6 +125,7 @@ Plan Operator::make_plan(uint64_t needed, const Positions& uncovered) const {
   if (plan.without_formula) {
     plan.formulas.clear();
     plan.results.clear();
+    plan.properties.clear();
   }
   if (plan.without_formula || !plan.uncovered.empty() || plan.is_inexact_again) {
     plan.arguments.clear();

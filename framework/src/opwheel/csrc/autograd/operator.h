@@ -16,6 +16,9 @@
 
 namespace opwheel::autograd {
 
+// What formulas ask of a tensor that is no element of it: `x.sym_size(0)`, `x.scalar_type()`.
+enum class Property { size, sizes, numel, dim, scalar_type, device, layout };
+
 // A part of a formula. Numbers, lists and None are constants.
 struct Expression {
   enum class Kind {
@@ -26,7 +29,9 @@ struct Expression {
     constant,
     list,
     call,
+    property,
     negate,
+    conjugate,
     add,
     subtract,
     multiply,
@@ -34,7 +39,8 @@ struct Expression {
   };
 
   Kind kind = Kind::constant;
-  int index = 0;  // of the gradient, argument or result
+  int index = 0;  // of the gradient, argument or result; of the dimension whose size it is
+  Property property = Property::sizes;
   c10::IValue constant;
   std::optional<c10::OperatorHandle> callee;
   std::vector<Expression> parts;  // of the call, one for each argument in its schema; of the list; of the sum
@@ -72,6 +78,8 @@ struct Plan {
   Positions arguments;            // to be kept
   Positions results;              // to be kept
   Positions gradients;            // which the formulas name
+  // Of arguments, then of results: kept in place of the tensors, which are freed if no formula names them otherwise.
+  c10::SmallVector<const Expression*, 2> properties;
   c10::SmallVector<Source, 4> sources;  // for each argument; set for those needed
   c10::SmallVector<const Expression*, 2> formulas;
 };
@@ -93,6 +101,7 @@ struct Operator {
   bool is_out = false;       // the same, and it is keyword-only
   bool is_differentiable = true;
   bool is_random = false;
+  Positions constants;                         // arguments that are declared to have no gradient
   Positions tensors;                           // arguments that are or contain tensors
   Positions written;                           // arguments that are overwritten
   Positions uncovered;                         // results whose gradients no formula names; integers have none

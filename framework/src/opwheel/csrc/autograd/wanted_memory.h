@@ -22,7 +22,7 @@ struct WantedMemory {
 inline std::optional<WantedMemory> wanted_memory(const std::string& message) {
   static const std::regex wanted(R"(\(bytes=(\d{1,18}) device=(\w+)((?::\d+)?)\)\s*$)");
   std::smatch found;
-  if (message.rfind("[OPWHEEL:OOM]", 0) != 0 || !std::regex_search(message, found, wanted)) return std::nullopt;
+  if (!message.starts_with("[OPWHEEL:OOM]") || !std::regex_search(message, found, wanted)) return std::nullopt;
   return WantedMemory{std::stoll(found[1].str()), found[2].str(), found[3].str()};
 }
 

@@ -36,7 +36,7 @@ struct TensorObject {
   PyObject_HEAD at::Tensor tensor;
 };
 
-enum class Type { tensor, number, integer, boolean };
+enum class Type { tensor, number, integer, boolean, text };
 
 struct Argument {
   Type type;
@@ -94,6 +94,17 @@ bool push(const Argument& argument, PyObject* value, std::vector<c10::IValue>& s
       if (type != &PyBool_Type) return false;
       stack.emplace_back(value == Py_True);
       return true;
+    case Type::text: {
+      if (type != &PyUnicode_Type) return false;
+      Py_ssize_t length = 0;
+      const char* const text = PyUnicode_AsUTF8AndSize(value, &length);
+      if (text == nullptr) {
+        PyErr_Clear();  // PyTorch's own function says what it is
+        return false;
+      }
+      stack.emplace_back(std::string(text, static_cast<size_t>(length)));
+      return true;
+    }
   }
   return false;
 }
@@ -197,6 +208,8 @@ std::optional<Type> type_of(const c10::Type& type) {
       return Type::integer;
     case c10::TypeKind::BoolType:
       return Type::boolean;
+    case c10::TypeKind::StringType:
+      return Type::text;
     default:
       return std::nullopt;
   }
@@ -247,7 +260,7 @@ __attribute__((visibility("default"))) PyObject* opwheel_calls_function(const ch
     }
     Py_INCREF(torch_function);
     call->definition.ml_name = call->name.c_str();
-    call->definition.ml_meth = reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(opwheel::run));
+    call->definition.ml_meth = reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(opwheel::run));
     call->definition.ml_flags = METH_FASTCALL | METH_KEYWORDS;
     PyMethodDef* const definition = &call->definition;
     PyObject* const capsule = PyCapsule_New(call.release(), nullptr, opwheel::remove);

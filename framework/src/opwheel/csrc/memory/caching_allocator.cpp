@@ -84,23 +84,23 @@ class CachingAllocator final : public c10::Allocator {
   void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
 
   size_t limit() {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     return limit_;
   }
 
   void set_limit(size_t bytes) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     limit_ = bytes;
     evict_down_to(limit_);
   }
 
   double lifetime_s() {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     return std::chrono::duration<double>(lifetime_).count();
   }
 
   void set_lifetime_s(double seconds) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     lifetime_ = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
     for (Block& block : kept_) block.expiry = std::min(block.expiry, Clock::now() + lifetime_);
   }
@@ -108,17 +108,17 @@ class CachingAllocator final : public c10::Allocator {
   // What may be kept now: less than the limit where little memory is left, nothing where this process is limited. The
   // others of this process cannot ask for what is kept when an allocation of theirs fails.
   size_t allowance() {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     return allowed();
   }
 
   size_t kept_bytes() {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     return kept_bytes_;
   }
 
   void empty() {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     evict_down_to(0);
   }
 
@@ -149,7 +149,7 @@ class CachingAllocator final : public c10::Allocator {
   // The smallest kept block that is large enough and wastes at most a quarter of what is asked for; of several the one
   // that was freed last, which is most likely in the processor's caches.
   void* take(size_t capacity) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     auto best = kept_.rend();
     for (auto block = kept_.rbegin(); block != kept_.rend(); ++block) {
       if (block->capacity < capacity || block->capacity - capacity > capacity / 4) continue;
@@ -165,14 +165,14 @@ class CachingAllocator final : public c10::Allocator {
   void* map_and_remember(size_t capacity) {
     void* const data = map(capacity);
     if (data == nullptr) return nullptr;
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     capacities_.emplace(data, capacity);
     kept_.reserve(capacities_.size());  // so that keep() needs no memory
     return data;
   }
 
   void keep(void* data) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     const size_t capacity = capacities_.at(data);
     kept_.push_back({data, capacity, Clock::now() + lifetime_});
     kept_bytes_ += capacity;
@@ -226,7 +226,7 @@ class CachingAllocator final : public c10::Allocator {
       evict_down_to(allowed());
       if (kept_.empty()) break;
       const auto rest = kept_.front().expiry - Clock::now();
-      if (rest > rest.zero()) {
+      if (rest > Clock::duration::zero()) {
         lock.unlock();
         std::this_thread::sleep_for(std::min<Clock::duration>(rest, kLongestSleep));
         lock.lock();
@@ -241,8 +241,8 @@ class CachingAllocator final : public c10::Allocator {
   std::mutex mutex_;
   const MemoryLeft memory_;
   size_t limit_ = std::min<size_t>(kLargestDefaultLimit, memory_.total() / kShare);
-  Clock::time_point look_again_{};  // at the system's memory
-  size_t share_left_ = 0;           // of what was available then, without what is kept
+  Clock::time_point look_again_;  // at the system's memory
+  size_t share_left_ = 0;         // of what was available then, without what is kept
   Clock::duration lifetime_ = std::chrono::seconds(10);
   bool is_expiring_ = false;  // a thread does
   size_t kept_bytes_ = 0;

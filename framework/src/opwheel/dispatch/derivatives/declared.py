@@ -1,16 +1,16 @@
 """The derivatives that an operator declares, checked when it is registered."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import torch
-
-from ..overload import Overload
+from ..overload import NON_DIFFERENTIABLE, Overload
 from ..rules import Elementwise
 from ..rules.rule import refuse
-from .names import Names
-from .text import TextFormula, parse, targets_of
+from .checks import check_calls, check_properties
+from .expression import Name, Property
+from .names import CONSTANTS, Names
+from .text import FormulaError, TextFormula, parse, targets_of
 
 
 class Declared:
@@ -21,6 +21,8 @@ class Declared:
         results: for each input, which of its results.
         formula: what computes them.
         names: which it uses.
+        given: what it is called with: names, and keys of ``properties``.
+        properties: of tensors with a name.
     """
 
     def __init__(
@@ -29,11 +31,15 @@ class Declared:
         results: tuple[int, ...],
         formula: TextFormula | Callable[..., Any],
         names: tuple[str, ...],
+        given: tuple[str, ...],
+        properties: Mapping[str, Property],
     ) -> None:
         self.inputs = inputs
         self.results = results
         self.formula = formula
         self.names = names
+        self.given = given
+        self.properties = properties
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -60,15 +66,38 @@ class Derivatives:
         self.overload = overload
         self._results = overload.result_names
         self.names = Names(overload.names, overload.result_names)
+        self._check_fixed()
+        self.fixed = tuple(i for i, name in enumerate(self._results) if name in overload.without_gradient)
         declared = {} if overload.is_out else overload.operator.derivatives  # out= records nothing
-        self.declared = [self._understood(key, formula) for key, formula in (declared or {}).items()]
-        unknown = set(overload.operator.not_differentiable) - set(self._results)
-        if unknown:
-            refuse(overload, f"not_differentiable names {sorted(unknown)}", f"its results are {list(self._results)}")
+        self.declared = [
+            self._understood(key, formula) for key, formula in (declared or {}).items() if formula != NON_DIFFERENTIABLE
+        ]
         if declared is not None and not isinstance(overload.rule, Elementwise) and overload.is_random:
             self._check_random()
-        self.fixed = tuple(self._results.index(name) for name in overload.operator.not_differentiable)
         self.uncovered = self._uncovered() if self.declared else ()
+
+    def _tensors(self) -> set[str]:
+        """The arguments that may have a gradient."""
+        overload = self.overload
+        return {
+            overload.names[i] for i in overload.tensor_positions if i not in overload.written or overload.is_in_place
+        }
+
+    def _check_fixed(self) -> None:
+        """Whether what is declared to have no gradient is there, once, and is not overwritten."""
+        overload = self.overload
+        names = overload.without_gradient
+        tensors = {overload.names[i] for i in overload.tensor_positions}
+        both = names & tensors & {*self._results}
+        unknown = names - tensors - {*self._results}
+        if unknown:
+            there_are = f"its results are {list(self._results)}, its tensors {sorted(tensors)}"
+            refuse(overload, f"not_differentiable names {sorted(unknown)}", there_are)
+        if both:
+            refuse(overload, f"not_differentiable names {sorted(both)}, an argument and a result", "rename one of them")
+        written = [overload.names[i] for i in overload.constants if i in overload.written and overload.is_in_place]
+        if written:
+            refuse(overload, f"{written} is overwritten, and declared to have no gradient", "give it a formula")
 
     def _understood(self, key: str, formula: Any) -> Declared:
         overload = self.overload
@@ -76,60 +105,46 @@ class Derivatives:
             inputs, results = targets_of(key)
         except ValueError as error:
             refuse(overload, f"derivatives[{key!r}]: {error}", 'such as "(x, residual), weight"')
-        tensors = {
-            overload.names[i] for i in overload.tensor_positions if i not in overload.written or overload.is_in_place
-        }
+        tensors = self._tensors()
         if not set(inputs) <= tensors:
             wrong = sorted(set(inputs) - tensors)
             refuse(overload, f"derivatives of {wrong}", f"its tensors are {sorted(tensors)}")
-        if isinstance(formula, str):
-            try:
-                formula = parse(overload.namespace, formula)
-            except ValueError as error:
-                refuse(overload, f"derivatives[{key!r}]: {error}", "see opwheel.dispatch.derivatives.text")
-            names = formula.names
-            self._check_calls(key, formula, len({*results}))
-        else:
+        fixed = {overload.names[i] for i in overload.constants}
+        if fixed & set(inputs):
+            problem = f"derivatives of {sorted(fixed & set(inputs))}, which is declared to have no gradient"
+            refuse(overload, problem, "leave one of the two out")
+        if not isinstance(formula, str):
             names = tuple(inspect.signature(formula).parameters)
-        self._check_names(key, formula, names)
-        return Declared(inputs, results, formula, names)
+            self._check_names(key, dict.fromkeys(names, ""), is_text=False)
+            return Declared(inputs, results, formula, names, names, {})
+        try:
+            understood = parse(overload.namespace, formula)
+        except FormulaError as error:
+            refuse(overload, f"derivatives[{key!r}]: {error.problem}", f"{error.way_out}{error.marked}")
+        places = {one.name: understood.marked(one) for one in reversed(understood.parts) if isinstance(one, Name)}
+        self._check_names(key, places | dict.fromkeys(understood.constants, ""), is_text=True)
+        check_properties(overload, key, understood)
+        check_calls(overload, key, understood, len({*results}))
+        return Declared(inputs, results, understood, understood.names, understood.given, understood.properties)
 
-    def _check_names(self, key: str, formula: TextFormula | Callable[..., Any], names: Sequence[str]) -> None:
-        """Whether each name means one thing."""
-        known = self.names.known()
-        if not set(names) <= known:
-            unknown = f"derivatives[{key!r}] uses {sorted(set(names) - known)}"
-            refuse(self.overload, unknown, f"there are {sorted(known)}")
-        constants = formula.constants if isinstance(formula, TextFormula) else ()
-        for name in (*names, *constants):
-            found = self.names.ambiguity(name, is_text=isinstance(formula, TextFormula))
+    def _check_names(self, key: str, names: Mapping[str, str], *, is_text: bool) -> None:
+        """Whether each name, with where it is in the formula, means one thing that is there."""
+        known = self.names.known() | (CONSTANTS.keys() if is_text else set())
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            way_out = f"there are {sorted(self.names.known())}{names[unknown[0]]}"
+            refuse(self.overload, f"derivatives[{key!r}] uses {sorted(unknown)}", way_out)
+        for name, place in names.items():
+            found = self.names.ambiguity(name, is_text=is_text)
             if found:
                 meanings, way_out = found
-                refuse(self.overload, f"derivatives[{key!r}] uses {name!r}, which is {meanings}", way_out)
-
-    def _check_calls(self, key: str, formula: TextFormula, count: int) -> None:
-        """Whether there are such operators; of the library's own, whether they take the arguments and give the results.
-
-        Operators of other libraries may be defined later.
-        """
-        own = [call for call in formula.calls if call.is_own]
-        missing = [call.name for call in own if not self.overload.has_sibling(call.name)]
-        if missing:
-            refuse(self.overload, f"derivatives[{key!r}] calls {missing}", "which must be operators of the library")
-        for call in formula.calls:
-            if call.namespace == "aten" and not hasattr(torch.ops.aten, call.name):
-                refuse(self.overload, f"derivatives[{key!r}] calls aten::{call.name}", "PyTorch has no such operator")
-        for call in own:
-            sibling = self.overload.sibling(call.name)
-            if sibling is None:  # of an earlier registration
-                continue
-            if not call.fits(sibling.schema):
-                way_out = f"its schema is {sibling.schema_text}"
-                refuse(self.overload, f"derivatives[{key!r}]: {call.name} does not take these arguments", way_out)
-            results = len(sibling.schema.returns)
-            if call is formula.expression and results != count:
-                problem = f"{call.name} has {results} result{'s' * (results != 1)}, the key takes {count}"
-                refuse(self.overload, f"derivatives[{key!r}]: {problem}", "name as many tensors, or give a function")
+                problem = f"derivatives[{key!r}] uses {name!r}, which is {meanings}"
+                refuse(self.overload, problem, f"{way_out}{place}")
+            where = self.names.gradients.get(name)
+            if isinstance(where, int) and where in self.fixed:
+                problem = f"derivatives[{key!r}] uses {name!r}, and {self._results[where]!r} is declared to have none"
+                others = [f"grad_{result}" for i, result in enumerate(self._results) if i not in self.fixed]
+                refuse(self.overload, problem, f"there are {others}{place}")
 
     def _check_random(self) -> None:
         overload = self.overload
@@ -141,12 +156,13 @@ class Derivatives:
                 "return what was drawn (a mask) and name it in the formulas, or declare derivatives=None",
             )
         have = set().union(*(one.inputs for one in self.declared))
-        missing = {overload.names[i] for i in overload.tensor_positions if i not in overload.written} - have
+        fixed = {*overload.constants, *overload.written}
+        missing = {overload.names[i] for i in overload.tensor_positions if i not in fixed} - have
         if missing:
             refuse(
                 overload,
                 f"a random operator with no formula for {sorted(missing)}: the reference would draw again",
-                "give it one; 'None' for what has no gradient, such as integers",
+                "give it one, or name it in not_differentiable",
             )
 
     def _uncovered(self) -> tuple[int, ...]:

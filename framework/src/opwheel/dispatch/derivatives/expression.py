@@ -15,6 +15,17 @@ if TYPE_CHECKING:
 
 Value = bool | int | float | str | None
 
+# For each property the attribute of a tensor in Python, and whether it is a method.
+PROPERTIES = {
+    "size": ("size", True),
+    "sizes": ("shape", False),
+    "numel": ("numel", True),
+    "dim": ("dim", True),
+    "scalar_type": ("dtype", False),
+    "device": ("device", False),
+    "layout": ("layout", False),
+}
+
 _INT64 = range(-(2**63), 2**63)
 _INSTRUCTIONS = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide"}
 
@@ -22,13 +33,18 @@ _INSTRUCTIONS = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide"}
 class NotCarriedError(ValueError):
     """A formula that is computed in Python alone: C++ cannot be told of it."""
 
+    code = None  # caught here: no caller sees it
+
 
 class Expression(ABC):
     """A part of a formula.
 
     Attributes:
         parts: what it is computed from.
+        place: where it begins in the formula's text: line, from 1, and column, from 0.
     """
+
+    place = (1, 0)
 
     def __init__(self, *parts: Expression) -> None:
         self.parts = parts
@@ -53,7 +69,7 @@ class Name(Expression):
         name: of an argument, a result or a gradient: ``x``, ``result``, ``grad``, ``grads[0]`` ...
     """
 
-    def __init__(self, name: str, parameter: str) -> None:
+    def __init__(self, name: str, parameter: str = "") -> None:
         super().__init__()
         self.name = name
         self._parameter = parameter
@@ -63,6 +79,64 @@ class Name(Expression):
 
     def instruction(self, names: Names, /) -> str:
         return names.meaning(self.name)
+
+
+class Property(Expression):
+    """What is known of a tensor without its elements. That of an argument or a result is kept in place of the tensor.
+
+    Attributes:
+        what: a key of :data:`PROPERTIES`.
+        dimension: whose size it is, for ``"size"``.
+    """
+
+    def __init__(self, what: str, dimension: int | None, tensor: Expression, parameter: str = "") -> None:
+        super().__init__(tensor)
+        self.what = what
+        self.dimension = dimension
+        self._parameter = parameter
+
+    @property
+    def name(self) -> str:
+        """Of the tensor, where it has one; else empty."""
+        (tensor,) = self.parts
+        return tensor.name if isinstance(tensor, Name) else ""
+
+    @property
+    def key(self) -> str:
+        """What formulas are given, of a tensor that has a name: the same for all spellings."""
+        return f"{self.name}.{self.what}({'' if self.dimension is None else self.dimension})"
+
+    def of(self, tensor: Any) -> Any:
+        """The property of a tensor; None of None."""
+        if tensor is None:
+            return None
+        attribute, is_called = PROPERTIES[self.what]
+        found = getattr(tensor, attribute)
+        return found(*self._dimensions) if is_called else found
+
+    @property
+    def _dimensions(self) -> tuple[int, ...]:
+        return () if self.dimension is None else (self.dimension,)
+
+    def python(self, parts: Sequence[str], /) -> str:
+        if self._parameter:
+            return self._parameter
+        attribute, is_called = PROPERTIES[self.what]
+        call = f"({', '.join(map(str, self._dimensions))})" if is_called else ""
+        return f"{parts[0]}.{attribute}{call}"
+
+    def instruction(self, _names: Names, /) -> str:
+        return " ".join(["property", self.what, *map(str, self._dimensions)])
+
+
+class Conjugate(Expression):
+    """The complex conjugate of a tensor or number."""
+
+    def python(self, parts: Sequence[str], /) -> str:
+        return f"_conjugate({parts[0]})"
+
+    def instruction(self, _names: Names, /) -> str:
+        return "conjugate"
 
 
 class Constant(Expression):

@@ -9,7 +9,7 @@ from .expression import Expression, NotCarriedError
 from .names import Names
 from .text import TextFormula
 
-_HEAD = "opwheel-derivatives 1"  # kHead in csrc/autograd/notation.cpp: another number where the notation changes
+_HEAD = "opwheel-derivatives 2"  # kHead in csrc/autograd/notation.cpp: another number where the notation changes
 _END = "end"
 
 
@@ -40,7 +40,8 @@ def describe(derivatives: Derivatives, reference: str | None) -> str:
         lines.append(f"reference {reference}")
     if overload.operator.derivatives is None:
         lines.append("no_derivative")
-    lines += [f"not_differentiable {name}" for name in overload.operator.not_differentiable]
+    lines += [f"fixed_result {overload.result_names[i]}" for i in derivatives.fixed]
+    lines += [f"fixed_argument {overload.names[i]}" for i in overload.constants]
     if overload.is_random:
         lines.append("random")
     for declared in derivatives.declared:

@@ -22,6 +22,14 @@ class Formula(NamedTuple):
     results: tuple[int, ...]  # for each input, which of its results
 
 
+class KeptProperty(NamedTuple):
+    """A property of an argument or a result that is kept in place of the tensor."""
+
+    of: Callable[[Any], Any]  # what finds it out
+    is_of_result: bool
+    position: int  # of the tensor, among the arguments or the results
+
+
 class Plan(NamedTuple):
     """What to do for one set of needed gradients.
 
@@ -31,6 +39,8 @@ class Plan(NamedTuple):
         tensors: positions of the arguments to keep that are one tensor.
         others: positions of the other arguments to keep: numbers, and optional tensors and lists of them.
         results: positions of the results to keep.
+        properties: to keep.
+        properties_of_gradients: found out from the gradients that arrive: what does so, and the position of the result.
         without_formula: whether some needed gradient has no formula: then all go through the reference.
         uncovered: positions of the results whose gradients no formula names: where one of them arrives, all go through
             the reference.
@@ -43,6 +53,8 @@ class Plan(NamedTuple):
     tensors: tuple[int, ...]
     others: tuple[int, ...]
     results: tuple[int, ...]
+    properties: tuple[KeptProperty, ...]
+    properties_of_gradients: tuple[tuple[Callable[[Any], Any], int], ...]
     without_formula: bool
     uncovered: tuple[int, ...]
     is_inexact_again: bool
@@ -51,10 +63,11 @@ class Plan(NamedTuple):
         """The gradients of ``count`` arguments.
 
         Args:
-            values: the results' gradients, then what was kept: tensors, results, others.
+            values: the results' gradients, then what was kept: tensors, results, others, properties.
             count: of the operator's arguments.
         """
         gradients: list[Tensor | None] = [None] * count
+        values = (*values, *(of(values[i]) for of, i in self.properties_of_gradients))
         for formula in self.formulas:
             gradient = formula.function(*[values[i] for i in formula.values])
             count_of_results = formula.results[-1] + 1
@@ -81,11 +94,12 @@ def plan_of(derivatives: Derivatives, needed: tuple[bool, ...], is_uncovered: bo
     overload, names, results = derivatives.overload, derivatives.overload.names, derivatives.overload.result_names
     wanted = [name for name, is_needed in zip(names, needed, strict=True) if is_needed]
     chosen, is_missing = _chosen(derivatives.declared, wanted)
-    used = set().union(*(one.names for one in chosen))
+    used = set().union(*(one.given for one in chosen))
     kept_results = [i for i, name in enumerate(results) if name in used]
     is_inexact_again = not overload.is_random and bool(set(kept_results) & set(derivatives.fixed))
     if is_missing:
         chosen, kept_results = [], []
+    properties, of_gradients = _properties_of(derivatives, chosen)
     if is_missing or is_uncovered or is_inexact_again:
         used = used | set(names)
     plain = [i for i in overload.tensor_positions if str(overload.schema.arguments[i].real_type) == "Tensor"]
@@ -94,13 +108,14 @@ def plan_of(derivatives: Derivatives, needed: tuple[bool, ...], is_uncovered: bo
     count = len(results)
     positions: dict[str, int | slice] = dict(derivatives.names.gradients)
     kept = [*(names[i] for i in tensors), *(results[i] for i in kept_results), *(names[i] for i in others)]
+    kept += [*properties, *of_gradients]
     positions |= {name: count + i for i, name in enumerate(kept)}
     return Plan(
         tuple(
             Formula(
                 f"{overload.qualified_name}: derivatives[{', '.join(one.inputs)!r}]",
                 one.function,
-                tuple(positions[n] for n in one.names),
+                tuple(positions[n] for n in one.given),
                 tuple(map(names.index, one.inputs)),
                 one.results,
             )
@@ -110,10 +125,30 @@ def plan_of(derivatives: Derivatives, needed: tuple[bool, ...], is_uncovered: bo
         tuple(tensors),
         tuple(others),
         tuple(kept_results),
+        tuple(properties.values()),
+        tuple(of_gradients.values()),
         is_missing,
         derivatives.uncovered if is_uncovered else (),
         is_inexact_again,
     )
+
+
+def _properties_of(
+    derivatives: Derivatives, chosen: Sequence[Declared]
+) -> tuple[dict[str, KeptProperty], dict[str, tuple[Callable[[Any], Any], int]]]:
+    """The properties that formulas have, by their keys: those to keep, and those of gradients."""
+    overload = derivatives.overload
+    kept: dict[str, KeptProperty] = {}
+    of_gradients: dict[str, tuple[Callable[[Any], Any], int]] = {}
+    for key, one in ((key, one) for declared in chosen for key, one in declared.properties.items()):
+        where = derivatives.names.gradients.get(one.name)
+        if isinstance(where, int):
+            of_gradients[key] = one.of, where
+        elif one.name in overload.result_names:
+            kept[key] = KeptProperty(one.of, True, overload.result_names.index(one.name))
+        else:
+            kept[key] = KeptProperty(one.of, False, overload.names.index(one.name))
+    return kept, of_gradients
 
 
 def _chosen(declared: Sequence[Declared], wanted: Sequence[str]) -> tuple[list[Declared], bool]:

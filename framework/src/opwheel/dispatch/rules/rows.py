@@ -24,6 +24,8 @@ class Rows(Opaque):
     leading dimensions. Everything else is as for :class:`Opaque`.
     """
 
+    has_batches = True
+
     def __init__(self, **own: int) -> None:
         self.own = own
 
@@ -60,6 +62,12 @@ class Rows(Opaque):
             return None  # examples that are not rows of one another: the reference says what to do about that
         count = len(overload.schema.returns)
         return overload.call(overload.op, tuple(moved)), (0,) * count if count > 1 else 0
+
+    def batches(self, overload: Overload, values: tuple[Any, ...]) -> list[dict[str, int]]:
+        """The leading dimensions."""
+        named = dict(zip(overload.names, values, strict=True))
+        free = min(named[name].dim() - own for name, own in self.own.items())
+        return [dict.fromkeys((*self.own, *overload.result_names), dim) for dim in range(free)]
 
     def shardings(self, overload: Overload, specs: Mapping[int, Any]) -> list[Sharding]:
         """Whole tensors, or sharded along one of the leading dimensions."""

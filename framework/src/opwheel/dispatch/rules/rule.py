@@ -18,6 +18,7 @@ class Rule(ABC):
 
     Attributes:
         fuses: whether inductor does best with the reference in the place of a call.
+        has_batches: whether :meth:`batches` says which dimensions are free.
         has_variants: whether the rule carries out and in-place variants itself; else ``name.out`` is declared like any
             other operator that writes (:mod:`..out_variant`).
 
@@ -26,6 +27,7 @@ class Rule(ABC):
     """
 
     fuses = False
+    has_batches = False
     has_variants = False
 
     @abstractmethod
@@ -78,6 +80,11 @@ class Rule(ABC):
     @abstractmethod
     def python_kernel(self, overload: Overload, function: Callable[..., Any]) -> Callable[..., Any]:
         """The kernel for the dispatcher from a function of an operator's author in Python, with checks around it."""
+
+    def batches(self, overload: Overload, values: tuple[Any, ...]) -> list[dict[str, int]]:
+        """The free dimensions of one call: for each the dimension of every argument and result that has it, by name."""
+        del overload, values
+        return []
 
     def functionalize(self, overload: Overload) -> Callable[..., Any] | None:
         """A kernel that removes mutation from a graph; None where PyTorch does it (``auto_functionalized``)."""

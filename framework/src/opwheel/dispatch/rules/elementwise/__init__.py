@@ -27,6 +27,7 @@ class Elementwise(Rule):
     """
 
     fuses = True
+    has_batches = True
     has_variants = True
 
     def __init__(self, linear: tuple[tuple[str, ...], ...] = ()) -> None:
@@ -99,6 +100,16 @@ class Elementwise(Rule):
         from . import batching
 
         return (batching.in_place if overload.is_in_place else batching.functional)(overload, in_dims, values)
+
+    def batches(self, overload: Overload, values: tuple[Any, ...]) -> list[dict[str, int]]:
+        """Every dimension, counted from the end; arguments that broadcast along it do not have it."""
+        tensors = {overload.names[i]: values[i] for i in overload.tensor_positions}
+        free = []
+        for dim in range(1, max(tensor.dim() for tensor in tensors.values()) + 1):
+            having = [name for name, one in tensors.items() if one.dim() >= dim and one.shape[-dim] > 1]
+            if having:
+                free.append(dict.fromkeys((*having, *overload.result_names), -dim))
+        return free
 
     def shardings(self, overload: Overload, specs: Mapping[int, Any]) -> list[Sharding]:
         """Every dimension of the result, and partial sums where it is linear."""
