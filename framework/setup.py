@@ -1,4 +1,4 @@
-"""Builds the native libraries, three for each minor release of torch; without them what is in Python remains.
+"""Builds the native libraries, four for each minor release of torch; without them what is in Python remains.
 
 OPWHEEL_TORCHES names folders that have a package torch each (release/torches.py makes such). If it is not set, the
 libraries are for the torch that is installed.
@@ -48,7 +48,8 @@ def libraries_for(version: str, folder: Path | None = None) -> list[NativeLibrar
     calls.extra_link_args = ["-ltorch_python", "-Wl,-z,undefs"]  # the interpreter has Python's functions
     memory = library("memory", "caching_allocator.cpp", version, folder)
     memory.exports = ("opwheel_cache_*",)
-    return [autograd, calls, memory]
+    foreign = library("foreign", "foreign.cpp", version, folder)
+    return [autograd, calls, memory, foreign]
 
 
 def library(name: str, source: str, version: str, folder: Path | None) -> NativeLibrary:

@@ -18,25 +18,29 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from .dispatch import (
+        Autocast,
         Elementwise,
         Library,
         Opaque,
         Operator,
         Rows,
+        define,
         functions_of,
         open_library,
         operators_of,
     )
+    from .foreign import ForeignKernel
     from .registry import Backend, Probe, Runtime, hookimpl, probe_device
 
 __getattr__ = names_from(
     __name__,
     {
         **dict.fromkeys(("Backend", "Probe", "Runtime", "hookimpl", "probe_device"), ".registry"),
+        "ForeignKernel": ".foreign",
         **dict.fromkeys(
             (
-                *("Elementwise", "Library", "Opaque", "Operator", "Rows"),
-                *("functions_of", "open_library", "operators_of"),
+                *("Autocast", "Elementwise", "Library", "Opaque", "Operator", "Rows"),
+                *("define", "functions_of", "open_library", "operators_of"),
             ),
             ".dispatch",
         ),
@@ -45,8 +49,10 @@ __getattr__ = names_from(
 
 
 __all__ = [
+    "Autocast",
     "Backend",
     "Elementwise",
+    "ForeignKernel",
     "Library",
     "Opaque",
     "Operator",
@@ -54,6 +60,7 @@ __all__ = [
     "Rows",
     "Runtime",
     "__version__",
+    "define",
     "functions_of",
     "hookimpl",
     "open_library",

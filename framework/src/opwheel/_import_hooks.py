@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
@@ -76,7 +76,10 @@ class _Finder(importlib.abc.MetaPathFinder):
     ) -> ModuleSpec | None:
         if fullname != self.module:
             return None
-        spec = PathFinder.find_spec(fullname, path, target)
+        # The finders behind this one: among them may be one of another copy of opwheel, which has its own actions.
+        first = sys.meta_path.index(self) + 1 if self in sys.meta_path else 0
+        found = (finder.find_spec(fullname, path, target) for finder in sys.meta_path[first:])
+        spec = next((spec for spec in found if spec is not None), None)
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 

@@ -63,24 +63,46 @@ def _exported(library: Library, backend: BackendStatus) -> dict[Any, str]:
     Raises:
         ValueError: it exports no C functions.
     """
-    functions = {
-        overload.op: _declaration(overload, backend.device_type)
-        for name, overload in library.overloads.items()
-        if name in backend.operators and not overload.mutates
-    }
+    overloads = [
+        overload for name, overload in library.overloads.items() if name in backend.operators and not overload.mutates
+    ]
     exported = None if backend.library is None else ctypes.CDLL(str(backend.library), mode=os.RTLD_NOW | os.RTLD_GLOBAL)
-    missing = [function for function, _ in functions.values() if not hasattr(exported, function)]
+    missing = [one.name for one in overloads if not hasattr(exported, _symbol(one, backend.device_type))]
     if missing:
         raise ValueError(
-            f"the backend {backend.name!r} exports no {', '.join(missing)}; compile the model without "
+            f"the backend {backend.name!r} exports no C functions of {', '.join(missing)}; compile the model without "
             "custom_ops_to_c_shims: its operators are then called through the dispatcher"
         )
-    return {op: declaration for op, (_, declaration) in functions.items()}
+    return {one.op: _declaration(one, backend.device_type) for one in overloads}
 
 
-def _declaration(overload: Overload, device_type: str) -> tuple[str, str]:
-    """Name and declaration; inductor derives the name from the operator's in the same way."""
-    function = f"aoti_torch_{device_type}_{overload.name}"
+def _declaration(overload: Overload, device_type: str) -> str:
+    """The function's address, by the name that the library exports and by the one that inductor writes into calls.
+
+    Inductor's has no namespace: two operators that have the same one cannot be in one model, because a name cannot be
+    defined twice.
+    """
     parameters = [f"{_C_TYPES[str(argument.type)]} {argument.name}" for argument in overload.schema.arguments]
     parameters += [f"AtenTensorHandle* ret{number}" for number in range(len(overload.schema.returns))]
-    return function, f"AOTITorchError {function}({', '.join(parameters)})"
+    symbol = _symbol(overload, device_type)
+    function = f"aoti_torch_{device_type}_{overload.name}"
+    return f"AOTITorchError (*const {symbol})({', '.join(parameters)}); constexpr auto& {function} = {symbol}"
+
+
+def _symbol(overload: Overload, device_type: str) -> str:
+    """``waves::cpu::aoti_torch_cpu_axpby<digest>::function``, as C++ compilers mangle it.
+
+    With the digest a model that was compiled for another schema cannot be loaded: it would find a function that takes
+    other arguments (``opwheel/detail/c_shim.h``).
+    """
+    names = (overload.namespace, device_type, f"aoti_torch_{device_type}_{overload.name}")
+    return f"_ZN{''.join(f'{len(name)}{name}' for name in names)}ILj{_digest_of_call(overload)}EE8functionE"
+
+
+def _digest_of_call(overload: Overload) -> int:
+    """32 bits of FNV-1a of the arguments' types and names and the number of results."""
+    arguments = "".join(f"{argument.type} {argument.name}, " for argument in overload.schema.arguments)
+    digest = 2166136261
+    for byte in f"{arguments}->{' Tensor' * len(overload.schema.returns)}".encode():
+        digest = (digest ^ byte) * 16777619 % 2**32
+    return digest

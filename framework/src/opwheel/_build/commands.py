@@ -39,11 +39,16 @@ class BuildLibraries(build_ext):
         output = Path(self.get_ext_fullpath(ext.name))
         output.parent.mkdir(parents=True, exist_ok=True)
         try:
-            self.build_library(ext, output, Path(self.build_temp).resolve() / ext.name)
+            self.build_library(ext, output, self._folder_of_objects() / ext.name)
         except ToolchainError as error:
             if not ext.optional:
                 raise SystemExit(f"{ext.name}: {error}") from None
             self.warn(f"{error} Going on without {ext.name}.")
+
+    def _folder_of_objects(self) -> Path:
+        """Where they stay for the next build: setuptools has a temporary folder for editable installations."""
+        base = Path(self.get_finalized_command("build").build_base)
+        return (base / "editable" if self.editable_mode else Path(self.build_temp)).resolve()
 
     def build_library(self, library: NativeLibrary, output: Path, build_dir: Path) -> None:
         """Compile it into ``output``; objects stay in ``build_dir``.

@@ -37,7 +37,7 @@ LINK_FLAGS = ["-shared", "-Wl,--as-needed", "-Wl,--no-undefined"]
 STRIP = "-Wl,-s"  # leaves the symbol table, and what a debugger needs, out of the wheel
 # libstdc++ stands before PyTorch, which exports a few symbols of its own copy: linked to those, a library would depend
 # on how that PyTorch was built.
-LIBRARIES = ["-lstdc++", "-ltorch_cpu", "-lc10"]
+LIBRARIES = ["-lstdc++", "-ltorch_cpu", "-lc10", "-ldl"]
 _SYMBOLS = "symbols.map"
 
 

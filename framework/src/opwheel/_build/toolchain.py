@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 class ToolchainError(RuntimeError):
     """A tool or header that the build needs is not there."""
 
+    code = "OPWHEEL-E080"
+
 
 @dataclass(frozen=True)
 class Torch:

@@ -14,6 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--includes", action="store_true", help="-I flags for the library's, opwheel's and PyTorch's headers")
     add("--cflags", action="store_true", help="all compiler flags of a backend, --includes among them")
+    add("--ldflags", action="store_true", help="linker flags of a backend: PyTorch's libraries")
     add("--libs", action="store_true", help="the libraries that a program without Python ships, in load order")
     add(
         "--autograd",
@@ -28,12 +29,12 @@ def run(given: argparse.Namespace, target: Target) -> int:
     from ..registry import State  # a command line that fails early does not wait for it
 
     if not any(vars(given).values()):
-        raise UsageError("give at least one of --includes, --cflags, --libs, --autograd and --memory")
+        raise UsageError("give at least one of --includes, --cflags, --ldflags, --libs, --autograd and --memory")
     library = target.open()
-    for option in ("includes", "cflags"):
+    for option in ("includes", "cflags", "ldflags"):
         if getattr(given, option):
             flags = tools.load("compiler-flags", f"config --{option}")
-            print(*flags(library, everything=option == "cflags"))
+            print(*flags(library, option))
     if given.libs:
         loaded = [status.library for status in library.backends().values() if status.state is State.LOADED]
         backends = [path for path in loaded if path is not None]

@@ -70,6 +70,7 @@ def _try(library: Library, status: BackendStatus) -> BackendStatus:
     for name in ("operators", "by_reference", "missing"):
         fields[name] = tuple(fields[name])
     fields["served_by_others"] = tuple(fields["served_by_others"].items())
+    fields["not_invariant"] = tuple((name, tuple(claims)) for name, claims in fields["not_invariant"].items())
     fields["library"] = None if fields["library"] is None else Path(fields["library"])
     fields["exception"] = None if fields["exception"] is None else RuntimeError(fields["exception"])
     return BackendStatus(**fields)

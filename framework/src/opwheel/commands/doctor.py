@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from .._version import __version__
+from ..formats import Format
 from ..memory import huge_pages
 from ..registry.absence import find_absence
 from ..registry.errors import LockError
 from ..registry.status import BackendStatus, Finding, State
+from ..registry.values import ALL
 from . import deep, environment
 from .console import GREEN, RED, YELLOW, print_table, say
 from .standard_output import diverted
@@ -21,7 +24,7 @@ from .target import Target
 if TYPE_CHECKING:
     from .. import Library
 
-FORMAT = 1  # of the report: raised when a key goes or changes its meaning, not when one is added
+FORMAT = Format("opwheel doctor", 1)
 _COLORS = {
     State.LOADED: GREEN,
     State.INSTALLED: GREEN,
@@ -97,7 +100,7 @@ def _report(
     failed = [s for s in (*statuses.values(), *runtimes.values()) if s.is_failure]
     loaded = [s for s in statuses.values() if s.state is State.LOADED]
     return {
-        "format": FORMAT,
+        "format": FORMAT.as_json(),
         "ok": bool(loaded) and not failed and not findings,
         "library": library.namespace,
         "distribution": library.distribution,
@@ -118,6 +121,11 @@ def _report(
         },
         "cpu_capability": library.policy.cpu_capability,
         "check": library.policy.check,
+        "foreign": {
+            "policy": library.policy.foreign,
+            "kernels": [status._asdict() for status in library.foreign.status()],
+        },
+        "invariant": _invariant(library, loaded),
         "backends": {name: status.as_json() for name, status in statuses.items()},
         "runtimes": {name: status.as_json() for name, status in runtimes.items()},
         "not_installed": {
@@ -143,6 +151,17 @@ def _autograd(library: Library) -> dict[str, Any]:
     }
 
 
+def _invariant(library: Library, loaded: list[BackendStatus]) -> dict[str, dict[str, list[str]]]:
+    """By backend, and by those of its operators that claim any: the claims that hold (``Operator(invariant=...)``)."""
+    from ..dispatch.invariance import held
+
+    found: dict[str, dict[str, list[str]]] = {}
+    for status in loaded:
+        claims = {name: list(held(library.overloads[name], status)) for name in status.operators}
+        found[status.name] = {name: names for name, names in claims.items() if names}
+    return found
+
+
 def _print(report: dict[str, Any], statuses: list[BackendStatus]) -> None:
     say(
         f"{report['distribution']} {report['version']} (ABI {report['abi']}), opwheel {report['opwheel']}, "
@@ -155,10 +174,10 @@ def _print(report: dict[str, Any], statuses: list[BackendStatus]) -> None:
     if report["check"] is not None:
         say(f"results of kernels in Python: {'every' if report['check'] else 'no'} call is checked")
     autograd = report["autograd"]
-    reason = f" ({autograd['reason']})" if autograd["reason"] else ""
-    say(f"autograd: {autograd['kind']}{reason}")
-    for operator, reason in autograd["in_python"].items():
-        say(f"  python for {operator}: {reason}")
+    say(f"autograd: {autograd['kind']}")
+    if autograd["reason"]:
+        say(f"  derivatives are computed in Python, right and with more time for each call: {autograd['reason']}")
+    _print_foreign(report["foreign"])
     for one in report["missing_names"]:
         say(one["message"])
     if statuses:
@@ -170,6 +189,7 @@ def _print(report: dict[str, Any], statuses: list[BackendStatus]) -> None:
         if status.by_reference:
             names = ", ".join(status.by_reference)
             say(f"\n{status.name}: computed by the reference, for lack of a kernel: {names}")
+        _print_invariant(status, report["invariant"].get(status.name, {}))
         if status.reason:
             code = f" [{status.code}]" if status.code else ""
             say(f"\n{status.name}: {status.reason}{code}")
@@ -180,6 +200,26 @@ def _print(report: dict[str, Any], statuses: list[BackendStatus]) -> None:
     for finding in report["findings"]:
         say(f"\n{finding['message']} [{finding['code']}]")
         say(f"  fix: {finding['fix']}")
+
+
+def _print_foreign(foreign: dict[str, Any]) -> None:
+    """How many operators of others have kernels of this library, and which of these are on."""
+    kernels = foreign["kernels"]
+    names = {one["name"]: one["state"] for one in kernels if one["state"] != "off"}
+    if kernels:
+        told = ", ".join(f"{name} {state}" for name, state in names.items()) or "all off"
+        say(f"kernels for {len(kernels)} operators of others: {told}")
+
+
+def _print_invariant(status: BackendStatus, held: dict[str, list[str]]) -> None:
+    """How many operators keep which claim, and which claims the backend does not keep."""
+    if held:
+        counts = Counter(name for names in held.values() for name in names)
+        shown = ", ".join(f"{name} ({count})" for name, count in counts.items())
+        say(f"\n{status.name}: operators whose bits are the same whatever: {shown}")
+    for operator, claims in status.not_invariant:
+        does = "no operator keeps" if operator == ALL else f"{operator} does not keep"
+        say(f"\n{status.name}: {does} what the library claims: {', '.join(claims)}")
 
 
 def _row(status: BackendStatus) -> tuple[str, ...]:

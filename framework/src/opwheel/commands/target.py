@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 class UsageError(Exception):
     """A command line that cannot be carried out; the text says what to write instead."""
 
+    code = "OPWHEEL-E090"
+
 
 class Target:
     """The library by its module's name; None where the script ``opwheel`` was not given one."""

@@ -15,8 +15,10 @@ COMMANDS = {
     "new-backend": "write a backend project to start from",
     "new-library": "write the projects of an operator library to start from",
     "audit": "test the operators of a library that knows nothing of opwheel",
+    "export-kernel": "write a library as a kernel for Hugging Face's kernels package",
+    "judge": "compare any callable with a reference in PyTorch",
 }
-OF_NO_LIBRARY = ("new-library", "audit")  # of the script ``opwheel`` alone
+OF_NO_LIBRARY = ("new-library", "audit", "export-kernel", "judge")  # of the script ``opwheel`` alone
 
 
 @cache

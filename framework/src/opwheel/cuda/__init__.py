@@ -22,6 +22,6 @@ def probe(build: Path, wheel: str) -> Probe:
     if torch.version.cuda is None and torch.version.hip is None:  # nothing else need be imported to say so
         fix = f"install a torch with CUDA 13, or remove {wheel}"
         return Probe(False, f"torch {torch.__version__} is built without CUDA", fix)
-    from .support import Build, judge, look
+    from .support import Build, detect, judge
 
-    return judge(look(), Build.read(build), wheel)
+    return judge(detect(), Build.read(build), wheel)

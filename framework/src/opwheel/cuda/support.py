@@ -52,7 +52,7 @@ class Machine(NamedTuple):
     capabilities: tuple[Version, ...] = ()
 
 
-def look() -> Machine:
+def detect() -> Machine:
     """Ask PyTorch and the driver. No CUDA context is made; with NVML, or without a driver, later forks can use CUDA."""
     import torch
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING
 from ..text import describe_value
 from .errors import InvalidBackendError
 from .values import (
+    INVARIANCES,
     Field,
     Record,
     collection_of,
+    mapping_of,
     optional,
     sequence_of,
     take_bool,
     take_function,
     take_integer,
+    take_invariance,
     take_name,
+    take_name_or_all,
     take_path,
     take_text,
 )
@@ -75,6 +79,9 @@ class Backend(Record):
         operators: names of the schemas covered, ``"name.out"`` for an overload; None for all of the library.
         requires: requirement specifiers of installed packages, ``"torch>=2.10"``.
         priority: the higher one comes first when the policy does not say otherwise.
+        not_invariant: by names of schemas, which of the operator's claims ``Operator(invariant=...)`` these kernels do
+            not keep, such as ``{"norm": ["batch"]}``; ``"*"`` stands for every operator. All others are promised, and
+            the conformance kit tests them.
 
     Raises:
         InvalidBackendError: a field has the wrong type or is too long, or there is nothing to load.
@@ -91,6 +98,14 @@ class Backend(Record):
             "operators": Field(optional(collection_of(take_name, "names of operators")), '["add", "add.out"]'),
             "requires": Field(sequence_of(take_text, "texts"), '["torch>=2.10"]'),
             "priority": Field(take_integer, "0"),
+            "not_invariant": Field(
+                mapping_of(
+                    take_name_or_all,
+                    collection_of(take_invariance, f"some of {', '.join(INVARIANCES)}"),
+                    "a dict from names of operators to claims",
+                ),
+                '{"add": ["batch"]}',
+            ),
         }
     )
     required = ("name", "device_type", "dispatch_key", "libraries")
@@ -103,6 +118,7 @@ class Backend(Record):
     operators: tuple[str, ...] | None
     requires: tuple[str, ...]
     priority: int
+    not_invariant: Mapping[str, tuple[str, ...]]
 
     def __init__(
         self,
@@ -115,6 +131,7 @@ class Backend(Record):
         operators: Iterable[str] | None = None,
         requires: Sequence[str] = (),
         priority: int = 0,
+        not_invariant: Mapping[str, Iterable[str]] = MappingProxyType({}),
     ) -> None:
         title = f"Backend(name={describe_value(name)})"
         self._take(
@@ -129,6 +146,7 @@ class Backend(Record):
             operators=operators,
             requires=requires,
             priority=priority,
+            not_invariant=not_invariant,
         )
         if not self.libraries and self.register is None:
             problem = f"{title}: give libraries or register: there is nothing to load"

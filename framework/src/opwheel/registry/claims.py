@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from .._torch.private import dispatch_key_of, why_no_device
 from .backend import Backend
 from .dispatcher import is_dispatch_key
 from .loading import LoadError
 from .schemas import Core
+from .values import ALL
 
 
 def check_claim(backend: Backend, core: Core) -> None:
@@ -15,13 +18,9 @@ def check_claim(backend: Backend, core: Core) -> None:
     Raises:
         LoadError: naming what does not exist, or does not belong together.
     """
-    unknown = sorted(set(backend.operators or ()) - set(core.operators))
-    if unknown:
-        raise LoadError(
-            "OPWHEEL-E022",
-            f"it claims operators that do not exist: {', '.join(unknown)}",
-            f"name in operators= those of `{core.namespace} explain`, such as operators=[{core.operators[0]!r}]",
-        )
+    _check_names(backend.operators or (), "claims", "operators=[{0!r}]", core)
+    named = set(backend.not_invariant) - {ALL}
+    _check_names(named, "names in not_invariant=", 'not_invariant={{{0!r}: ["batch"]}}', core)
     key, device = backend.dispatch_key, backend.device_type
     # Whether a package has registered the device is seen when the backend is loaded: its probe may import it.
     absent = why_no_device(device)
@@ -42,3 +41,15 @@ def check_claim(backend: Backend, core: Core) -> None:
     else:
         reason = f"it claims {key!r}, but kernels for {device!r} tensors are at {expected!r}"
     raise LoadError("OPWHEEL-E022", reason, fix)
+
+
+def _check_names(given: Iterable[str], does: str, example: str, core: Core) -> None:
+    """Refuse names that are no operators of the library."""
+    unknown = sorted(set(given) - set(core.operators))
+    if unknown:
+        field = example.partition("=")[0]
+        raise LoadError(
+            "OPWHEEL-E022",
+            f"it {does} operators that do not exist: {', '.join(unknown)}",
+            f"name in {field}= those of `{core.namespace} explain`, such as {example.format(core.operators[0])}",
+        )

@@ -12,6 +12,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
+from .._namespace import NAMESPACE
 from .._torch.private import (
     define_operator,
     dispatch_keys,
@@ -115,7 +116,7 @@ def why_unreadable() -> str:
     """
     if missing := why_registrations_are_not_seen():
         return missing
-    operator = "opwheel::registrations"
+    operator = f"{NAMESPACE}::registrations"
     registered = [define_operator(f"{operator}(Tensor x) -> Tensor")]
     dumps = [kernel_registrations(operator)]
     for key in ("Meta", "Meta", "Autograd"):

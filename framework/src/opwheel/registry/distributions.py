@@ -15,18 +15,21 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 _METADATA = (".dist-info", ".egg-info")
+# A copy inside of another package, as in an exported kernel, has the metadata of its backends beside it.
+_BESIDE = () if __name__.startswith("opwheel.") else (str(Path(__file__).parents[2]),)
 _BLOCK = 1 << 16
 
 
 def distributions_for(group: str) -> Iterator[metadata.Distribution]:
     """Those of ``importlib.metadata.distributions()``, in its order, that may have entry points of a group.
 
-    Left out are those in folders on sys.path whose entry_points.txt has not the group's name, or cannot be read.
+    Left out are those in folders on sys.path whose entry_points.txt has not the group's name, or cannot be read. A copy
+    of opwheel inside of another package looks into the folder that it is in, too.
     """
     for finder in sys.meta_path:
         find = getattr(finder, "find_distributions", None)
         if finder is PathFinder and find is not None:
-            for entry in sys.path:
+            for entry in (*sys.path, *_BESIDE):
                 names = _names_in(entry)
                 if names is None:
                     yield from find(metadata.DistributionFinder.Context(path=[entry]))

@@ -1,4 +1,4 @@
-"""Every failure the registry reports has a stable code; the documentation is made of this table, and nothing else is.
+"""Every failure has a stable code, which our exceptions have as ``code``; the documentation is made of this table.
 
 ``<library>`` stands for the operator library's name, ``<LIBRARY>`` for the same in capitals. A fix that begins with
 "Author:" is for whoever writes the plugin.
@@ -32,6 +32,21 @@ _ROWS = (
         "require() named a backend that is not installed, or whose metadata was not taken along into an application, "
         "or that was not loaded.",
         "Do what the message says about that backend; `<library> doctor` shows all of them.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E003",
+        "kernel in Python returned something else",
+        "ResultError, a RuntimeError: what a function of a backend, or of register_python(), has returned is not what "
+        "the operator promises: dtype, shape, strides, device, number of results.",
+        "Author: return what the message says is expected. Everybody else: tell the author of the backend that the "
+        "message names.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E004",
+        "a claim of invariance does not hold",
+        "require(..., invariant=...) named a claim that a loaded backend does not keep for an operator: its author "
+        "says so, it has registered the operator's reference, or the library claims nothing of the kind.",
+        "Require less, or load another backend; `<library> explain` says what holds for each operator on each device.",
     ),
     ErrorCode(
         "OPWHEEL-E010",
@@ -128,7 +143,9 @@ _ROWS = (
         "OPWHEEL-E032",
         "other schemas",
         "An operator's arguments or results are not those that the backend was built for: its kernel would take what "
-        "arrives for something else. Or a kernel calls an operator that has other ones than the call was written for.",
+        "arrives for something else. The backend lacks those operators, and has the others; where all that it claims "
+        "have changed, it is not loaded. Or a kernel calls an operator that has other ones than the call was written "
+        "for: then nothing of the backend is loaded.",
         "Install versions of the core and of the backend that belong together, or build the backend again.",
     ),
     ErrorCode(
@@ -246,6 +263,127 @@ _ROWS = (
         "Something is wrong with a backend, or the files of a distribution are not those of a wheel: edited, "
         "installed in editable mode, or imported from another place.",
         "Do what `<library> doctor` says about it, or reinstall the distribution from a wheel.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E080",
+        "a native library cannot be built here",
+        "ToolchainError: a compiler, headers, a source or torch are missing, the system is not Linux, or the "
+        "compiler refuses a source.",
+        "Install or set what the message names; where compiling failed, the compiler's messages stand above.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E081",
+        "a tool's library cannot be compiled",
+        "CompileError: the conformance kit and the benchmarks compile small libraries of their own when they are "
+        "first needed, and there is no compiler, or the folder that keeps them cannot be written.",
+        "Install a C++ compiler, or set `CXX` or `XDG_CACHE_HOME`, as the message says.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E082",
+        "a project cannot be written",
+        "ScaffoldError, of `new-backend` and `new-library`: a name is malformed, reserved or taken, language and "
+        "device do not fit together, or the folder is not empty.",
+        "Choose what the message offers.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E083",
+        "the module opinfos is not right",
+        "OpInfosError: a library's module `opinfos` cannot be imported, or names an operator or a field that does "
+        "not exist.",
+        "Author: correct the module at the place that the message names.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E084",
+        "a selection of kernels does not fit",
+        "SelectionError, of the backend for ExecuTorch: an operator is not in the file of operators, or a model uses "
+        "none of them.",
+        "Name operators of the file, or another model.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E090",
+        "command line is not valid",
+        "UsageError: an option, an operator, a device or a library does not exist, or a package that the command "
+        "needs is not installed. The exit code is 2.",
+        "Write what the message says; `--help` lists the options.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E091",
+        "there is nothing to audit",
+        "TargetError: the target is no module, shared library or namespace, or it registers no operator.",
+        "Name another target, or with `--import` the module that registers its operators.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E092",
+        "the samples for an audit cannot be had",
+        "SamplesError: the function that `--samples` names does not exist, raises, or gives something else than "
+        "SampleInputs.",
+        "Correct the function.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E093",
+        "a file holds no recorded calls",
+        "CallsFileError: the file that `--record` names was not written by `opwheel audit --record`, or by another "
+        "version.",
+        "Record the calls again.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E094",
+        "a process of an audit ended",
+        "WorkerError: the target cannot be loaded, or the process ended before it could run a check.",
+        "Import the target by itself; the message ends with what the process said.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E095",
+        "a file holds no results",
+        "ResultsFileError: what `--compare` names was not written by `<library> bench --json`, or by another version.",
+        "Measure again.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E096",
+        "an implementation computes something else",
+        "WrongResultError: before it is timed, each implementation of a benchmark is compared with float64.",
+        "Correct the implementation that the message names; nothing wrong is measured.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E097",
+        "there is nothing to judge",
+        "UsageError of `opwheel judge`: a name stands for nothing, there are no inputs, the reference raises on them "
+        "or is random, or the candidate never ran.",
+        "Write what the message says.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E098",
+        "what is declared for tests is wrong",
+        "DeclarationError of the conformance kit: the reference raises on a sample of the library.",
+        "Correct the module `opinfos` of the library, or the reference, which the message names.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E099",
+        "a library cannot be exported",
+        "ExportError of `opwheel export-kernel`: the backend is not loaded or is for another device than a CPU, the "
+        "library imports what a kernel may not, or patchelf is not installed.",
+        "Do what the message says.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E100",
+        "a kernel for somebody else's operator does not fit",
+        "The operator does not exist in this PyTorch or library, its arguments are others than the kernel expects, the "
+        "conditions cannot be read, or the library has no kernel on the device for what it needs. Nothing was changed.",
+        'Install the backend that the message names, or switch on the others by name: `accelerate_torch("softmax")`.',
+    ),
+    ErrorCode(
+        "OPWHEEL-E101",
+        "an operator of others has another owner already",
+        "Another library, PyTorch's own `torch._native`, or code that registered a kernel by itself, has the operator "
+        "at this dispatch key, or has registered over ours since, so that ours cannot be removed. Nothing was changed.",
+        "Switch the other one off first, or leave the operator out.",
+    ),
+    ErrorCode(
+        "OPWHEEL-E102",
+        "kernels cannot be switched in the middle of a mode",
+        "A dispatch mode, a mode of torch function, a transform of torch.func or torch.compile is active: what is "
+        "being traced or recorded would hold kernels of both kinds.",
+        "Switch before entering it, or after leaving it.",
     ),
 )
 

@@ -39,11 +39,15 @@ class NoKernelError(RegistryError, NotImplementedError):
 
 
 class BackendUnavailableError(RegistryError):
-    """A backend that was asked for is not loaded."""
+    """A backend that was asked for is not loaded, or does not keep the claims that were asked for."""
 
 
 class PolicyError(RegistryError, ValueError):
     """A policy file or environment variable is not valid."""
+
+
+class ForeignOperatorError(RegistryError):
+    """Kernels for operators that others define cannot be switched on or off."""
 
 
 class LockError(RegistryError):

@@ -56,12 +56,13 @@ def explain(
     return Choice(operator, device_type, key, winner, others, here, rules)
 
 
-def digest(claims: Iterable[Claim], policy: Policy) -> str:
+def digest(claims: Iterable[Claim], policy: Policy, foreign: list[list[str]]) -> str:
     """A fingerprint of who comes first for which dispatch key.
 
-    It depends on the plugins that the policy lets in (name, distribution, version, operators) and on its order, not on
-    the machine, the order of installation, which libraries happened to open or what ``load()`` has added: equal
-    digests, equal choice.
+    It depends on the plugins that the policy lets in (name, distribution, version, operators, claims of invariance that
+    they do not keep) and on its order, not on the machine, the order of installation, which libraries happened to open
+    or what ``load()`` has added; and on the kernels for operators of others that are on (``foreign``). Equal digests,
+    equal choice.
     """
     admitted = [claim for claim in claims if policy.rejects(claim.backend.name, "") is None]
     ordered = sorted(admitted, key=lambda claim: (claim.backend.dispatch_key, *precedence(claim, policy)))
@@ -73,8 +74,9 @@ def digest(claims: Iterable[Claim], policy: Policy) -> str:
             claim.plugin.version,
             sorted(claim.operators),
             claim.is_divisible,
+            sorted((name, sorted(claims)) for name, claims in claim.backend.not_invariant.items()),
         ]
         for claim in ordered
     ]
-    text = json.dumps([rows, policy.fallback], separators=(",", ":"))
+    text = json.dumps([rows, policy.fallback, *foreign], separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -102,7 +102,8 @@ class Isolation:
         if refused and claimed is not None:
             raise LoadError(
                 "OPWHEEL-E054",
-                f"it registered what it does not claim, or what another backend has: {listed(refused)}",
+                f"it registered what it does not claim, what another backend has, or kernels for other schemas than "
+                f"those of this core: {listed(refused)}",
                 f"register only what operators= names, at its dispatch_key={watched.key!r} (in register= by the impl() "
                 "of what it is given, which leaves out what another backend has), or claim more there: not "
                 f"{describe(refused)}",

@@ -73,6 +73,7 @@ class OperatorLibrary:
         self._loader = Loader(namespace, self.policy, self._statuses, self._isolation)
         self._search = Search(entry_point_group, self.policy, self._statuses, self._isolation, self._loader, self.trace)
         self._lock = threading.RLock()
+        self._foreign: list[list[str]] = []
         self._load_count = 0  # how often backends were loaded
         self._thread = threading.local()
 
@@ -86,7 +87,7 @@ class OperatorLibrary:
         if self.policy.lock is not None:
             from .lock import Guard
 
-            guard = self._loader.guard = Guard(self.policy.lock, self.namespace, self.policy.fallback)
+            guard = self._loader.guard = Guard(self.policy.lock, self.namespace, self.policy)
             guard.check_installed(self.distribution, self._groups, self.schema_library)
             self.trace("lock", self.policy.lock)
         self._core = open_schemas(self.namespace, self.schema_library, self.distribution, self._expected)
@@ -248,7 +249,20 @@ class OperatorLibrary:
         from .explanation import digest
 
         self.load_pending()
-        return digest(self._search.claims.values(), self.policy)
+        return digest(self._search.claims.values(), self.policy, self._foreign)
+
+    def check_foreign(self) -> None:
+        """Check that kernels for operators of others may be switched on.
+
+        Raises:
+            LockError: the lock file that this process follows says that they are off.
+        """
+        if self._loader.guard is not None:
+            self._loader.guard.check_foreign("on")
+
+    def note_foreign(self, rows: list[list[str]]) -> None:
+        """Remember which kernels for operators of others are on: the digest tells."""
+        self._foreign = rows
 
     def snapshot(self) -> Snapshot:
         """What a lock file would say of this process.
@@ -261,7 +275,7 @@ class OperatorLibrary:
         failed = [describe(status) for status in self.backends().values() if status.is_failure]
         owners, own_files = self._loader.owners, (self.distribution, self.schema_library)
         claims = self._search.claims.values()
-        return take_snapshot(own_files, self._groups, self.policy.fallback, claims, owners, failed)
+        return take_snapshot(own_files, self._groups, self.policy, claims, owners, failed)
 
     def compare(self, lock: str, *, winners: bool = True) -> list[Finding]:
         """How this process differs from a lock file, whether or not it was told to follow one.
@@ -273,7 +287,7 @@ class OperatorLibrary:
         """
         from .lock import Guard
 
-        guard = Guard(lock, self.namespace, self.policy.fallback)
+        guard = Guard(lock, self.namespace, self.policy)
         differences = guard.compare_installed(self.distribution, self._groups, self.schema_library)
         if winners:
             self.load_pending()

@@ -189,7 +189,7 @@ class Loader:
         start = time.perf_counter()
         try:
             with self._isolation.watch("it", key=key, claimed=claim.pairs, may_define=may_define) as watched:
-                loaded.open(backend, self._namespace, others)
+                loaded.open(backend, self._namespace, {*others, *claim.changed})
                 loaded.set_memory(self._policy)
                 load_ms = (time.perf_counter() - start) * 1e3
             covered = self._covered(claim, watched.added)
@@ -198,24 +198,27 @@ class Loader:
             raise
         self._isolation.unblock({(operator, key) for operator in covered})
         self.owners.update({(operator, key): backend.name for operator in covered})
-        missing = tuple(sorted(claim.operators - covered))
+        lacking = sorted(claim.operators - covered)
         reasons = [
             describe_share(claim, self._claims[backend.name], set(others.values())) if others else "",
-            f"no kernel for {', '.join(missing)}" if missing else "",
+            f"no kernel for {', '.join(lacking)}" if lacking else "",
+            *claim.changed.values(),
         ]
+        fixes = [
+            "its author registers them, or leaves them out of operators=" if lacking else "",
+            "its author builds it again, with this core" if claim.changed else "",
+        ]
+        fix = "; ".join(filter(None, fixes))
         self._statuses.record(
             claim.plugin,
             State.LOADED,
             backend=backend,
-            code="OPWHEEL-E053" if missing else "",
+            code="OPWHEEL-E032" if claim.changed else "OPWHEEL-E053" if lacking else "",
             reason="; ".join(filter(None, reasons)),
-            fix=f"pip install --upgrade {claim.plugin.distribution}; its author registers them, or leaves them out of "
-            "operators="
-            if missing
-            else "",
+            fix=f"pip install --upgrade {claim.plugin.distribution}; {fix}" if fix else "",
             operators=tuple(sorted(covered)),
             by_reference=tuple(sorted(o for o in covered if is_reference(f"{self._namespace}::{o}", key))),
-            missing=missing,
+            missing=tuple(sorted({*lacking, *claim.changed})),
             served_by_others=tuple(others.items()),
             load_ms=load_ms,
         )
@@ -243,7 +246,7 @@ class Loader:
             raise LoadError(
                 "OPWHEEL-E051",
                 f"it registered no kernel at {key}{left}",
-                f"register what operators= names at its dispatch_key, by STABLE_TORCH_LIBRARY_IMPL({self._namespace}, "
+                f"register what operators= names at its dispatch_key, by OPWHEEL_KERNELS({self._namespace}, "
                 f"{key}, m) in what libraries= names or by library.impl(name, kernel) in what register= names",
             )
         return covered

@@ -21,6 +21,7 @@ from .backend import Backend, Probe
 from .elf import check_complete
 from .errors import CodedError, InvalidBackendError
 from .policy import Policy
+from .schemas import Core
 from .values import fix_in
 
 if TYPE_CHECKING:
@@ -39,43 +40,51 @@ class LoadError(CodedError):
         self.fix = fix
 
 
-def check_compatible(backend: Backend, abi: int, schemas: Sequence[str]) -> None:
+def check_compatible(backend: Backend, core: Core) -> dict[str, str]:
     """Compare the ABI number, the schemas and the requirements with this process.
 
+    Returns:
+        The claimed operators that the backend's libraries were built for other schemas of, each with both schemas in
+        words. Kernels on the SDK are not registered for these (``opwheel/detail/registration.h``).
+
     Raises:
-        LoadError: naming both sides.
+        LoadError: naming both sides. Of the schemas, if all that are claimed are others.
     """
+    claimed = frozenset(core.operators if backend.operators is None else backend.operators)
+    changed: dict[str, str] = {}
     for path in backend.libraries:
         built_with = read_notes(path)
-        if built_with.abi is not None and built_with.abi != abi:
+        if built_with.abi is not None and built_with.abi != core.abi:
             raise LoadError(
                 "OPWHEEL-E030",
-                f"{path.name} was built for ABI {built_with.abi}, this core has ABI {abi}",
+                f"{path.name} was built for ABI {built_with.abi}, this core has ABI {core.abi}",
                 "upgrade the core"
-                if built_with.abi > abi
+                if built_with.abi > core.abi
                 else "upgrade the backend; its author builds it again, with the opwheel of this core",
             )
-        _check_schemas(path, built_with.schemas, schemas, backend.operators)
+        changed |= _changed_schemas(path, built_with.schemas, core.schemas, claimed)
         _check_callees(path, built_with.callees)
     for text in backend.requires:
         check_requirement(text)
+    if changed and claimed == changed.keys():
+        raise LoadError("OPWHEEL-E032", "; ".join(changed.values()), _REBUILD)
+    return changed
 
 
-def _check_schemas(path: Path, built_for: Iterable[str], schemas: Sequence[str], claimed: Iterable[str] | None) -> None:
-    """Compare the schemas that kernels were compiled for, of operators that are there, with those of this process.
+def _changed_schemas(
+    path: Path, built_for: Iterable[str], schemas: Sequence[str], claimed: Collection[str]
+) -> dict[str, str]:
+    """The claimed operators whose kernels were compiled for another schema than the one of this process, with both.
 
-    A kernel takes what arrives for what it was compiled for, a float's bits for an integer's.
+    Such a kernel would take what arrives for what it was compiled for, a float's bits for an integer's.
     """
     here = {_name(text): text for text in schemas}
+    changed = {}
     for text in built_for:
         name = _name(text)
-        is_claimed = claimed is None or name in claimed
-        if is_claimed and name in here and text != here[name] and _meaning(text) != _meaning(here[name]):
-            raise LoadError(
-                "OPWHEEL-E032",
-                f"{path.name} was built for {text!r}, this core has {here[name]!r}",
-                _REBUILD,
-            )
+        if name in claimed and name in here and text != here[name] and _meaning(text) != _meaning(here[name]):
+            changed[name] = f"{path.name} was built for {text!r}, this core has {here[name]!r}"
+    return changed
 
 
 def _check_callees(path: Path, callees: Iterable[str]) -> None:
@@ -96,11 +105,11 @@ def _name(schema: str) -> str:
 
 
 def _meaning(schema: str) -> object:
-    """What a kernel depends on: not the default values, which PyTorch fills in."""
+    """What a kernel depends on: not the default values, which PyTorch fills in, nor what is keyword-only."""
     from .callees import type_of  # most schemas are equal as they are
 
     parsed = parse_schema(schema)
-    arguments = [(one.name, *type_of(one), one.kwarg_only) for one in parsed.arguments]
+    arguments = [(one.name, *type_of(one)) for one in parsed.arguments]
     return arguments, list(map(type_of, parsed.returns))
 
 

@@ -13,30 +13,37 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..formats import Format
 from .discovery import find_plugins
 from .errors import LockError
 from .installed import InstalledWheel, found_elsewhere, read_installed
+from .policy import Policy
 from .regular_files import in_full, read_regular
 from .resolution import Claim
 from .status import Finding
 
-FORMAT = 1
+FORMAT = Format("opwheel lock", 1)
 MAX_FILE = 2**24  # bytes
 
 Owners = Mapping[tuple[str, str], str]  # (operator, dispatch key) -> backend
 
 
 class Snapshot(NamedTuple):
-    """What a lock file says. ``winners`` has the backend by dispatch key and operator."""
+    """What a lock file says.
+
+    ``foreign`` says whether kernels for operators that others define may be on; ``winners`` has the backend by dispatch
+    key and operator.
+    """
 
     distributions: dict[str, dict[str, str]]
     plugins: dict[str, str]
     fallback: str
+    foreign: str
     winners: dict[str, dict[str, str]]
 
     def as_text(self, namespace: str) -> str:
         """The file's content."""
-        document = {"format": FORMAT, "library": namespace, **self._asdict()}
+        document = {"format": FORMAT.as_json(), "library": namespace, **self._asdict()}
         return json.dumps(document, indent=2, sort_keys=True) + "\n"
 
 
@@ -73,19 +80,19 @@ def take_inventory(library: str, groups: Iterable[str]) -> Inventory:
     return Inventory(wheels, {name: ", ".join(sorted(owners)) for name, owners in sorted(plugins.items())}, problems)
 
 
-def snapshot(inventory: Inventory, fallback: str, owners: Owners) -> Snapshot:
+def snapshot(inventory: Inventory, policy: Policy, owners: Owners) -> Snapshot:
     """The lock file's content for this process."""
     wheels = {name: {"version": wheel.version, "sha256": wheel.sha256} for name, wheel in inventory.wheels.items()}
     winners: dict[str, dict[str, str]] = {}
     for (operator, key), backend in sorted(owners.items()):
         winners.setdefault(key, {})[operator] = backend
-    return Snapshot(wheels, inventory.plugins, fallback, winners)
+    return Snapshot(wheels, inventory.plugins, policy.fallback, policy.foreign, winners)
 
 
 def take_snapshot(
     own: tuple[str, Path],
     groups: Iterable[str],
-    fallback: str,
+    policy: Policy,
     claims: Iterable[Claim],
     owners: Owners,
     failed: Iterable[str],
@@ -95,7 +102,7 @@ def take_snapshot(
     Args:
         own: the operator library's distribution, and its schema library.
         groups: of entry points.
-        fallback: the policy's.
+        policy: what it says of the fallback and of kernels for operators of others.
         claims: of all backends that were asked.
         owners: those whose kernels are registered.
         failed: what is wrong with backends.
@@ -108,7 +115,7 @@ def take_snapshot(
     problems = [*failed, *inventory.problems, *foreign_files(inventory, [own, *files_of(winners)])]
     if problems:
         raise LockError("OPWHEEL-E072", f"this installation cannot be locked: {'; '.join(problems)}")
-    return snapshot(inventory, fallback, owners)
+    return snapshot(inventory, policy, owners)
 
 
 def foreign_files(inventory: Inventory, files: Iterable[tuple[str, Path]]) -> list[str]:
@@ -155,8 +162,8 @@ def read_lock(path: Path, namespace: str) -> Snapshot:
 def _problem_with(document: Any, namespace: str) -> str:
     if not isinstance(document, dict) or "format" not in document:
         return "is not a lock file"
-    if document["format"] != FORMAT:
-        return f"has format {document['format']!r}, this version reads format {FORMAT}"
+    if document["format"] != FORMAT.as_json():
+        return f"has format {document['format']!r}, this version reads {FORMAT.as_json()!r}"
     if document.get("library") != namespace:
         return f"is for the operator library {document.get('library')!r}, not {namespace!r}"
     wrong = [field for field in Snapshot._fields if not _is_valid(field, document.get(field))]
@@ -164,7 +171,7 @@ def _problem_with(document: Any, namespace: str) -> str:
 
 
 def _is_valid(field: str, value: Any) -> bool:
-    if field == "fallback":
+    if field in ("fallback", "foreign"):
         return isinstance(value, str)
     if not isinstance(value, dict):
         return False
@@ -193,6 +200,8 @@ def differences(locked: Snapshot, here: Snapshot) -> Iterable[str]:
             yield f"the plugin {name!r} is in {here.plugins[name]}, locked is {locked.plugins[name]}"
     if locked.fallback != here.fallback:
         yield f"the fallback is {here.fallback!r}, locked is {locked.fallback!r}"
+    if locked.foreign != here.foreign:
+        yield f"kernels for operators of others are {here.foreign}, locked is {locked.foreign}"
     yield from _other_winners(locked.winners, here.winners)
 
 
@@ -215,13 +224,13 @@ class Guard:
         LockError: the lock file cannot be used; and from the methods that check, if there is a difference.
     """
 
-    def __init__(self, file: str, namespace: str, fallback: str) -> None:
+    def __init__(self, file: str, namespace: str, policy: Policy) -> None:
         if not file:
             variable = f"{namespace.upper()}_LOCK"
             raise LockError("OPWHEEL-E070", f"{variable} is empty: name a lock file, or unset it to do without one")
         self.locked = read_lock(Path(file), namespace)
         self._file = file
-        self._fallback = fallback
+        self._policy = policy
         self._inventory = Inventory({}, {}, [])
         self._advice = f"install what is locked, or accept what is installed with `{_command(namespace, file)}`"
 
@@ -233,16 +242,21 @@ class Guard:
         """Before a backend is opened, with those who are going to win; and afterwards, with those who have won."""
         self._fail_if(self.compare_winners(claims, owners))
 
+    def check_foreign(self, setting: str) -> None:
+        """Before kernels for operators of others are switched ``"on"``."""
+        here = self.locked._replace(foreign=setting)
+        self._fail_if(list(differences(self.locked, here)))
+
     def compare_installed(self, library: str, groups: Iterable[str], schema_library: Path) -> list[str]:
         """What :meth:`check_installed` would name."""
         self._inventory = take_inventory(library, groups)
-        here = snapshot(self._inventory, self._fallback, {})._replace(winners=self.locked.winners)
+        here = snapshot(self._inventory, self._policy, {})._replace(winners=self.locked.winners)
         foreign = foreign_files(self._inventory, [(library, schema_library)])
         return [*self._inventory.problems, *foreign, *differences(self.locked, here)]
 
     def compare_winners(self, claims: Iterable[Claim], owners: Owners) -> list[str]:
         """What :meth:`check_winners` would name."""
-        here = snapshot(self._inventory, self._fallback, owners)
+        here = snapshot(self._inventory, self._policy, owners)
         winners = [claim for claim in claims if claim.backend.name in owners.values()]
         return [*foreign_files(self._inventory, files_of(winners)), *differences(self.locked, here)]
 

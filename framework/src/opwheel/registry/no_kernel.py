@@ -40,11 +40,9 @@ def no_kernel_error(
     able = [status for status in here if _may_have(operator, status, claims)] if here else nameless
     closest = min(able, key=_distance, default=None)
     if closest is not None and closest.state is State.LOADED:
-        reason = "only plain dense tensors are supported, not quantised, nested or other special ones"
+        reason = "only plain dense tensors are supported, no special ones"
     else:
-        reasons = [
-            f"the backend {s.name!r} ({s.distribution} {s.version}) does not cover it" for s in here if s not in able
-        ]
+        reasons = [_why_not_covered(operator, status, claims) for status in here if status not in able]
         if closest is None:
             names = [known.name for known in _installable(device_type, policy) if known.name not in statuses]
             reasons += [_not_installed(name, statuses, plugins, policy) for name in names]
@@ -63,6 +61,13 @@ def wrong_layout_error(qualified_name: str, device_type: str, layout: str) -> No
     """The error of a call with tensors of a layout for which no backend can have a kernel, such as sparse ones."""
     what = f"{_what(qualified_name, device_type)} of layout {layout}"
     return NoKernelError("OPWHEEL-E001", f"{what}; convert them with .to_dense()")
+
+
+def quantized_error(qualified_name: str, device_type: str, argument: str, dtype: str) -> NoKernelError:
+    """The error of a call with a quantised tensor, which has values only together with a scale and a zero point."""
+    what = f"{_what(qualified_name, device_type)} that are quantised, and argument {argument!r} is {dtype}"
+    fix = "convert it with .dequantize(), or write an operator that takes .int_repr(), scale and zero point"
+    return NoKernelError("OPWHEEL-E001", f"{what}; {fix}")
 
 
 def check_loaded(name: str, statuses: Mapping[str, BackendStatus], plugins: Collection[str], policy: Policy) -> None:
@@ -106,6 +111,13 @@ def _may_have(operator: str, status: BackendStatus, claims: Mapping[str, Claim])
     if status.state is State.LOADED:
         return operator in status.operators
     return status.name not in claims or operator in claims[status.name].operators
+
+
+def _why_not_covered(operator: str, status: BackendStatus, claims: Mapping[str, Claim]) -> str:
+    """Why it has no kernel for the operator, and what to do if it was meant to have one."""
+    changed = claims[status.name].changed.get(operator) if status.name in claims else None
+    why = f"cannot compute it: {changed}; to fix it: pip install --upgrade {status.distribution}" if changed else ""
+    return f"the backend {status.name!r} ({status.distribution} {status.version}) {why or 'does not cover it'}"
 
 
 def _distance(status: BackendStatus) -> tuple[int, str]:

@@ -26,8 +26,15 @@ from .status import Finding
 
 FALLBACKS = ("error", "reference")
 COMPILE = ("fuse", "kernel")
+FOREIGN = ("off", "on")
 CPU_CAPABILITIES = ("baseline", "avx2", "avx512")  # include/opwheel/detail/cpu/capability.h reads the variable itself
-_CHOICES = {"fallback": FALLBACKS, "huge-pages": HUGE_PAGES, "result-cache": RESULT_CACHE, "compile": COMPILE}
+_CHOICES = {
+    "fallback": FALLBACKS,
+    "huge-pages": HUGE_PAGES,
+    "result-cache": RESULT_CACHE,
+    "compile": COMPILE,
+    "foreign": FOREIGN,
+}
 PROBE_TIMEOUT_S = 10.0
 MAX_PROBE_TIMEOUT_S = 86_400.0
 MAX_FILE = 2**20  # bytes
@@ -68,6 +75,7 @@ class Policy:
     huge_pages: str = "advise"  # for large new results on a CPU
     result_cache: str = "keep"  # their memory, for the next ones
     compile: str = "fuse"
+    foreign: str = "off"  # kernels for operators that others define
     cpu_capability: str | None = None  # the newest instruction set that kernels for the CPU may use
     check: bool | None = None  # results of kernels in Python: of every call, of none; None: of the first of each kind
     allow: frozenset[str] | None = None
@@ -325,6 +333,7 @@ def _overlay_environment(
         huge_pages=read("HUGE_PAGES", _one_of(HUGE_PAGES), policy.huge_pages),
         result_cache=read("RESULT_CACHE", _one_of(RESULT_CACHE), policy.result_cache),
         compile=read("COMPILE", _one_of(COMPILE), policy.compile),
+        foreign=read("FOREIGN", _one_of(FOREIGN), policy.foreign),
         check=read("CHECK", _parse_switch, policy.check),
         cpu_capability=read("CPU_CAPABILITY", _one_of(CPU_CAPABILITIES), policy.cpu_capability),
         probe_timeout_s=read("PROBE_TIMEOUT", _parse_seconds, policy.probe_timeout_s),

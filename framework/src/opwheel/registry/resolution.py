@@ -3,7 +3,8 @@
 Pure functions: the answer depends on plugins and policy, not on the order in which they were found.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 
 from .backend import Backend
 from .discovery import FoundPlugin
@@ -11,12 +12,22 @@ from .policy import Policy
 
 
 class Claim:
-    """A compatible backend with the operators it wants, spelled out."""
+    """A compatible backend with the operators it wants, spelled out.
 
-    def __init__(self, plugin: FoundPlugin, backend: Backend, operators: frozenset[str]) -> None:
+    Not among these are ``changed``, those that its kernels were compiled for other schemas of, with both in words.
+    """
+
+    def __init__(
+        self,
+        plugin: FoundPlugin,
+        backend: Backend,
+        operators: frozenset[str],
+        changed: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.plugin = plugin
         self.backend = backend
         self.operators = operators
+        self.changed = changed
 
     @property
     def pairs(self) -> frozenset[tuple[str, str]]:
@@ -33,7 +44,7 @@ def share_of(claim: Claim, taken: Collection[tuple[str, str]]) -> Claim:
     """The claim with the operators that the backend gets: those that no other one has; none where it needs them all."""
     left = frozenset(operator for operator, key in claim.pairs.difference(taken))
     is_whole = len(left) == len(claim.operators)
-    return Claim(claim.plugin, claim.backend, left if is_whole or claim.is_divisible else frozenset())
+    return Claim(claim.plugin, claim.backend, left if is_whole or claim.is_divisible else frozenset(), claim.changed)
 
 
 def precedence(claim: Claim, policy: Policy) -> tuple[int, int, bool, str]:

@@ -40,7 +40,8 @@ def open_schemas(namespace: str, path: Path, distribution: str, operators: Itera
         _check_understood(notes.schemas, path)
     try:
         check_complete(path)
-        library = ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
+        # For all to see: the libraries of backends look at the schemas before they register kernels.
+        library = ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_GLOBAL)
     except OSError as error:
         problem = f"{distribution} cannot open its schema library {path}: {error}"
         raise ImportError(f"{problem}; {_advice(path, distribution)}") from error

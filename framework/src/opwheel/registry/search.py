@@ -27,6 +27,8 @@ _INCOMPATIBLE = ("OPWHEEL-E030", "OPWHEEL-E031", "OPWHEEL-E032", "OPWHEEL-E034")
 class StillImportingError(Exception):
     """A plugin cannot be asked for its backend, because its import is under way."""
 
+    code = None  # caught here: no caller sees it
+
 
 class Search:
     """The plugins of one library: from the metadata of installed distributions to claims.
@@ -103,7 +105,7 @@ class Search:
                 backend = read_plugin(plugin, "opwheel_backend", Backend)
                 watched.key = backend.dispatch_key
             check_claim(backend, core)
-            check_compatible(backend, core.abi, core.schemas)
+            changed = check_compatible(backend, core)
         except (PluginError, LoadError) as error:
             if plugin.is_being_imported:
                 raise StillImportingError from error
@@ -114,9 +116,9 @@ class Search:
             else:
                 self._loader.expel(plugin, error, backend)
             return None
-        operators = frozenset(core.operators if backend.operators is None else backend.operators)
-        self._trace("plugin", f"{plugin.name}: {backend.dispatch_key}, {len(operators)} operators")
-        claim = self.claims[plugin.name] = Claim(plugin, backend, operators)
+        operators = frozenset(core.operators if backend.operators is None else backend.operators) - changed.keys()
+        self._trace("plugin", f"{plugin.name}: {backend.dispatch_key}, {len(operators)} operators", backend=plugin.name)
+        claim = self.claims[plugin.name] = Claim(plugin, backend, operators, changed)
         return claim
 
     def await_imports(self) -> bool:

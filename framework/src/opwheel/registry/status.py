@@ -29,8 +29,9 @@ class BackendStatus(NamedTuple):
     ``operators`` has what the dispatcher confirmed, ``by_reference`` those of them for which the backend has registered
     the operator's reference, for want of a kernel of its own, ``missing`` what was claimed in vain.
     ``served_by_others`` has the claimed operators that another backend serves, each with that backend's name.
-    ``load_ms`` is the time spent on opening the libraries, in milliseconds. ``exception`` is the original one of a
-    broken backend.
+    ``not_invariant`` has operators with those of their claims ``Operator(invariant=...)`` that the backend says its
+    kernels do not keep. ``load_ms`` is the time spent on opening the libraries, in milliseconds. ``exception`` is the
+    original one of a broken backend.
     """
 
     name: str
@@ -46,6 +47,7 @@ class BackendStatus(NamedTuple):
     by_reference: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     served_by_others: tuple[tuple[str, str], ...] = ()
+    not_invariant: tuple[tuple[str, tuple[str, ...]], ...] = ()
     library: Path | None = None
     load_ms: float = 0.0
     exception: BaseException | None = None
@@ -62,6 +64,7 @@ class BackendStatus(NamedTuple):
         values["by_reference"] = list(self.by_reference)
         values["missing"] = list(self.missing)
         values["served_by_others"] = dict(self.served_by_others)
+        values["not_invariant"] = {name: list(claims) for name, claims in self.not_invariant}
         values["library"] = None if self.library is None else str(self.library)
         values["exception"] = None if self.exception is None else describe_exception(self.exception)
         return values

@@ -47,11 +47,12 @@ class Statuses:
             version=plugin.version,
             dispatch_key=backend.dispatch_key if backend else known.dispatch_key if known else "",
             device_type=backend.device_type if backend else known.device if known else "",
+            not_invariant=tuple(backend.not_invariant.items()) if backend else (),
             library=backend.libraries[0] if backend and backend.libraries else None,
         )
         status = status._replace(**details)
         self.by_name[status.name] = status = with_hiding(status, plugin)
-        self._trace(str(state), f"{status.name} {status.reason}".strip(), logging.INFO)
+        self._log(status)
 
     def fail(
         self,
@@ -89,13 +90,14 @@ class Statuses:
         """Record that a broken backend has replaced kernels of a loaded one, and cannot be removed."""
         status = self.by_name[name]
         lost = sorted(operators & set(status.operators))
-        self.by_name[name] = status._replace(
+        self.by_name[name] = status = status._replace(
             operators=tuple(sorted(set(status.operators) - set(lost))),
             missing=tuple(sorted({*status.missing, *lost})),
             code="OPWHEEL-E054",
             reason=f"{culprit!r} replaced its kernels for {', '.join(lost)}",
             fix=f"uninstall or disable {culprit!r}, then restart the process",
         )
+        self._log(status)
 
     def report(self) -> None:
         """One warning for each thing that went wrong and was not reported before, or an error with STRICT.
@@ -108,10 +110,18 @@ class Statuses:
         fresh = [problem for problem in problems if describe(problem) not in self._reported]
         for problem in fresh:
             self._reported.add(describe(problem))
+            if isinstance(problem, Finding):
+                self._trace("finding", problem, logging.INFO, code=problem.code)
             if self._policy.strict:
                 cause = problem.exception if isinstance(problem, BackendStatus) else None
                 raise RegistryError(problem.code, describe(problem)) from cause
             _warn(f"{self._namespace}: {describe(problem)}", self._namespace)
+
+    def _log(self, status: BackendStatus) -> None:
+        """What became of a backend."""
+        state = str(status.state)
+        text = f"{status.name} {status.reason}".strip()
+        self._trace(state, text, logging.INFO, backend=status.name, state=state, code=status.code)
 
 
 def with_hiding(status: BackendStatus, plugin: FoundPlugin) -> BackendStatus:

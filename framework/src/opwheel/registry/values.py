@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from ..text import describe_value
@@ -14,11 +15,17 @@ MAX_ITEMS = 10_000
 
 Take = Callable[[Any], Any]
 
+INVARIANCES = ("batch", "prefix", "threads", "layout", "compiled", "grad", "repeat", "order")
+"""What an operator may claim that the bits of its results do not depend on, as ``Operator(invariant=...)`` says."""
+
+ALL = "*"
 NAME = "a name of letters, digits, '_', '-' and '.', 100 at most"
 
 
 class NotTakenError(Exception):
     """A value is not what it should be; the text says what is expected."""
+
+    code = None  # caught here: no caller sees it
 
 
 class Field:
@@ -86,6 +93,11 @@ def take_name(value: Any) -> str:
     return str.__str__(value)
 
 
+def take_name_or_all(value: Any) -> str:
+    """A text that is a name, or ``"*"`` for all that there are."""
+    return ALL if value == ALL else take_name(value)
+
+
 def take_text(value: Any) -> str:
     """A text that is not too long."""
     if not isinstance(value, str) or len(value) > MAX_TEXT:
@@ -120,6 +132,27 @@ def take_function(value: Any) -> Any:
     if not callable(value):
         raise NotTakenError("a function")
     return value
+
+
+def take_invariance(value: Any) -> str:
+    """One of :data:`INVARIANCES`."""
+    if not isinstance(value, str) or value not in INVARIANCES:
+        raise NotTakenError(f"one of {', '.join(INVARIANCES)}")
+    return str.__str__(value)
+
+
+def mapping_of(take_key: Take, take_value: Take, expected: str) -> Take:
+    """Makes a mapping that cannot be changed of a dict."""
+
+    def take_mapping(value: Any) -> Mapping[Any, Any]:
+        if not isinstance(value, (dict, MappingProxyType)) or len(value) > MAX_ITEMS:
+            raise NotTakenError(f"{expected}, {MAX_ITEMS} at most")
+        try:
+            return MappingProxyType({take_key(key): take_value(one) for key, one in value.items()})
+        except NotTakenError as error:
+            raise NotTakenError(f"{expected}: {error}") from None
+
+    return take_mapping
 
 
 def optional(take: Take) -> Take:

@@ -9,8 +9,8 @@ from .status import Finding
 
 # Without the library's prefix. Where each of them is read: policy.py; load.h of the C++ SDK; the conformance kit.
 KNOWN = (
-    *("AUTOLOAD", "BACKENDS", "CHECK", "COMPILE", "CPU_CAPABILITY", "FALLBACK", "HUGE_PAGES", "LOCK", "PLUGINS"),
-    *("PROBE_TIMEOUT", "RESULT_CACHE", "STRICT", "TRACE"),
+    *("AUTOLOAD", "BACKENDS", "CHECK", "COMPILE", "CPU_CAPABILITY", "FALLBACK", "FOREIGN", "HUGE_PAGES", "LOCK"),
+    *("PLUGINS", "PROBE_TIMEOUT", "RESULT_CACHE", "STRICT", "TRACE"),
     "LIBRARY_PATH",
     "REQUIRE",
 )
