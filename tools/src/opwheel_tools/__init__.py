@@ -4,9 +4,18 @@ Production needs ``opwheel`` alone, which never imports this package; it finds i
 """
 
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from opwheel._import_hooks import names_from
 
 from ._version import __version__
 from .opinfo import ErrorSample, OpInfo, Sample, Tolerance
+from .schema_changes import breaking_changes
+
+if TYPE_CHECKING:
+    from .just_in_time import define_cpp
+
+__getattr__ = names_from(__name__, {"define_cpp": ".just_in_time"})
 
 
 def get_include() -> str:
@@ -14,4 +23,13 @@ def get_include() -> str:
     return str(Path(__file__).parent / "include")
 
 
-__all__ = ["ErrorSample", "OpInfo", "Sample", "Tolerance", "__version__", "get_include"]
+__all__ = [
+    "ErrorSample",
+    "OpInfo",
+    "Sample",
+    "Tolerance",
+    "__version__",
+    "breaking_changes",
+    "define_cpp",
+    "get_include",
+]

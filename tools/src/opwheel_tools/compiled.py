@@ -12,7 +12,17 @@ from pathlib import Path
 
 
 class CompileError(RuntimeError):
-    """There is no C++ compiler, or it refuses the source."""
+    """There is no C++ compiler, or it refuses the source.
+
+    Attributes:
+        output: all that the compiler says.
+    """
+
+    def __init__(self, message: str, output: str = "") -> None:
+        super().__init__(message)
+        self.output = output
+
+    code = "OPWHEEL-E081"
 
 
 def open_compiled(source: Path, flags: Sequence[str], key: str = "") -> ctypes.CDLL:
@@ -38,9 +48,22 @@ def open_compiled(source: Path, flags: Sequence[str], key: str = "") -> ctypes.C
             built = subprocess.run([*command, "-o", str(made)], capture_output=True, text=True)
             if built.returncode != 0:
                 message = built.stderr.strip() or f"exit code {built.returncode}"
-                raise CompileError(f"{command[0]} cannot compile {source.name}: {message.splitlines()[0]}")
+                raise CompileError(f"{command[0]} cannot compile {source.name}: {message.splitlines()[0]}", message)
             made.replace(library)
     return ctypes.CDLL(str(library))
+
+
+def kept_source(name: str, text: str) -> Path:
+    """A file with a text, in the folder where libraries are kept; its name begins with ``name``."""
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    folder = _cache_folder()
+    source = folder / f"{name}-{digest}.cpp"
+    if not source.is_file():
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            made = Path(scratch, source.name)
+            made.write_text(text)
+            made.replace(source)
+    return source
 
 
 def compiler() -> list[str]:

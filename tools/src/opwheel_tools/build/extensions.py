@@ -13,7 +13,13 @@ from opwheel._build.toolchain import ToolchainError
 from .. import get_include
 
 # What the SDK's headers define in a library for whoever opens it.
-_SDK_EXPORTS = ("opwheel_set_huge_pages", "opwheel_set_result_cache", "opwheel_set_dispatcher")
+# The last are the C functions for AOTInductor (opwheel/detail/c_shim.h).
+_SDK_EXPORTS = (
+    "opwheel_set_huge_pages",
+    "opwheel_set_result_cache",
+    "opwheel_set_dispatcher",
+    "_ZN*aoti_torch_*8functionE",
+)
 
 
 class CppLibrary(NativeLibrary):

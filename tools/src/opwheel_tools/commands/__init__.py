@@ -52,5 +52,7 @@ def make_app(name: str, function: Callable[..., Any]) -> typer.Typer:
 run_audit = _command("audit", "audit")
 run_bench = _command("bench", "bench")
 run_check = _command("check", "check")
+run_export_kernel = _command("export_kernel", "export_kernel")
+run_judge = _command("judge", "judge")
 run_new_backend = _command("new", "new_backend")
 run_new_library = _command("new", "new_library")

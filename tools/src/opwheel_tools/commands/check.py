@@ -36,6 +36,10 @@ _OUTCOMES = {
 def check(
     context: typer.Context,
     backend: Annotated[str, typer.Argument(help="The backend's name, as doctor shows it.")],
+    operators: Annotated[str | None, typer.Option(help="These alone, with their overloads: mul,add.")] = None,
+    fast: Annotated[
+        bool, typer.Option("--fast", help="Seconds: without torch.compile, torch.export, opcheck and crash protection.")
+    ] = False,
     pytest_options: Annotated[list[str] | None, typer.Argument(help="Passed on to pytest, after --.")] = None,
 ) -> None:
     """Run the conformance kit on a backend.
@@ -47,6 +51,9 @@ def check(
     known = sorted({*statuses, *library.policy.backends})
     if backend not in known:
         raise typer.BadParameter(printable(f"there is no backend {backend!r}; known are: {', '.join(known)}"))
+    named = dict.fromkeys(overload.operator.name for overload in library.overloads.values())
+    if unknown := [name for name in (operators or "").split(",") if name and name not in named]:
+        raise typer.BadParameter(f"--operators: there is no operator {unknown[0]!r}; known are: {', '.join(named)}")
     others = sorted({other for _, other in statuses[backend].served_by_others}) if backend in statuses else []
     try:
         if not others:  # else it is loaded in the kit's process, which leaves these out
@@ -68,6 +75,8 @@ def check(
         # Which test has ended the process is said below; pytest would show its own frames.
         command = [sys.executable, "-m", "pytest", "-p", "no:faulthandler", "--pyargs", "opwheel_tools.testing"]
         command += ["--library", library.package, "--backend", backend, "--current-test", str(current)]
+        command += ["--operators", operators] if operators else []
+        command += ["--fast"] if fast else []
         code = _run([*command, *(pytest_options or [])], environment)
         test = current.read_text() if current.exists() else ""
     begin = "" if code in _OUTCOMES else "\n"  # else pytest may have left its line of dots open

@@ -49,14 +49,20 @@ def new_backend(
 
 
 def new_library(
-    name: Annotated[str, typer.Argument(help="The library's name and namespace, such as waves.")], output: Output = None
+    name: Annotated[str, typer.Argument(help="The library's name and namespace, such as waves.")],
+    elementwise: Annotated[
+        bool, typer.Option("--elementwise", help="Only an operator that a functor computes.")
+    ] = False,
+    rows: Annotated[bool, typer.Option("--rows", help="Only an operator with a kernel of its own, over rows.")] = False,
+    output: Output = None,
 ) -> None:
-    """Write the projects of an operator library to start from.
+    """Write the projects of an operator library to start from, with an operator of each kind.
 
     A core wheel, a wheel for the CPU, and tests: they build and pass the conformance kit without changes.
     """
+    chosen = [kind for kind, is_chosen in (("elementwise", elementwise), ("rows", rows)) if is_chosen]
     try:
-        project = scaffold.new_library(name, output=output)
+        project = scaffold.new_library(name, kinds=chosen or scaffold.KINDS, output=output)
     except (scaffold.ScaffoldError, OSError) as error:
         raise typer.BadParameter(str(error)) from None
     _report(project)
