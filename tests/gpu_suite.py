@@ -38,7 +38,7 @@ GRACE_S = 20
 OTHER_DEVICES = ("muladd_sycl-", "muladd_executorch-")  # `make wheels` may have built them, too
 CUDA_TESTS = ROOT / "backends/cuda/tests"
 TRANSFORMER_BACKENDS = ROOT / "libraries/transformer/backends"
-GENERAL_TESTS = ROOT / "tests/general"
+NON_ELEMENTWISE_TESTS = ROOT / "tests/non_elementwise"
 POLL_S = 0.1
 MULADD_PROMISE = {"MULADD_REQUIRE": "cuda"}
 STOP = threading.Event()
@@ -92,8 +92,14 @@ def steps(out: Path, *, quick: bool = False, has_rows: bool = False) -> dict[str
     cuda_tests, triton_tests = (str(TRANSFORMER_BACKENDS / backend / "tests") for backend in ("cuda", "triton"))
     speed = [sys.executable, "-m", "benchmarks.gpu", "--warm", "--json", str(out / "speed.json"), *fast]
     rows = {
-        "rows": Step([*PYTEST, str(GENERAL_TESTS / "device_checks.py"), str(GENERAL_TESTS / "cuda/device_checks.py")]),
-        "rows-kit": kit("tests.general.device_library", "cuda")._replace(kit_of=""),
+        "rows": Step(
+            [
+                *PYTEST,
+                str(NON_ELEMENTWISE_TESTS / "device_checks.py"),
+                str(NON_ELEMENTWISE_TESTS / "cuda/device_checks.py"),
+            ]
+        ),
+        "rows-kit": kit("tests.non_elementwise.device_library", "cuda")._replace(kit_of=""),
     }
     return {
         "doctor": Step([*MULADD, "doctor", "--json"]),
@@ -178,7 +184,7 @@ def outcomes(report: Path) -> dict[str, Any]:
 
 
 def row_libraries(folder: Path) -> dict[str, str]:
-    """The variables by which tests/general/device_library.py finds what tests/wheels/row_kernels.py has built."""
+    """The variables by which tests/non_elementwise finds what tests/wheels/row_kernels.py has built."""
     files = {"WAVES_SCHEMAS": "libwaves_schemas.so", "WAVES_KERNELS": "libwaves_cuda.so"}
     return {"WAVES_DEVICE": "cuda"} | {variable: str(folder / file) for variable, file in files.items()}
 

@@ -1,5 +1,6 @@
 """check on backends whose kernels end the process: what fails, what still runs, and the last line."""
 
+import json
 import os
 import re
 import signal
@@ -40,14 +41,15 @@ def check(tmp_path):
     site = Site(tmp_path / "site")
     project = scaffold.new_backend(muladd_package.library, "acme", language="python", output=tmp_path / "project")
 
-    def start(functions, chosen, **options):
+    def start(functions, chosen, before=(), **options):
         package = project.folder / "src/muladd_acme"
         kernels = (package / "kernels.py").read_text()
         kernels = re.sub(r"(FUNCTIONS.* = ){[^}]*}", lambda found: f"{found[1]}{functions}", kernels)
         helpers = KERNELS.format(started=str(tmp_path / "started"))
         site.install("acme", source=(package / "__init__.py").read_text(), files={"kernels.py": helpers + kernels})
         environment = clean_environment({"PYTHONPATH": search_path([site.root]), "MULADD_BACKENDS": "acme"})
-        command = [sys.executable, "-m", "muladd", "check", "acme", "--", "-q", "-p", "no:cacheprovider", *chosen]
+        command = [sys.executable, "-m", "muladd", "check", "acme", *before]
+        command += ["--", "-q", "-p", "no:cacheprovider", *chosen]
         return subprocess.Popen(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
         )
@@ -66,10 +68,12 @@ def test_a_crash_is_its_operators_failure(check):
     how = "a call of its kernel ends the process: killed by"
     assert f"scale): {how} SIGSEGV: scale(bfloat16[2, 3, 4, 5], 2.7)" in output
     assert f"muladd_backward): {how} SIGABRT: muladd_backward(bfloat16[2, 3, 4, 5], " in output
-    rows = dict(re.findall(r"^ *([\w.]+?)((?:  ok|FAIL|  --)+)$", output, re.MULTILINE))
+    operators = output.partition("coverage of")[2].splitlines()[1]
+    _, *columns = zip(*map(str.split, re.findall(r"^(?:gradients|values) .*$", output, re.MULTILINE)), strict=True)
+    marks = dict(zip(operators.split(), columns, strict=True))
     broken = {"scale", "mul", "muladd", "fma", "muladd_backward"}
-    assert {name for name, marks in rows.items() if "FAIL" in marks} == broken
-    assert {name for name, marks in rows.items() if "ok" in marks} == {"add", "mul", "muladd", "fma"}
+    assert {name for name, of_one in marks.items() if "FAIL" in of_one} == broken
+    assert {name for name, of_one in marks.items() if "ok" in of_one} == {"add", "mul", "muladd", "fma"}
     assert "a call of the kernel of muladd_backward ends the process: killed by SIGABRT" in output
 
 
@@ -109,3 +113,23 @@ def test_the_last_line(check, options, line):
     process = check("{}", options)
     assert process.communicate()[0].splitlines()[-1] == f"muladd check acme: {line}"
     assert process.returncode == (0 if line == "no test failed" else 1)
+
+
+def test_one_operator_fast(check, tmp_path):
+    """Nothing is traced or compiled, no process makes first calls, and the matrix fits on a narrow terminal."""
+    matrix = tmp_path / "matrix.json"
+    process = check("{'mul': lambda a, b: a * b}", ["--matrix", str(matrix)], before=["--operators", "mul", "--fast"])
+    output = process.communicate()[0]
+    assert process.returncode == 0, output
+    document = json.loads(matrix.read_text())
+    assert {row["operator"] for row in document["results"]} == {"mul", "mul.out"}
+    assert not {"compile", "opcheck", "export"} & document["subsystems"].keys()
+    assert any(line.endswith("tests left out by --fast") for line in output.splitlines())
+    assert re.search(r"^values +ok +--$", output, re.MULTILINE)
+    assert "got empty parameter set" not in output
+
+
+def test_one_operator_that_is_none(check):
+    process = check("{}", [], before=["--operators", "mull"])
+    assert "there is no operator 'mull'; known are: " in " ".join(process.communicate()[0].split())
+    assert process.returncode == 2

@@ -7,6 +7,7 @@ import pytest
 
 from tests.faults.builder import Site
 from tests.faults.conftest import clean_environment, search_path
+from tests.matrix import outcomes
 
 pytestmark = pytest.mark.slow  # the kit, and the process of the first calls
 
@@ -45,9 +46,8 @@ def test_check_leaves_out_the_others(python):
     assert result.returncode == 1
     assert "first left out, for acme to have all its operators: MULADD_BACKENDS=acme\n" in result.stdout
     assert SERVED not in result.stdout
-    rows = [line.strip() for line in result.stdout.splitlines()]
-    assert "addFAIL" in rows
-    assert "scale  ok" in rows
+    found = outcomes(result.stdout)
+    assert (found["add"], found["scale"]) == (["FAIL"], ["ok"])
 
 
 def test_the_kit_says_what_it_does_not_test(python):
@@ -56,7 +56,7 @@ def test_the_kit_says_what_it_does_not_test(python):
     assert result.returncode == 0, result.stdout
     assert SERVED in result.stdout
     assert "not claimed by the backend" not in result.stdout
-    assert "add  --" in [line.strip() for line in result.stdout.splitlines()]
+    assert outcomes(result.stdout)["add"] == ["--"]
     promised = python(*kit, MULADD_REQUIRE="acme")
     assert promised.returncode == 1
     assert f"MULADD_REQUIRE promises it, but {SERVED}" in promised.stdout

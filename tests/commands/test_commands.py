@@ -34,6 +34,21 @@ def test_doctor_shows_the_backends():
     assert row.split()[:4] == ["cpu", "loaded", "CPU", "muladd-cpu"]
 
 
+def test_doctor_says_what_derivatives_in_python_cost():
+    result = server().run(*SCRIPT, "doctor", environment={**os.environ, "OPWHEEL_AUTOGRAD": "python"})
+    costs = "derivatives are computed in Python, right and with more time for each call: OPWHEEL_AUTOGRAD=python"
+    assert f"autograd: python\n  {costs}\n" in result.stdout
+
+
+@pytest.mark.skipif(bool(native_autograd.why_not()), reason=native_autograd.why_not())
+def test_doctor_lists_no_operators_that_only_their_authors_can_change():
+    in_python = json.loads(muladd("doctor", "--json", library="transformer_ops").stdout)["autograd"]["in_python"]
+    assert set(in_python) == {"attention", "attention_qkvpacked", "fused_linear_cross_entropy"}
+    text = muladd("doctor", library="transformer_ops").stdout
+    assert "autograd: native\n" in text
+    assert "attention" not in text
+
+
 def test_doctor_json():
     report = json.loads(muladd("doctor", "--json").stdout)
     assert report["ok"] is True
@@ -118,7 +133,7 @@ def test_doctor_s_report_is_as_its_schema_says(doctor_schema, options, variables
     environment = {key: value for key, value in os.environ.items() if not key.startswith("MULADD_")} | variables
     result = server().run(*SCRIPT, "doctor", "--json", *options, environment=environment)
     report = json.loads(result.stdout)
-    assert (result.returncode, report["format"]) == (code, 1)
+    assert (result.returncode, report["format"]) == (code, {"name": "opwheel doctor", "version": 1})
     jsonschema.validate(report, doctor_schema)
 
 
@@ -172,6 +187,9 @@ def test_config():
     assert [Path(path).name for path in libs] == ["libmuladd_schema.so", "libmuladd_cpu.so"]
     assert all(Path(path).is_file() for path in libs)
     assert "-DTORCH_TARGET_VERSION=0x020a" in muladd("config", "--cflags").stdout
+    folder, *libraries = muladd("config", "--ldflags").stdout.split()
+    assert (Path(folder.removeprefix("-L")) / "libtorch_cpu.so").is_file()
+    assert "-ltorch_cpu" in libraries
 
 
 def test_the_native_autograd_library(monkeypatch):

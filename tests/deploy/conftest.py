@@ -1,6 +1,7 @@
 """What the deployment tests build. `make test-deploy` keeps it in a folder between runs; otherwise it is made anew."""
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,14 @@ def run(*command, check=False, **options):
 
 def last_line(result):
     return result.stderr.strip().splitlines()[-1]
+
+
+def compile_library(source, output, *options):
+    """A shared library with the flags of `muladd config --cflags`, quickly."""
+    flags = shlex.split(run(sys.executable, "-m", "muladd", "config", "--cflags", check=True).stdout)
+    lib = f"-L{torch.__path__[0]}/lib"
+    compiler = ["g++", "-O0", *flags, "-O0", *options, "-shared"]
+    run(*compiler, source, "-o", output, lib, "-ltorch_cpu", "-lc10", check=True)
 
 
 def cmake(source, folder, **definitions):

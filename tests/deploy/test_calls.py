@@ -7,7 +7,7 @@ import pytest
 from opwheel._build.toolchain import find_torch
 from opwheel._torch.native import library_file
 
-from tests.general.cpp_library import build, compile_args
+from tests.non_elementwise.cpp_library import build, compile_args
 
 SOURCES = Path(__file__).parent / "calls"
 

@@ -104,7 +104,7 @@ def derivatives(programs, libraries, memory, waves):
     return dict(line.split(": ", 1) for line in result.stdout.splitlines() if ": " in line)
 
 
-@pytest.mark.parametrize("what", ["first", "second", "in place", "a result", "one text"])
+@pytest.mark.parametrize("what", ["first", "second", "in place", "a result", "one text", "a property", "no gradient"])
 def test_derivatives_are_right(derivatives, what):
     assert float(derivatives[what]) < 1e-14
 

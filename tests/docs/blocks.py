@@ -10,7 +10,8 @@ block              run as
 ``toml``           parsed; a plugins.toml is read as a library reads it
 named file         a block after a paragraph that is nothing but a path in backquotes becomes that file
 ``cpp``, ``cmake`` an excerpt: the comment ``<!-- from path -->`` names a file, which has these very lines, apart from
-and ``text``       spaces; ``...`` stands for what is left out. That file is compiled by other tests
+and ``text``       spaces; ``...`` stands for what is left out. That file is compiled by other tests. A template is read
+                   as ``opwheel new-library waves`` writes it
 =================  ==================================================================================================
 
 A page runs in an empty folder with links to the repository's folders. What it installs with pip goes to a folder of its
@@ -28,6 +29,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jinja2
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
@@ -40,6 +42,7 @@ ROOT = Path(__file__).parents[2]
 _FILE_NAME = re.compile(r"`([\w./-]+\.\w+)`")
 _NOT_RUN = re.compile(r"<!-- not run: (.+?) -->", re.DOTALL)
 _FROM = re.compile(r"<!-- from (\S+) -->")
+TEMPLATE_VALUES = {"namespace": "waves"}
 _DIRECTIVE = re.compile(r"\{[\w-]+\}")  # MyST's own, with nothing to run: {toctree}, {literalinclude}
 
 
@@ -148,7 +151,9 @@ def run_excerpt(block: Block, page: Path, _: dict[str, Any]) -> None:
     """Look the lines up in their file."""
     if not block.source:
         raise BlockError("an excerpt says in a comment where it is from: <!-- from path -->")
-    source = _without_comment_marks((ROOT / block.source).read_text())
+    path = ROOT / block.source
+    text = path.read_text()
+    source = _without_comment_marks(jinja2.Template(text).render(TEMPLATE_VALUES) if path.suffix == ".jinja" else text)
     for part in re.split(r"^.*\.\.\.$", block.text, flags=re.MULTILINE):
         if _without_comment_marks(part) not in source:
             raise BlockError(f"{page.name} shows what is not in {block.source}:\n{part}")

@@ -1,4 +1,8 @@
-"""The site in a browser: nothing is wider than the window, images are there, the search finds, no script fails."""
+"""The site in a browser, on a phone and on a desktop, light and dark.
+
+Nothing is wider than the window, what is wider than the page can be scrolled to, images are there, the search finds, no
+script fails.
+"""
 
 import functools
 import html
@@ -31,13 +35,19 @@ function open(url, width) {
 }
 function look(page, width, theme, view) {
   const root = view.document.documentElement;
-  const images = [...view.document.querySelectorAll("article img")];
+  const all = (selector) => [...view.document.querySelectorAll(selector)];
+  const is_wide = (element) => element.scrollWidth > element.clientWidth + 1;
+  const scrolls = (element) => ["auto", "scroll"].includes(view.getComputedStyle(element).overflowX);
+  const name = (element) => element.textContent.trim().slice(0, 40);
+  const tables = all("article table"), box = (table) => table.closest(".table-wrapper") || table;
   return {
     page, width, theme,
-    overflow: root.scrollWidth - root.clientWidth,
-    broken: images.filter((image) => image.naturalWidth === 0).map((image) => image.src),
-    wide_tables: [...view.document.querySelectorAll("article table")].filter(
-      (table) => table.parentElement.scrollWidth > table.parentElement.clientWidth + 1).length,
+    overflow: Math.max(root.scrollWidth - root.clientWidth, view.document.body.scrollWidth - root.clientWidth),
+    broken: all("article img").filter((image) => image.naturalWidth === 0).map((image) => image.src),
+    wide_tables: tables.filter((table) => is_wide(box(table))).map(name),
+    wide_sentences: tables.filter((table) => table.matches(".stacked") && is_wide(box(table))).map(name),
+    clipped: [...tables.map(box), ...all("article pre")].filter(
+      (element) => is_wide(element) && !scrolls(element)).map(name),
     background: view.getComputedStyle(view.document.body).backgroundColor,
   };
 }
@@ -104,17 +114,32 @@ def seen(tmp_path_factory):
     return {**found, "console": console}
 
 
+def of_each(seen, what):
+    """Page, width, theme and value, where there is one."""
+    return [(one["page"], one["width"], one["theme"], one[what]) for one in seen["pages"] if one[what]]
+
+
 def test_no_page_is_wider_than_the_window(seen):
-    assert [(one["page"], one["width"], one["overflow"]) for one in seen["pages"] if one["overflow"] > 0] == []
+    assert [found for found in of_each(seen, "overflow") if found[-1] > 0] == []
 
 
 def test_every_image_is_shown(seen):
-    assert [one["broken"] for one in seen["pages"] if one["broken"]] == []
+    assert of_each(seen, "broken") == []
 
 
-def test_the_table_of_what_is_tested_fits(seen):
-    wide = [one["wide_tables"] for one in seen["pages"] if one["page"] == "coverage.html" and one["width"] == 1280]
-    assert wide == [0, 0]
+def test_wide_tables_and_code_can_be_scrolled(seen):
+    assert of_each(seen, "clipped") == []
+    assert of_each(seen, "wide_tables"), "no table is wider than a phone: nothing was looked at"
+
+
+def test_tables_with_sentences_fit_on_a_phone(seen):
+    assert [found for found in of_each(seen, "wide_sentences") if found[1] == 390] == []
+
+
+def test_the_table_of_what_is_tested_fits_on_a_desktop(seen):
+    wide = of_each(seen, "wide_tables")
+    assert [found for found in wide if found[:2] == ("coverage.html", 1280)] == []
+    assert [found for found in wide if found[:2] == ("coverage.html", 390)]
 
 
 def test_light_and_dark_differ(seen):

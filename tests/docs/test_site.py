@@ -97,7 +97,8 @@ def test_every_page_is_on_the_site(site):
 
 def test_the_index_lists_every_page(site):
     listed = References(site / "index.html").targets
-    built = {path.relative_to(site) for folder in (site, site / "decisions") for path in folder.glob("*.html")}
+    folders = (site, site / "decisions", site / "cpp-sdk")
+    built = {path.relative_to(site) for folder in folders for path in folder.glob("*.html")}
     own = {"index.html", "genindex.html", "search.html", "py-modindex.html"}
     assert {str(path) for path in built} - own <= listed
 
@@ -130,6 +131,14 @@ def test_every_state_is_explained():
     assert [state for state in State if f"| `{state}` |" not in page] == []
 
 
+def test_tables_with_sentences_have_headings_in_their_cells(site):
+    policy, choosing, coverage = ((site / f"{name}.html").read_text() for name in ("policy", "choosing", "coverage"))
+    assert "stacked" in policy
+    assert 'data-heading="' not in policy, "two columns need none"
+    assert 'data-heading="derivatives"' in choosing
+    assert "stacked" not in coverage, "it has no sentences"
+
+
 @pytest.fixture
 def settings(monkeypatch):
     """docs/conf.py as a module."""
@@ -144,11 +153,11 @@ def test_links_to_files_of_the_repository(settings):
     page = DOCS / "decisions/page.md"
     text = (
         "[kit](../../tools/src/opwheel_tools/testing), [core](../../core), |[cell](../../core)|, [other](other.md), "
-        "![plot](../../benchmarks/results/cpu.png)"
+        "[up](../faq.md), ![plot](../../benchmarks/results/cpu.png)"
     )
     expected = (
         "kit (`tools/src/opwheel_tools/testing`), core, |cell|, [other](other.md), "
-        "![plot](../../benchmarks/results/cpu.png)"
+        "[up](../faq.md), ![plot](../../benchmarks/results/cpu.png)"
     )
     assert settings.link_outside(text, page, "") == expected
     assert "[core](https://host/blob/1/core)" in settings.link_outside(text, page, "https://host/blob/1")
@@ -166,7 +175,7 @@ def test_the_repository_s_url_is_that_of_the_build(settings, monkeypatch):
 
 
 def test_patterns_in_the_index(settings):
-    index = "```{toctree}\nfirst\nnew-*\n```\n\n```{toctree}\nd/*\n*\n```\n"
-    pages = {"first", "new-b", "new-a", "d/1", "other"}
-    expected = "```{toctree}\nfirst\nnew-a\nnew-b\n```\n\n```{toctree}\nd/1\nother\n```\n"
+    index = "```{toctree}\nfirst\nShort <long>\nnew-*\n```\n\n```{toctree}\nd/*\n*\n```\n"
+    pages = {"first", "long", "new-b", "new-a", "d/1", "other"}
+    expected = "```{toctree}\nfirst\nShort <long>\nnew-a\nnew-b\n```\n\n```{toctree}\nd/1\nother\n```\n"
     assert settings.expand_patterns(index, pages) == expected

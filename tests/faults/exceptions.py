@@ -1,6 +1,7 @@
 """Runs in a child: every exception class of the packages it is given, and whether it survives pickle and copy.
 
-Prints as JSON the classes by name, each with what went wrong, and the class statements that none of them came from.
+Prints as JSON the classes by name, each with what went wrong, their codes, and the class statements that none of them
+came from.
 """
 
 from __future__ import annotations
@@ -35,6 +36,10 @@ def main(packages: list[str]) -> None:
     found = {f"{kind.__module__}.{kind.__qualname__}": kind for kind in kinds}
     report = {
         "classes": {name: list(_problems(kind)) for name, kind in found.items()},
+        "codes": {
+            name: sorted({str(getattr(error, "code", "")) for error in _instances(kind)})
+            for name, kind in found.items()
+        },
         "unseen": sorted(_statements(files) - found.keys()),
     }
     print(json.dumps(report))

@@ -28,7 +28,7 @@ struct Backend {
 
 }  // namespace
 
-STABLE_TORCH_LIBRARY_IMPL(muladd, CPU, m) {
+OPWHEEL_KERNELS(muladd, CPU, m) {
   using namespace muladd;
   opwheel::implement_all<Backend>(m, opwheel::OperatorList<op::muladd, op::muladd_out, op::muladd_>());
 }

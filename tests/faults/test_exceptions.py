@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opwheel.registry import ERROR_CODES
 
 from tests.forked_python import server
 
@@ -43,6 +44,49 @@ def test_every_exception_is_copied_and_pickled() -> None:
     assert report["classes"].keys() >= KNOWN
     assert report["unseen"] == []
     assert {name: problems for name, problems in report["classes"].items() if problems} == {}
+
+
+# Their code is an argument of the constructor, or of one that inherits from them.
+CODE_IS_GIVEN = {
+    f"opwheel.registry.{name}"
+    for name in (
+        *("errors.CodedError", "errors.RegistryError", "errors.NoKernelError", "errors.BackendUnavailableError"),
+        *("errors.PolicyError", "errors.LockError", "errors.InvalidBackendError", "errors.ForeignOperatorError"),
+        *("discovery.PluginError", "loading.LoadError"),
+    )
+}
+# Caught where they are raised for: nobody sees them. A difference of bits is the failure of an assertion.
+CONTROL_FLOW = {
+    "opwheel.dispatch.derivatives.expression.NotCarriedError",
+    "opwheel.dispatch.derivatives.text.FormulaError",
+    "opwheel.dispatch.vmap._NoRuleError",
+    "opwheel.registry.search.StillImportingError",
+    "opwheel.registry.values.NotTakenError",
+    "opwheel_tools.audit.checks.common.NotTried",
+    "opwheel_tools.audit.checks.common.Noted",
+    "opwheel_tools.bench.unavailable.UnavailableError",
+    "opwheel_tools.invariance.bits.DifferenceError",
+    "opwheel_tools.judge.cases.CaseError",
+    "opwheel_tools.judge.execution.LoadError",
+    "opwheel_tools.judge.expectation.RefusedByReference",
+    "opwheel_tools.judge.memory.NotGuarded",
+    "opwheel_tools.judge.memory.OutOfBounds",
+    "opwheel_tools.judge.programs.Refused",
+    "opwheel_tools.judge.subjects.SubjectError",
+    "opwheel_tools.testing.checks.applicable.NotApplicableError",
+    "transformer_ops.hugging_face.code_digest.UnknownCodeError",
+}
+
+
+def test_every_exception_has_a_code() -> None:
+    """One of the page of codes; no two classes have the same."""
+    codes = look(*PACKAGES, *filter(find_spec, (*BACKENDS, "muladd_executorch")))["codes"]
+    assert codes.keys() >= CODE_IS_GIVEN | CONTROL_FLOW
+    own = {name: code for name, code in codes.items() if name not in CODE_IS_GIVEN}
+    assert {name for name, code in own.items() if code == ["None"]} == CONTROL_FLOW
+    stated = [code for name, (code,) in own.items() if name not in CONTROL_FLOW]
+    assert set(stated) <= ERROR_CODES.keys()
+    assert len(set(stated)) == len(stated)
 
 
 UNSEEN = """

@@ -74,7 +74,7 @@ FIXES = {
     "OPWHEEL-E021": '`@hookimpl def opwheel_backend()` in muladd_acme, without parameters, returns Backend(name="acme',
     "OPWHEEL-E041": "probe= names",
     "OPWHEEL-E050": "name in libraries= a file",
-    "OPWHEEL-E051": "STABLE_TORCH_LIBRARY_IMPL(muladd, PrivateUse1, m)",
+    "OPWHEEL-E051": "OPWHEEL_KERNELS(muladd, PrivateUse1, m)",
     "OPWHEEL-E052": "register= names",
     "OPWHEEL-E054": "operators=",
 }
@@ -410,6 +410,23 @@ FAULTS = [
         installed={"operators": "['sub', 'add', 'divide']"},
         repaired={"operators": "None"},
         fix="operators=['muladd']",
+    ),
+    Fault(
+        "operators that do not exist do not keep claims",
+        "OPWHEEL-E022",
+        "not_invariant= operators that do not exist: divide",
+        installed={"not_invariant": "{'add': ['batch'], 'divide': ['batch']}"},
+        repaired={"not_invariant": "{'*': ['batch'], 'add': ['threads']}"},
+        fix="not_invariant={'muladd': [\"batch\"]}",
+    ),
+    Fault(
+        "claims that do not exist",
+        "OPWHEEL-E022",
+        "field not_invariant is {'add': ['rows']}, expected a dict from names of operators to claims: a collection of "
+        "some of batch, prefix",
+        cause="InvalidBackendError",
+        installed={"not_invariant": "{'add': ['rows']}"},
+        fix='not_invariant={"add": ["batch"]}',
     ),
     Fault(
         "dispatch key that does not exist",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -216,10 +217,11 @@ def test_other_shares_fail(shares: Path, lock: Lock, site: Site, run: Run) -> No
     ("environment", "part"),
     [
         ({"MULADD_FALLBACK": "reference"}, "the fallback is 'reference', locked is 'error'"),
+        ({"MULADD_FOREIGN": "on"}, "kernels for operators of others are on, locked is off"),
         ({"MULADD_AUTOLOAD": "0"}, "at CPU no backend wins add, "),
         ({"MULADD_BACKENDS": "acme"}, "at CPU no backend wins add, "),
     ],
-    ids=["fallback", "autoload", "backends"],
+    ids=["fallback", "foreign", "autoload", "backends"],
 )
 def test_another_policy_fails(
     environment: dict[str, str], part: str, lock: Lock, site: Site, library: Path, run: Run
@@ -236,6 +238,34 @@ def test_a_module_from_another_place(lock: Lock, site: Site, library: Path, run:
     check_fails(report, "OPWHEEL-E071", str(tmp_path / "work"), "is used, but is not a file of muladd-acme")
 
 
+SWITCH = """
+import torch
+from opwheel.foreign import ForeignKernel, ForeignKernels
+kernel = ForeignKernel("aten::neg", lambda x: muladd.scale(x, -1.0), when=("self.numel() > 1",), uses=("scale",))
+digests = out["digests"] = [muladd.library.digest()]
+with ForeignKernels(muladd.library, [kernel]).on() as switched:
+    out["on"] = switched.operators
+    digests.append(muladd.library.digest())
+digests.append(muladd.library.digest())
+"""
+
+
+def test_switching_on_is_held_to_the_lock(lock: Lock, run: Run) -> None:
+    """What computes PyTorch's operators is a choice, too."""
+    tried = f"try:\n{textwrap.indent(SWITCH, '    ')}\nexcept Exception as error: out['error'] = str(error)"
+    refused = run(MULADD_LOCK=str(lock()), then=tried)
+    assert "kernels for operators of others are on, locked is off" in refused["out"]["error"]
+
+
+def test_switching_on_without_a_lock(run: Run) -> None:
+    """Nothing refuses it, and the digest tells it for as long as it lasts."""
+    report = run(then=SWITCH)
+    assert "error" not in report, report["error"]["traceback"]
+    assert report["out"]["on"] == ["aten::neg"]
+    before, during, after = report["out"]["digests"]
+    assert during != before == after
+
+
 def test_load_is_held_to_the_lock(lock: Lock, site: Site, library: Path, run: Run) -> None:
     site.install("acme", library=library)
     path = lock(MULADD_BACKENDS="cpu")
@@ -247,12 +277,19 @@ def test_load_is_held_to_the_lock(lock: Lock, site: Site, library: Path, run: Ru
 
 # ---- the file --------------------------------------------------------------------------------------------------------
 
-VALID = {"format": 1, "library": "muladd", "distributions": {}, "plugins": {}, "fallback": "error", "winners": {}}
+FORMAT = {"name": "opwheel lock", "version": 1}
+VALID = {"format": FORMAT, "library": "muladd", "distributions": {}, "plugins": {}, "fallback": "error", "winners": {}}
+VALID |= {"foreign": "off"}
 MALFORMED = {
     "not JSON": ("{", "is not JSON"),
     "a list": ("[]", "is not a lock file"),
     "another document": ("{}", "is not a lock file"),
-    "later format": ({"format": 2}, "has format 2, this version reads format 1"),
+    "later format": (
+        {"format": {**FORMAT, "version": 2}},
+        "has format {'name': 'opwheel lock', 'version': 2}, this version reads {'name': 'opwheel lock', 'version': 1}",
+    ),
+    "another command's": ({"format": {"name": "opwheel doctor", "version": 1}}, "has format {'name': 'opwheel doctor'"),
+    "a format that is a number": ({"format": 1}, "has format 1, this version reads {'name': 'opwheel lock'"),
     "another library": ({"library": "mulsub"}, "is for the operator library 'mulsub', not 'muladd'"),
     "no winners": ({"winners": None}, "its 'winners' is missing or malformed; `muladd lock "),
     "winner is a number": ({"winners": {"CPU": {"add": 1}}}, "its 'winners'"),

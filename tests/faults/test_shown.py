@@ -143,7 +143,13 @@ def test_every_way_out_is_printable(site: Site, run: Run) -> None:
     install_evil(site)
     policy, lock = site.root / f"policy{EVIL_FILE}.toml", site.root / f"lock{EVIL_FILE}"
     policy.write_text(EVIL_POLICY.format(json.dumps(EVIL_FILE)))
-    locked = {"format": 1, "library": "muladd", "distributions": {}, "plugins": {"cpu": EVIL}, "fallback": EVIL}
+    locked = {
+        "format": {"name": "opwheel lock", "version": 1},
+        "library": "muladd",
+        "distributions": {},
+        "plugins": {"cpu": EVIL},
+        "fallback": EVIL,
+    }
     lock.write_text(json.dumps({**locked, "winners": {"CPU": {f"a{EVIL}": EVIL}}}))
     environment = {
         "MULADD_PLUGINS": str(policy),

@@ -33,7 +33,8 @@ BACKEND = """
 def opwheel_backend():
     return make(dict(
         name={name!r}, device_type="npu", dispatch_key="PrivateUse1", libraries=[str(HERE / "libkernels.so")],
-        register=None, probe=None, operators=["add", "mul"], requires=["torch>=2.10", "pluggy"], priority=0))
+        register=None, probe=None, operators=["add", "mul"], requires=["torch>=2.10", "pluggy"], priority=0,
+        not_invariant={{"add": ["batch"]}}))
 """
 PROBE = """
 @hookimpl
@@ -43,7 +44,7 @@ def opwheel_backend():
 """
 BACKEND_FIELDS = (
     *("name", "device_type", "dispatch_key", "libraries", "register"),
-    *("probe", "operators", "requires", "priority"),
+    *("probe", "operators", "requires", "priority", "not_invariant"),
 )
 PROBE_FIELDS = ("ok", "reason", "fix")
 

@@ -33,4 +33,4 @@ def test_sharding_rules(mesh):
 
 @pytest.mark.slow
 def test_operators_of_every_class():
-    assert "all operators right" in in_processes(2, str(HERE / "distributed_general.py"))
+    assert "all operators right" in in_processes(2, str(HERE / "distributed_rows.py"))

@@ -5,8 +5,8 @@ import os
 import torch
 from opwheel_tools import OpInfo, Sample
 
-from tests.general import python_library
-from tests.general.python_library import BASELINES, rows
+from tests.non_elementwise import python_library
+from tests.non_elementwise.python_library import BASELINES, rows
 
 
 def ends(*_):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.general import mixed_library
+from tests.non_elementwise import mixed_library
 
 from .environment import HAS_SYCL
 

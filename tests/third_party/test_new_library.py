@@ -9,10 +9,17 @@ import pytest
 from opwheel_tools import scaffold
 
 from tests.command_line import invoke
+from tests.docs.blocks import blocks
+from tests.portions import first_of
 
 from .environment import IS_WHOLE_KIT, KERNEL_TESTS
 
 pytestmark = pytest.mark.wheels
+ROOT = Path(__file__).parents[2]
+# As the README of a project says: its own tests, and the whole kit; of that, a part in make test. For pytest's
+# environment, and so for the kit's process, too.
+NAMES = f"test_operators or test_conformance or {KERNEL_TESTS} or (test_samples and values)"
+CHOSEN = "" if IS_WHOLE_KIT else f"-k '{NAMES}'"
 
 
 @pytest.mark.slow
@@ -30,10 +37,7 @@ def test_it_builds_and_passes_its_own_kit(environment, tmp_path):
     assert doctor.returncode == 0
     row = ["cpu", "loaded", "CPU", "ocean-waves-cpu", "0.1.0"]
     assert row in [line.split()[:5] for line in doctor.stdout.splitlines()]
-    # As the README of the project says: its own tests, and the whole kit; of that, a part in make test.
-    names = f"test_operators or test_conformance or {KERNEL_TESTS} or (test_samples and values)"
-    chosen = "" if IS_WHOLE_KIT else f"-k '{names}'"  # for the kit's process, too
-    own = environment.run("-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=folder, PYTEST_ADDOPTS=chosen)
+    own = environment.run("-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=folder, PYTEST_ADDOPTS=CHOSEN)
     assert own.returncode == 0, own.stdout
     assert "ok: passed, FAIL: failed" in own.stdout
     # Its policy and its environment variables are its own.
@@ -45,13 +49,66 @@ def test_it_builds_and_passes_its_own_kit(environment, tmp_path):
     assert "ocean_waves::axpby has no kernel for cpu tensors" in failed.stderr
 
 
+def commands_of_the_page():
+    """Those of the first block of docs/new-library.md, without the one that installs the framework."""
+    first = next(block for block in blocks(ROOT / "docs/new-library.md") if block.language == "console")
+    install, *rest = [line.removeprefix("$ ") for line in first.text.splitlines()]
+    assert install.startswith('pip install "opwheel-tools')
+    return "\n".join(rest)
+
+
+@pytest.mark.slow
+def test_the_page_s_commands_make_a_library_of_rows(environment, tmp_path):
+    """From nothing to an operator with a kernel in C++ and a gradient that passes the kit."""
+    done = subprocess.run(
+        ["bash", "-euxc", commands_of_the_page()],
+        env={
+            **os.environ,
+            "PATH": os.pathsep.join(
+                [str(environment.python.parent), str(Path(sys.executable).parent), os.environ["PATH"]]
+            ),
+            "PIP_PYTHON": str(environment.python),
+            "PIP_NO_DEPS": "1",
+            "PYTEST_ADDOPTS": CHOSEN,
+        },
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    assert "ok: passed, FAIL: failed" in done.stdout
+    assert not [path for path in (tmp_path / "waves").rglob("*") if path.name in ("functors.h", "register.cpp")]
+
+
+@pytest.mark.parametrize("kinds", [("rows",), ("elementwise",), ("elementwise", "rows")], ids="-".join)
+def test_what_is_written_is_used(tmp_path, kinds):
+    """No file, list or name of a kind that the library does not have; lines of 120 characters."""
+    project = scaffold.new_library("ocean-waves", kinds=kinds, output=tmp_path / "project")
+    texts = {file: (project.folder / file).read_text() for file in project.files}
+    words = {
+        "elementwise": ["axpby", "OPERATORS(", "functor", "register.cpp"],
+        "rows": ["softmax", "KERNELS(", "opinfos"],
+    }
+    for kind, of_kind in words.items():
+        for word in of_kind:
+            found = [str(file) for file, text in texts.items() if word in text or word in str(file)]
+            assert bool(found) == (kind in kinds), (word, found)
+    assert [(str(file), line) for file, text in texts.items() for line in text.splitlines() if len(line) > 120] == []
+    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "E,F,W", "--line-length", "120"]
+    checked = subprocess.run([*command, project.folder], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "build",
-    [
-        "import setuptools.build_meta as b; b.build_editable('dist')",
-        "import runpy, sys; sys.argv[1:] = ['build_ext', '--inplace']; runpy.run_path('setup.py')",
-    ],
+    first_of(
+        [
+            "import setuptools.build_meta as b; b.build_editable('dist')",
+            "import runpy, sys; sys.argv[1:] = ['build_ext', '--inplace']; runpy.run_path('setup.py')",
+        ]
+    ),
     ids=["editable", "in place"],
 )
 def test_type_checkers_find_the_functions_of_a_project_that_is_installed_from_its_folder(tmp_path, build):

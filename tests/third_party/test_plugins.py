@@ -1,11 +1,16 @@
 """The plugins under examples/plugins, each a wheel of its own beside the released ones."""
 
 import importlib.util
+from pathlib import Path
 
 import pytest
 
+from tests.docs.blocks import blocks, run_console
+from tests.docs.blocks import environment as page_environment
+
 pytestmark = pytest.mark.wheels
 
+ROOT = Path(__file__).parents[2]
 RUN_A_CALL = """
 import torch, muladd
 a = torch.randn(3, 4)
@@ -37,6 +42,56 @@ def test_a_device_outside_of_pytorch(muladd, environment, example, tmp_path):
     assert (off["state"], off["code"]) == ("unsupported", "OPWHEEL-E040")
     environment.evaluate("import torch; " + RUN_A_CALL.replace("(3, 4)", '(3, 4, device="toy")'))
     environment.passes_the_kit("toy")
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_the_page_about_such_a_device(example, tmp_path, monkeypatch):
+    """Its commands, in the order of the page."""
+    (tmp_path / "examples/plugins").mkdir(parents=True)
+    example("toy").rename(tmp_path / "examples/plugins/toy")
+    monkeypatch.chdir(tmp_path)
+    for name, value in page_environment(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    page = ROOT / "docs/privateuse1.md"
+    commands = [block for block in blocks(page) if block.not_run]
+    assert len(commands) == 4
+    for block in commands:
+        run_console(block, page, {})
+
+
+AUTOCAST = """
+import torch, muladd
+x = torch.ones(3, device="toy")
+with torch.autocast("toy", dtype=torch.bfloat16):
+    print(muladd.muladd(x, x, 2.0).dtype, torch.add(x, x).dtype)
+"""
+FORKED = """
+import os, torch, muladd
+def backward():
+    x = torch.ones(3, device="toy", requires_grad=True)
+    muladd.muladd(x, x, 2.0).sum().backward()
+    return x.grad.tolist()
+backward()
+if os.fork() == 0:
+    try:
+        backward()
+    except RuntimeError as error:
+        print(error, flush=True)
+    os._exit(0)
+os.wait()
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_autocast_and_forks_on_such_a_device(environment, example, muladd, tmp_path):
+    """As docs/privateuse1.md and docs/production.md say."""
+    environment.install(example("toy"))
+    assert muladd("new-backend", "toy", "--device-type", "toy").returncode == 0
+    environment.install(tmp_path / "muladd-toy")
+    assert environment.evaluate(AUTOCAST).split() == ["torch.float32", "torch.float32"]
+    assert "Unable to handle autograd's threading in combination with fork" in environment.evaluate(FORKED)
 
 
 @pytest.mark.nightly

@@ -30,7 +30,7 @@ def written(environment, tmp_path):
     return write
 
 
-@pytest.mark.parametrize("language", first_of(["cpp", "python", "triton"]))
+@pytest.mark.parametrize("language", first_of(["cpp", "python", "triton"], 0))
 def test_a_backend_passes_the_kit_as_it_is_written(environment, written, language):
     project, variables = written(language)
     environment.install(project)

@@ -1,6 +1,7 @@
 """``muladd bench``, as a user types it: on small cases, whose times nobody looks at."""
 
 import contextlib
+import ctypes.util
 import io
 import json
 import os
@@ -79,7 +80,7 @@ def test_picture(run):
 def test_fresh_results():
     """Large ones are next to what says where the time goes; one implementation is timed in a process of its own."""
     results = Results({}, {})
-    names = {"addcmul", "huge pages", "small pages", "addcmul, huge pages", "addcmul, out="}
+    names = {"addcmul", "huge pages", "small pages", "addcmul, huge pages", "addcmul, glibc", "addcmul, out="}
     implementations = [SUITE.ours, *(one for one in SUITE.baselines if one.name in names)]
     with contextlib.closing(Runner(SUITE, "cpu", implementations, QUICK, results)) as runner:
         for elements in (2**12, 2**23):
@@ -106,6 +107,27 @@ def test_the_environment_of_a_process_of_its_own(monkeypatch):
     assert "MULADD_NOTHING" not in os.environ
     with pytest.raises(UnavailableError, match="which module"):
         OtherProcess(replace(SUITE, module=""), variables)
+
+
+@pytest.mark.slow
+def test_an_allocator_that_is_preloaded(monkeypatch):
+    """One that is not there is left out, with a note; so is one that the process has not loaded."""
+    case = Case("new", Form.NEW, "contiguous", torch.float32, 2**22)
+    (allocator,) = [one for one in SUITE.baselines if one.name == "addcmul, jemalloc"]
+
+    def measured(library):
+        monkeypatch.setattr(ctypes.util, "find_library", lambda name: library)
+        results = Results({}, {})
+        with contextlib.closing(Runner(SUITE, "cpu", [SUITE.ours, allocator], QUICK, results)) as runner:
+            runner.run(case)
+        return set(results.rows[0].measurements), results.notes
+
+    there = ctypes.util.find_library("m")  # any library does, the C library's own for one
+    assert measured(there) == ({"muladd", "addcmul, jemalloc"}, [])
+    left_out = {"muladd"}
+    assert measured(None) == (left_out, ["addcmul, jemalloc is left out: there is no libjemalloc on this system"])
+    note = "addcmul, jemalloc is left out: the process that was to preload libnothing.so has not loaded it"
+    assert measured("libnothing.so") == (left_out, [note])
 
 
 MACHINE = {"cpu": "a CPU", "capability": "AVX2", "torch": "2.13.0", "huge_pages": "madvise"}
@@ -240,7 +262,10 @@ def test_wrong_usage(arguments, words, monkeypatch):
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize("text", ['{"format": 0}', "[]", '{"format": 2, "rows": [{"measurements": 1}]}', "no JSON"])
+FORMAT = '"format": {"name": "opwheel bench", "version": 2}'
+
+
+@pytest.mark.parametrize("text", ['{"format": 2}', "[]", f'{{{FORMAT}, "rows": [{{"measurements": 1}}]}}', "no JSON"])
 def test_compare_with_another_file(tmp_path, text):
     (tmp_path / "old.json").write_text(text)
     result = bench("--quick", "--compare", tmp_path / "old.json")

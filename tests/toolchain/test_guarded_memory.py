@@ -52,6 +52,23 @@ def test_memory_that_is_gone():
     assert guards.anywhere == ""
 
 
+def test_damage_is_told_once():
+    with guarded_memory() as guards:
+        x = torch.empty(3)
+        write(x, x.nbytes)
+    assert guards.anywhere == "behind"
+    with guarded_memory() as guards:
+        torch.empty(3)
+    assert guards.anywhere == ""
+
+
+@pytest.mark.parametrize(("byte", "is_expected"), [(guarding.NAN, torch.isnan), (guarding.LARGE, lambda x: x > 1e36)])
+def test_new_memory_is_filled(byte, is_expected):
+    with guarded_memory(byte, is_filled=True):
+        x = torch.empty(5)
+    assert bool(is_expected(x).all())
+
+
 def test_tensors_outlive_the_guards_and_grow():
     with guarded_memory():
         x = torch.ones(3)

@@ -61,7 +61,7 @@ WRONG_KERNEL = """
 OPWHEEL_DECLARE_OPERATORS(muladd, MULADD_OPERATORS)
 using opwheel::Tensor;
 {kernel}
-void check(torch::stable::detail::StableLibrary& m) {{ opwheel::implement<muladd::op::{op}, &kernel>(m); }}
+void check(opwheel::KernelRegistry& m) {{ opwheel::implement<muladd::op::{op}, &kernel>(m); }}
 """
 
 

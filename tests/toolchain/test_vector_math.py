@@ -1,8 +1,10 @@
 """exp, sigmoid, tanh and erf of vectors (opwheel/detail/cpu/vector_math.h): the errors that the header names."""
 
 import ctypes
+import math
 import subprocess
 
+import mpmath
 import opwheel_tools
 import pytest
 import torch
@@ -144,6 +146,25 @@ def test_special_values(functions, dtype):
         expected = getattr(torch, function)(x)
         torch.testing.assert_close(functions(function, x), expected, equal_nan=True, rtol=1e-6, atol=1e-7)
     torch.testing.assert_close(functions("exp_of_negative", x[:4]), torch.exp(x[:4]), equal_nan=True, rtol=0, atol=0)
+
+
+def exact(function, x):
+    """To 40 digits."""
+    with mpmath.workdps(40):
+        exp = mpmath.exp(mpmath.mpf(x))
+        return exp if function == "exp_of_negative" else exp / (1 + exp)
+
+
+@pytest.mark.parametrize("function", BOUNDS)
+def test_units_of_doubles(functions, function):
+    """Of subnormal results too."""
+    generator = torch.Generator().manual_seed(0)
+    draws = [-(torch.rand(1000, dtype=torch.float64, generator=generator) * limit) for limit in (1e-9, 1, 40, 746)]
+    edges = -torch.arange(1000, dtype=torch.float64) * (math.log(2) / 2)  # where exp's remainder is largest
+    x = torch.cat([*draws, edges])
+    for value, got in zip(x.tolist(), functions(function, x).tolist(), strict=True):
+        want = exact(function, value)
+        assert abs(mpmath.mpf(got) - want) <= 2 * math.ulp(float(want)), value
 
 
 def test_vectors_of_double(functions):

@@ -15,15 +15,21 @@ ROOT = Path(__file__).parents[2]
 FRAMEWORK = ROOT / "framework/src/opwheel"
 TOOLS = ROOT / "tools/src/opwheel_tools"
 
-BASE = {"_import_hooks", "_torch", "_version", "memory", "text"}
+BASE = {"_import_hooks", "_namespace", "_torch", "_version", "formats", "memory", "text"}
 REGISTRY = {*BASE, "registry"}
-DISPATCH = {*REGISTRY, "dispatch", ""}  # "": the package itself, whose names are those of registry and dispatch
+DISPATCH = {
+    *REGISTRY,
+    "dispatch",
+    "foreign",
+    "",
+}  # "": the package itself, whose names are those of registry and dispatch
 # Part of opwheel -> the parts that it may import.
 ARROWS = {
     **{part: set() for part in BASE},
     "_torch": {"_import_hooks", "_torch"},
     "memory": {"_torch", "memory"},
     "registry": REGISTRY,
+    "foreign": {*REGISTRY, "foreign"},
     "dispatch": DISPATCH,
     "": DISPATCH,
     "_build": {"_build"},  # runs where torch need not be importable
@@ -37,15 +43,21 @@ _OF_FRAMEWORK = {f"opwheel.{part}".rstrip(".") for part in DISPATCH}
 # The same of opwheel_tools, with the parts of opwheel by their full names.
 TOOLS_ARROWS = {
     "_version": set(),
-    "": {"_version", "opinfo"},
+    "": {"_version", "just_in_time", "opinfo", "opwheel._import_hooks", "schema_changes"},
+    "just_in_time": {*_OF_FRAMEWORK, "opwheel._build", "compiled"},
     "opinfo": {*_OF_FRAMEWORK, "opinfo"},
+    "schema_changes": {"opwheel._torch"},
     "compiled": {"opwheel._build"},
     "build": {"", "build", "opwheel._build"},  # where torch need not be importable
-    # Of libraries that know nothing of opwheel.
-    "audit": {"audit", "opwheel._torch", "opwheel.text"},
-    "testing": {*_OF_FRAMEWORK, "compiled", "opinfo", "testing"},
+    # Of libraries that need not know of opwheel.
+    "hub": set(),
+    "invariance": {"invariance"},
+    "judge": {*_OF_FRAMEWORK, "hub", "judge", "opinfo", "testing"},
+    "audit": {"audit", "hub", "judge", "opwheel._torch", "opwheel.formats", "opwheel.text"},
+    "testing": {*_OF_FRAMEWORK, "compiled", "invariance", "opinfo", "testing"},
     "bench": {*_OF_FRAMEWORK, "bench", "compiled", "opinfo"},
     "scaffold": {*_OF_FRAMEWORK, "", "scaffold"},
+    "export": {*_OF_FRAMEWORK, "export"},
     "commands": {
         *_OF_FRAMEWORK,
         "opwheel.commands",
@@ -53,10 +65,12 @@ TOOLS_ARROWS = {
         "",
         "commands",
         "audit",
+        "judge",
         "opinfo",
         "testing",
         "bench",
         "scaffold",
+        "export",
     },
 }
 

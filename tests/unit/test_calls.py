@@ -7,7 +7,8 @@ from pathlib import Path
 import muladd
 import pytest
 import torch
-from opwheel.dispatch import native_autograd
+from opwheel import Operator
+from opwheel.dispatch import calls, native_autograd, register_python
 from opwheel_tools.testing.memory import FUNCTIONAL
 from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -224,6 +225,33 @@ def test_a_negated_view(name, call, pair):
     assert negated.is_neg()
     assert torch.equal(call(negated, pair[0]), REFERENCES[name](-pair[1], pair[0]))
     assert torch.equal(call(pair[0], negated), REFERENCES[name](pair[0], -pair[1]))
+
+
+def test_strings(monkeypatch):
+    """They go to the operator without PyTorch's function in Python, and what is none is taken or refused as there."""
+    schema = "turned(Tensor x, str mode='as it is') -> Tensor"
+
+    def turned(x, mode="as it is"):
+        return -x if mode == "größer" else x.clone()
+
+    declared = Operator("turned", reference=turned, doc="Turn it.")
+    function = register_python("waves_strings", {schema: turned}, [declared])["turned"]
+    op, x = torch.ops.waves_strings.turned.default, torch.ones(2)
+    if calls.function(op) is op:
+        pytest.skip("there is no library of calls for this PyTorch")
+    assert torch.equal(function(x, "größer"), -x)
+    assert torch.equal(function(x), x)
+    monkeypatch.setattr(type(op), "__call__", None)
+    assert torch.equal(function(x, "größer"), -x)
+    monkeypatch.undo()
+    for other in (None, 1, b"as it is", "\ud800"):
+        outcomes = []
+        for one in (function, op):
+            try:
+                outcomes.append(one(x, other).tolist())
+            except Exception as error:  # whatever it is: the same one
+                outcomes.append(type(error))
+        assert outcomes[0] == outcomes[1]
 
 
 class Subclass(torch.Tensor):

@@ -1,7 +1,9 @@
 """Pages that are made from the code say what the code says."""
 
+import ast
 import re
 import runpy
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -22,8 +24,49 @@ def test_every_error_code_is_used_and_explained():
 
     package = Path(error_codes.__file__).parents[1]
     sources = "".join(path.read_text() for path in package.rglob("*.py") if path != Path(error_codes.__file__))
-    sources += (DOCS.parent / "tools/src/opwheel_tools/include/opwheel/schema_library.h").read_text()
+    tools = [*(DOCS.parent / "tools/src").rglob("*.py"), *(DOCS.parent / "backends/executorch/src").rglob("*.py")]
+    header = DOCS.parent / "tools/src/opwheel_tools/include/opwheel/schema_library.h"
+    sources += "".join(path.read_text() for path in [*tools, header])
     assert set(re.findall(r"OPWHEEL-E\d+", sources)) == set(ERROR_CODES)
+
+
+SOURCES = ("framework", "tools/src", "core/src", "backends/*/src", "libraries/*/core/src", "libraries/*/backends/*/src")
+
+
+def environment_variables():
+    """What Python and C++ read: names with their prefix; and names of a library's own, without it."""
+    whole, own = set(), set()
+    for path in (path for folder in SOURCES for path in DOCS.parent.glob(f"{folder}/**/*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and re.fullmatch(r"(OPWHEEL|MULADD)_[A-Z_]+", str(node.value)):
+                whole.add(node.value)
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "read" and path.name == "policy.py":
+                own.add(node.args[0].value)
+            if isinstance(node, ast.JoinedStr):
+                for value, text in pairwise(node.values):
+                    is_prefix = isinstance(value, ast.FormattedValue) and re.search(
+                        r"prefix|upper\(\)", ast.unparse(value)
+                    )
+                    found = is_prefix and isinstance(text, ast.Constant) and re.match(r"_([A-Z_]+)\b", text.value)
+                    own |= {found[1]} if found else set()
+    headers = DOCS.parent / "tools/src/opwheel_tools/include/opwheel"
+    for path in headers.rglob("*.h"):
+        text = path.read_text()
+        if "getenv" in text:
+            own |= {name.lstrip("_") for name in re.findall(r'"(_?[A-Z]+_[A-Z_]+)"', text)}
+    return whole, own
+
+
+def test_every_environment_variable_is_on_the_page():
+    from opwheel.registry import variables
+
+    whole, own = environment_variables()
+    assert {"OPWHEEL_AUTOGRAD", "OPWHEEL_TORCHES"} <= whole
+    assert {"BACKENDS", "LOCK", "REQUIRE", "LIBRARY_PATH", "CPU_CAPABILITY", "HUGE_PAGES"} <= own
+    assert own == set(variables.KNOWN)
+    page = (DOCS / "policy.md").read_text()
+    rows = set(re.findall(r"^\| `([A-Z_]+)", page, re.MULTILINE))
+    assert rows == whole | {f"MULADD_{name}" for name in own}
 
 
 def test_the_call_flow_names_files_that_exist():

@@ -24,6 +24,7 @@ _VALUES = {
     "float": st.floats(width=32),
     "int": st.integers(-(2**63), 2**63 - 1),
     "bool": st.booleans(),
+    "str": st.text(max_size=2),
 }
 _OTHERS = st.one_of(
     st.none(),
@@ -32,6 +33,7 @@ _OTHERS = st.one_of(
     st.sampled_from([2**63, -(2**63) - 1]),  # beyond int64
     st.floats(),
     st.text(max_size=2),
+    st.just(b"bytes"),
     st.just([torch.ones(1)]),
     st.just(torch.ones(2).as_subclass(type("Own", (torch.Tensor,), {}))),
     st.just(torch.float32),
@@ -132,7 +134,7 @@ def test_integers_beyond_the_schema_s_are_refused_in_pytorchs_words(value):
         drawn.close()
 
 
-@pytest.mark.parametrize("schema", ["f(Tensor[] x) -> Tensor", "f(str x) -> Tensor", "f(Tensor x) -> int"])
+@pytest.mark.parametrize("schema", ["f(Tensor[] x) -> Tensor", "f(Device x) -> Tensor", "f(Tensor x) -> int"])
 def test_other_types_stay_with_pytorch(schema):
     library = torch.library.Library(NAMESPACE, "DEF")
     try:

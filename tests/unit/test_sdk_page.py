@@ -1,4 +1,4 @@
-"""docs/cpp-sdk.md, which docs/cpp_sdk.py writes from the SDK's headers and their comments, is as they are."""
+"""The pages that docs/cpp_sdk.py writes from the SDK's headers and their comments are as those are."""
 
 import re
 import runpy
@@ -16,32 +16,44 @@ def sdk():
     return runpy.run_path(str(DOCS / "cpp_sdk.py"))
 
 
-def test_the_sdk_page_is_current(sdk):
-    assert sdk["page"]() == (DOCS / "cpp-sdk.md").read_text(), "run: python docs/cpp_sdk.py"
+def test_the_pages_are_current(sdk):
+    stale = [page.name for page, text in sdk["pages"]().items() if not page.exists() or page.read_text() != text]
+    assert stale == [], "run: python docs/cpp_sdk.py"
+    assert sorted(sdk["FOLDER"].iterdir()) == sorted(set(sdk["pages"]()) - {sdk["OVERVIEW"]})
+
+
+def test_no_page_is_long(sdk):
+    assert [page.name for page, text in sdk["pages"]().items() if text.count("\n") > 300] == []
+
+
+@pytest.fixture(scope="session")
+def reference(sdk):
+    """The text of all generated pages but the overview."""
+    return "".join(text for page, text in sdk["pages"]().items() if page != sdk["OVERVIEW"])
 
 
 # At the beginning of a line, in no namespace `detail`: what clang-format leaves there are declarations.
 FUNCTION = re.compile(r"^(?:(?:inline|constexpr|\[\[\w+\]\]|[\w:<>]+[&*]?) )+\*?(\w+)\(", re.MULTILINE)
 
 
-def test_every_public_function_of_the_headers_is_on_the_page(sdk):
-    page = (DOCS / "cpp-sdk.md").read_text()
+def test_every_public_function_of_the_headers_is_on_a_page(sdk, reference):
     names = set()
-    for header in (path for entry, passed in sdk["sections"]() for path in (entry, *passed)):
+    for header in (path for entry, passed in sdk["sections"]().items() for path in (entry, *passed)):
         public = re.sub(
             r"^namespace detail \{.*?^\}  // namespace detail", "", header.read_text(), flags=re.MULTILINE | re.DOTALL
         )
         names |= {match[1] for match in FUNCTION.finditer(public)}
     assert len(names) > 15
-    assert {name for name in names if f"{name}(" not in page} == set()
+    assert {name for name in names if f"{name}(" not in reference} == set()
 
 
-def test_the_page_has_no_headers_of_their_own_but_those_that_authors_include(sdk):
-    page = (DOCS / "cpp-sdk.md").read_text()
+def test_the_headings_are_the_headers_that_authors_include(sdk, reference):
     include = ROOT / "tools/src/opwheel_tools/include"
     entries = [str(path.relative_to(include)) for path in sdk["headers"]()]
-    assert re.findall(r"^## (opwheel/.+)$", page, re.MULTILINE) == entries
+    assert re.findall(r"^## (opwheel/.+)$", reference, re.MULTILINE) == entries
     assert not any("/detail/" in entry for entry in entries)
+    listed = re.findall(r"^- \[`(opwheel/.+)`\]", sdk["OVERVIEW"].read_text(), re.MULTILINE)
+    assert listed == entries
 
 
 HEADER = """// About it.
@@ -57,10 +69,10 @@ namespace detail {
 inline int hidden() { return 1; }
 }
 
-// A type.
+// A type (opwheel/detail/type.h).
 class Shape {
  public:
-  // Makes one.
+  // Makes one, __device__ too.
   explicit Shape(int n) : n_(n) {}
   Shape() = default;
   int size() const { return helper(n_); }
@@ -102,7 +114,7 @@ def test_reads_a_header(sdk, tmp_path):
         *("OPWHEEL_THING", "Shape", "Shape::Shape", "Shape::size", "twice", "Row", "Row::first", "total")
     ]
     assert found["Shape"].comment == "A type."
-    assert found["Shape::Shape"] == ("Shape::Shape", "explicit Shape(int n)", "Makes one.")
+    assert found["Shape::Shape"] == ("Shape::Shape", "explicit Shape(int n)", r"Makes one, \_\_device\_\_ too.")
     assert found["twice"].text == "template <class C> C twice(C c)"
     assert found["total"] == ("total", "int total(std::initializer_list<int> some = {})", "Some numbers.")
     assert sdk["summary"](header) == "About it."

@@ -13,9 +13,12 @@ PRIVATE = ROOT / "framework/src/opwheel/_torch"
 SOURCES = ("framework/src", "tools/src", "core/src", "backends/*/src", "libraries/*/core/src", "libraries/*/*/*/src")
 # Where private names are used all the same, and what for.
 ELSEWHERE = {
+    "opwheel_tools/judge/watching.py": "what a candidate may replace, to hide what it does",
+    "opwheel_tools/judge/samples.py": "the calls that PyTorch's own tests make of its operators",
     "opwheel_tools/audit/checks/": "programs that show a defect contain these sources, and need PyTorch alone",
-    "transformer_ops/unchanged.py": "hooks and own forwards of modules",
-    "transformer_ops/gated_activations.py": "what Transformers' activations compute",
+    "transformer_ops/hugging_face/hooks.py": "hooks and own forwards of modules",
+    "transformer_ops/hugging_face/activations.py": "what Transformers' activations compute",
+    "transformer_ops/hugging_face/deferred_logits.py": "a tensor whose values are computed when they are used",
     "transformer_ops_triton/kernels/arguments.py": "assertions on the device",
 }
 # Attributes of others than PyTorch: of NamedTuples, of the standard library and of typer.
@@ -86,7 +89,10 @@ def test_it_exists(path):
 
 def test_every_name_is_used():
     text = "".join(path.read_text() for path in PRIVATE.glob("private/*.py"))
-    used = set(re.findall(r'"((?:torch|Library)\.[\w.]+)"', text)) - {"torch.utils.checkpoint"}  # of sys.modules
+    used = set(re.findall(r'"((?:torch|Library)\.[\w.]+)"', text)) - {
+        "torch.utils.checkpoint",
+        "torch._native.registry",
+    }  # of sys.modules
     assert used == set(names.NAMES)
 
 

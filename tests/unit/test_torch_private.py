@@ -2,6 +2,7 @@
 
 import ctypes
 import shutil
+import sys
 import sysconfig
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensorMode
 from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 
@@ -173,6 +175,7 @@ def test_dispatcher_queries():
     assert private.schema_of("muladd::nothing") is None
     assert "muladd::muladd.out" in private.operators_of("muladd")
     assert {"aten::add.Tensor", "muladd::muladd.out"} <= set(private.every_operator())
+    assert private.overload_for("aten::add", (torch.ones(1), torch.ones(1)), {}) == "Tensor"
 
 
 def test_register_fake():
@@ -406,6 +409,12 @@ def test_what_is_defined():
     assert private.operators_defined_in_python("aten") == []
 
 
+def test_packet_and_name():
+    """Without it nobody would find what stands for an operator, before it stands for it."""
+    assert private.packet_and_name("aten::neg") == (torch.ops.aten.neg, "default")
+    assert private.packet_and_name("aten::neg.out") == (torch.ops.aten.neg, "out")
+
+
 def test_devices_and_keys():
     """Without these kernels would be looked for at other keys than those where they are registered."""
     assert private.dispatch_key_of("cpu") == "CPU"
@@ -471,3 +480,92 @@ def test_define_operator():
     assert private.is_defined("opwheel_private_defined::f")
     del kept
     assert not private.is_defined("opwheel_private_defined::f")
+
+
+def test_kept_in_dispatcher():
+    """Without it a traced program would read freed memory once its operator is defined again."""
+    name = "opwheel_private_kept::f"
+    library = torch.library.Library("opwheel_private_kept", "FRAGMENT")
+    library.define("f(Tensor x) -> Tensor")
+    library.impl("f", lambda x: x + 1, "CPU")
+    op = torch.ops.opwheel_private_kept.f.default
+    with private.kept_in_dispatcher(name):
+        private.destroy_library(library)
+        assert name in private.every_operator()
+        library = torch.library.Library("opwheel_private_kept", "FRAGMENT")
+        library.define("f(Tensor x) -> Tensor")
+        library.impl("f", lambda x: x + 2, "CPU")
+    assert op(torch.zeros(1)).item() == 2.0
+    private.destroy_library(library)
+    assert name not in private.every_operator()
+
+
+def test_renew_operator():
+    """Without it dispatch modes would see another overload than the one in torch.ops."""
+    library = torch.library.Library("opwheel_private_renewed", "FRAGMENT")
+    library.define("f(Tensor x) -> Tensor")
+    packet = torch.ops.opwheel_private_renewed.f
+    op = packet.default
+    with private.kept_in_dispatcher("opwheel_private_renewed::f"):
+        private.destroy_library(library)
+        library = torch.library.Library("opwheel_private_renewed", "FRAGMENT")
+        library.define("f(Tensor x, float t) -> Tensor")
+    library.impl("f", lambda x, t: x + t, "CPU")
+    assert torch.ops.opwheel_private_renewed.f is not packet
+    private.renew_operator(op, packet)
+    assert (torch.ops.opwheel_private_renewed.f, packet.default) == (packet, op)
+    assert len(op._schema.arguments) == 2
+    assert [op(torch.zeros(1), 3.0).item(), packet(torch.zeros(1), 4.0).item()] == [3.0, 4.0]
+
+
+def test_overriding_kernels():
+    """Without them kernels for operators that others define cannot be switched on, or leave something behind."""
+    definition = private.define_operator("opwheel_overriding::f(Tensor x) -> Tensor")
+    first = private.register_kernel("opwheel_overriding::f", "CPU", lambda x: x + 1)
+    op, x = torch.ops.opwheel_overriding.f.default, torch.zeros(1)
+    over = private.override_kernel("opwheel_overriding::f", "CPU", lambda keys, x: x + 2, "here")
+    assert op(x).item() == 2
+    assert private.kernels_at("opwheel_overriding::f", "CPU")[0].startswith("here:")
+    over.reset()
+    assert op(x).item() == 1
+    assert len(private.kernels_at("opwheel_overriding::f", "CPU")) == 1
+    op._dispatch_cache["CPU"] = None
+    private.forget_kernels(op)
+    assert not op._dispatch_cache
+    first.reset()
+    definition.reset()
+
+
+def test_native_overrides(monkeypatch):
+    """Without it a kernel of torch._native is taken for PyTorch's own."""
+    node = type("Node", (), {"dsl_name": "triton", "active": True})
+    registry = type("Registry", (), {"_graphs": {("add", "CPU"): [node]}})
+    monkeypatch.setitem(sys.modules, "torch._native.registry", registry)
+    assert private.native_overrides("aten::add", "CPU") == ["triton"]
+    assert private.native_overrides("aten::add", "CUDA") == private.native_overrides("other::add", "CPU") == []
+
+
+def test_active_modes():
+    """Without them kernels could be switched in the middle of a trace, and modes of the user's would not see calls."""
+    assert private.active_modes() == []
+    assert not private.user_mode_is_active()
+    with FakeTensorMode():
+        assert private.active_modes() == ["FakeTensorMode"]
+        assert not private.user_mode_is_active()
+    with TorchDispatchMode():
+        assert private.user_mode_is_active()
+    assert torch.func.vmap(lambda x: x * len(private.active_modes()))(torch.ones(2)).tolist() == [1, 1]
+
+
+def test_is_plain_or_traced():
+    """Without it subclasses with rules of their own would see operators that they do not know."""
+    x = torch.ones(2)
+    plain = (
+        x,
+        torch.nn.Parameter(x),
+        x.as_subclass(type("Plain", (torch.Tensor,), {})),
+        FakeTensorMode().from_tensor(x),
+    )
+    assert all(private.is_plain_or_traced(one) for one in plain)
+    rules = {"__torch_dispatch__": classmethod(lambda cls, func, types, args=(), kwargs=None: None)}
+    assert not private.is_plain_or_traced(torch.Tensor._make_subclass(type("Own", (torch.Tensor,), rules), x))

@@ -1,4 +1,4 @@
-"""Builds the row operators of tests/general for a device, and runs pytest on them where the device is simulated.
+"""Builds the operators of tests/non_elementwise for a device, and runs pytest on them where it is simulated.
 
 python -m tests.wheels.row_kernels FOLDER    # both libraries, for tests/gpu_suite.py on another machine
 """
@@ -10,10 +10,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.general import cpp_library
+from tests.non_elementwise import cpp_library
 
 ROOT = Path(__file__).parents[2]
-GENERAL = ROOT / "tests/general"
+GENERAL = ROOT / "tests/non_elementwise"
 
 
 def copy_sources(device, folder):
@@ -36,7 +36,7 @@ def build_schemas(folder):
 
 
 def libraries(device, schemas, kernels):
-    """The environment in which tests.general.device_library is a library with these kernels."""
+    """The environment in which tests.non_elementwise.device_library is a library with these kernels."""
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     return {"WAVES_DEVICE": device, "WAVES_SCHEMAS": str(schemas), "WAVES_KERNELS": str(kernels), "PYTHONPATH": path}
 
@@ -49,7 +49,7 @@ def run_pytest(python, environment, *arguments):
 
 def kit(backend):
     """Arguments of pytest: the kit on these operators."""
-    library = ("--library", "tests.general.device_library", "--backend", backend)
+    library = ("--library", "tests.non_elementwise.device_library", "--backend", backend)
     return ["--pyargs", "opwheel_tools.testing.test_samples", *library, "-k", "not compiled"]  # there is no Triton
 
 

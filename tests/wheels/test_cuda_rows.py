@@ -69,7 +69,7 @@ def test_the_simulation_shows_mistakes(run, toolkit, sources, mutation):
 
 REGISTERED = """
 import torch
-from tests.general import device_library
+from tests.non_elementwise import device_library
 for name in device_library.KERNELS:
     assert torch._C._dispatch_has_kernel_for_dispatch_key(f"{device_library.library.namespace}::{name}", "CUDA"), name
 """

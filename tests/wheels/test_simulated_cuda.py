@@ -13,8 +13,8 @@ import opwheel_tools
 import pytest
 
 from benchmarks.gpu.document import load
-from tests.general import mixed_library
 from tests.mutants.mutations import CUDA_MUTATIONS
+from tests.non_elementwise import mixed_library
 from tests.portions import first_of
 from tests.third_party.environment import IS_WHOLE_KIT, KERNEL_TESTS
 from tests.wheels.folders import install, run

@@ -26,8 +26,8 @@ GPU_TESTS = str(BACKEND / "tests/test_gpu.py")
 KIT = ("--pyargs", "opwheel_tools.testing", "--library", "transformer_ops", "--backend", "cuda")
 SOME_BITS = "not the_same_bits or 4098-torch.bfloat16"
 # What does not take long. Errors and many rows are asked of float64 alone.
-SOME_OPERATORS = "rms_norm,layer_norm_backward,swiglu,softmax,cross_entropy_rows,quantize_rowwise"
-SOME_CHECKS = "(values or layouts) and not float64 or errors or many"
+SOME_OPERATORS = "rms_norm,layer_norm_backward,cross_entropy_rows,quantize_rowwise"
+SOME_CHECKS = "values and not float64 or many"
 
 
 @pytest.fixture(scope="session")
@@ -94,7 +94,7 @@ def test_all_that_only_a_device_shows(run, simulated):
 
 
 def test_a_part_of_the_kit(run, simulated):
-    assert passed(run(simulated, *KIT, "--operators", SOME_OPERATORS, "-k", SOME_CHECKS)) > 30
+    assert passed(run(simulated, *KIT, "--operators", SOME_OPERATORS, "-k", SOME_CHECKS)) > 20
 
 
 @pytest.mark.nightly

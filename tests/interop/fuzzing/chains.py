@@ -129,12 +129,21 @@ def _moved(tensor):
     return torch.cat([tensor.new_zeros(3), tensor.flatten()])[3:].view(tensor.shape)
 
 
+# The dtype that _bits reads another one as.
+_BITS = {
+    torch.float64: torch.float32,
+    torch.float32: torch.bfloat16,
+    torch.float16: torch.bfloat16,
+    torch.bfloat16: torch.float16,
+}
+
+
 def _bits(tensor):
     """Its bytes as floating-point numbers of another dtype, of the same shape: the upper halves, or all of 16 bits."""
-    narrower = {torch.float64: torch.float32, torch.float32: torch.bfloat16}.get(tensor.dtype)
-    if narrower is None:
-        return tensor.detach().view({torch.float16: torch.bfloat16, torch.bfloat16: torch.float16}[tensor.dtype])
-    return tensor.detach().unsqueeze(-1).view(narrower)[..., 1]
+    dtype = _BITS[tensor.dtype]
+    if dtype.itemsize == tensor.itemsize:
+        return tensor.detach().view(dtype)
+    return tensor.detach().unsqueeze(-1).view(dtype)[..., 1]
 
 
 # One tensor from another, most of them in the same memory.
@@ -166,6 +175,8 @@ RELATED = {
     }.items()
 }
 RELATED["others: overlapping"] = overlapping
+
+BITS = [name for name in RELATED if name.endswith(": its bits")]
 
 DERIVATIVES = {
     "recorded": recorded,
@@ -200,6 +211,15 @@ def compiled(backend):
         return torch.compile(function, backend=backend)
 
     return transform
+
+
+def dtypes_within(chain, dtypes):
+    """All dtypes that tensors of these ones have somewhere in the chain."""
+    found = set(dtypes)
+    for entry in chain:
+        if entry in BITS:
+            found |= {_BITS[dtype] for dtype in found}
+    return found
 
 
 def surrounded(function, chain):

@@ -31,11 +31,16 @@ class Operand(NamedTuple):
 
 
 def _values(operand: Operand) -> Tensor:
-    """Numbers of a few bits, so that sums and products are exact, and the detail that a narrower dtype would lose."""
+    """Numbers of a few bits, so that sums and products are exact, and the detail that a narrower dtype would lose.
+
+    The detail leads away from zero. Otherwise the upper half of a negative number is all ones; read as a number of its
+    own ("its bits"), its products are not exact, and a fused multiply-add may differ from ATen's two steps in the last
+    place. In the wider memory that it is written to, the last place of an upper half is no rounding.
+    """
     generator = torch.Generator().manual_seed(operand.seed)
     quarters = torch.randint(1, 9, operand.shape, generator=generator, dtype=torch.float64) / 4
     sign = torch.randint(0, 2, operand.shape, generator=generator, dtype=torch.float64) * 2 - 1
-    return (sign * quarters + _DETAIL[operand.dtype]).to(operand.dtype)
+    return (sign * (quarters + _DETAIL[operand.dtype])).to(operand.dtype)
 
 
 def _guarded(count: int, dtype: torch.dtype) -> np.ndarray:

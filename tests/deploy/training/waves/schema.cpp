@@ -4,6 +4,7 @@
   KERNEL(cube, "cube(Tensor x) -> Tensor")                      \
   KERNEL(square, "square(Tensor x) -> (Tensor y, Tensor kept)") \
   KERNEL(both, "both(Tensor x, Tensor y) -> Tensor")            \
+  KERNEL(pooled, "pooled(Tensor x, Tensor w) -> Tensor")        \
   KERNEL(reciprocal, "reciprocal(Tensor x) -> Tensor")          \
   KERNEL(sign, "sign(Tensor x) -> Tensor")
 

@@ -16,6 +16,12 @@ OPERATORS = (
         reference=lambda x, y: x * y,
         derivatives={"x": "grad * y", "y": lambda grad, x: grad * x},
     ),
+    Operator(
+        "pooled",
+        reference=lambda x, w: x.sum(0) * w,
+        derivatives={"x": "(grad * w).sum(0).expand(x.sym_sizes())"},
+        not_differentiable=("w",),
+    ),
     Operator("reciprocal", reference=lambda x: 1 / x),
     Operator("sign", reference=lambda x: x.sign(), derivatives=None),
 )
