@@ -22,14 +22,19 @@ from benchmarks.gpu import tables as gpu_tables
 
 ROOT = Path(__file__).parent
 RESULTS = ROOT / "results/cpu.json"
+ALLOCATOR_RESULTS = ROOT / "results/allocators.json"
 ANOTHER_MACHINE = ROOT / "results/cpu-xeon.json"
 TRANSFORMER_RESULTS = ROOT / "results/transformer.json"
 MODEL_RESULTS = ROOT / "results/language_model.json"
 DIGITS_RESULTS = ROOT / "results/digits.json"
+DEFINE_RESULTS = ROOT / "results/define.json"
 SPEED_RESULTS = ROOT / "results/gpu-speed.json"
 PICTURE = ROOT / "results/summary.png"
 DOCS = ROOT.parent / "docs"
-PAGES = ROOT.parent / "README.md", DOCS / "benchmarks.md", DOCS / "transformer.md", DOCS / "cuda.md"
+PAGES = (
+    ROOT.parent / "README.md",
+    *(DOCS / f"{name}.md" for name in ("benchmarks", "transformer", "cuda", "operator-in-five-minutes")),
+)
 END = "<!-- end of what benchmarks/summary.py writes -->\n"
 
 _LARGE, _IMAGES, _SEQUENCES = 2**24, "[N,C,H,W]*[C,1,1]", "[B,T,D]*[B,1,D]"
@@ -61,6 +66,16 @@ CALLS = (
     ("in `torch.compile`, no_grad", "no_grad", "muladd in compile", "compile"),
 )
 BASELINES = {"eager": "a * b + c", "addcmul": "torch.addcmul"}
+# Who computes a new result, and what keeps the memory for it.
+KEEPERS = {
+    "muladd": "muladd's result cache",
+    "addcmul": "nothing",
+    "addcmul, glibc": "the C library, told to: `GLIBC_TUNABLES`",
+    "addcmul, tcmalloc": "tcmalloc, preloaded",
+    "addcmul, jemalloc": "jemalloc, preloaded",
+    "addcmul, out=": "the program, with `out=`",
+}
+ALLOCATORS = ("addcmul, glibc", "addcmul, tcmalloc", "addcmul, jemalloc")
 
 
 def rows(results: Results) -> dict[str, Row]:
@@ -97,6 +112,30 @@ def parts(results: Results) -> str:
         for label, (ours, theirs, note) in pairs.items()
     ]
     return "\n".join(["| 2^24 float32 | muladd | `torch.addcmul` |", "|---|---|---|", *lines, ""])
+
+
+def allocators(results: Results) -> str:
+    """A new result where allocators keep memory, in Markdown; what was not measured is named with the reason."""
+    measured = _row(results, ROWS["new result, 2^24"]).measurements
+    lines = ["| new result, 2^24 float32 | what keeps its memory | time |", "|---|---|---|"]
+    for name, keeper in KEEPERS.items():
+        if name in measured:
+            function = "muladd" if name == "muladd" else "`torch.addcmul`"
+            lines.append(f"| {function} | {keeper} | {_time(measured[name])} |")
+    missing = [
+        note for note in results.notes if note.startswith(tuple(name for name in ALLOCATORS if name not in measured))
+    ]
+    return "\n".join([*lines, "", *(f"{note}.\n" for note in missing), f"Measured on: {results.measured_on()}.", ""])
+
+
+def _time(one: Measurement) -> str:
+    return format_time(one.median_s) + (" noisy" if one.spread > DISTURBED else "")
+
+
+def _with_kept_memory(row: Row) -> Measurement | None:
+    """Of the allocators that keep memory the one with which addcmul is fastest; None where there is none."""
+    measured = [row.measurements[name] for name in ALLOCATORS if name in row.measurements]
+    return min(measured, key=lambda one: one.median_s, default=None)
 
 
 def _row(results: Results, name: str) -> Row:
@@ -207,19 +246,44 @@ def digits(measured: dict[str, Any]) -> str:
     return "\n".join([*lines, "", _measured_on(measured["machine"]), ""])
 
 
-def draw(results: Results, path: Path) -> None:
-    """Bars for each row: how many times faster than PyTorch."""
+def definitions(measured: dict[str, Any]) -> str:
+    """What a call costs of an operator that is defined in a notebook."""
+    names = {
+        "the function in NumPy alone": "numpy",
+        "`opwheel.define`": "define",
+        "`opwheel_tools.define_cpp`": "define_cpp",
+        "`torch.library.custom_op`": "custom_op",
+    }
+    lines = ["| | forward | forward and backward |", "|---|---|---|"]
+    for label, name in names.items():
+        times = [measured[kind].get(name) for kind in ("call_us", "call_and_backward_us")]
+        lines.append(f"| {label} | {' | '.join(format_time(one / 1e6) if one else '' for one in times)} |")
+    return "\n".join([*lines, "", _measured_on(measured["machine"]), ""])
+
+
+def draw(results: Results, kept: Results, path: Path) -> None:
+    """Bars for each row: how many times faster than PyTorch, and in results of `kept` where allocators keep memory."""
     from matplotlib.figure import Figure
 
-    chosen = rows(results)
-    figure = Figure(figsize=(9, 5.5), layout="constrained")
+    chosen, with_allocators = rows(results), {row.name: row for row in kept.rows}
+    series = {
+        f"than {name}": [_ratio(row.measurements["muladd"], row.measurements[key]) for row in chosen.values()]
+        for key, name in BASELINES.items()
+    }
+    series["than torch.addcmul with an allocator that keeps memory"] = [
+        _over_kept_memory(with_allocators.get(row.name)) for row in chosen.values()
+    ]
+    figure = Figure(figsize=(9, 6.5), layout="constrained")
     axes = figure.subplots()
-    height = 0.8 / len(BASELINES)
-    for number, (key, name) in enumerate(BASELINES.items()):
-        ratios = [_ratio(row.measurements["muladd"], row.measurements[key]) for row in chosen.values()]
-        at = [position + (number - (len(BASELINES) - 1) / 2) * height for position in range(len(chosen))]
-        bars = axes.barh(at, ratios, height, label=f"than {name}", color=("#c1272d", "#e8998d")[number])
-        axes.bar_label(bars, fmt="%.2f", padding=3, fontsize=8)
+    height = 0.8 / len(series)
+    for number, (label, ratios) in enumerate(series.items()):
+        at = [position + (number - (len(series) - 1) / 2) * height for position in range(len(chosen))]
+        there = [(where, ratio) for where, ratio in zip(at, ratios, strict=True) if ratio is not None]
+        colour = ("#c1272d", "#e8998d", "#7f7f7f")[number]
+        bars = axes.barh(
+            [where for where, _ in there], [ratio for _, ratio in there], height, label=label, color=colour
+        )
+        axes.bar_label(bars, fmt="%.2f", padding=3, fontsize=7)
     axes.axvline(1, color="black", linewidth=1)
     axes.set_yticks(range(len(chosen)), list(chosen))
     axes.invert_yaxis()
@@ -229,11 +293,17 @@ def draw(results: Results, path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
+def _over_kept_memory(row: Row | None) -> float | None:
+    theirs = None if row is None else _with_kept_memory(row)
+    return None if row is None or theirs is None else _ratio(row.measurements["muladd"], theirs)
+
+
 def tables() -> dict[str, str]:
     """The tables of the committed results, by what they are called in the pages."""
     results, another, transformer = (load(path) for path in (RESULTS, ANOTHER_MACHINE, TRANSFORMER_RESULTS))
     return {
         "parts": parts(results),
+        "allocators": allocators(load(ALLOCATOR_RESULTS)),
         "summary": table(results),
         "calls": calls(results),
         "another machine": table(another),
@@ -244,6 +314,7 @@ def tables() -> dict[str, str]:
         "bandwidth": bandwidth(transformer),
         "language model": language_model(json.loads(MODEL_RESULTS.read_text())),
         "digits": digits(json.loads(DIGITS_RESULTS.read_text())),
+        "definitions": definitions(json.loads(DEFINE_RESULTS.read_text())),
         **speed(),
     }
 
@@ -286,6 +357,6 @@ def _ratio(ours: Measurement, theirs: Measurement) -> float:
 
 
 if __name__ == "__main__":
-    draw(load(RESULTS), PICTURE)
+    draw(load(RESULTS), load(ALLOCATOR_RESULTS), PICTURE)
     for path in PAGES:
         path.write_text(replaced(path.read_text()))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 
 _FEW = 4
 _ROWS, _COLUMNS = 256, 256  # fit into any cache, so that no processor writes past it
+_SQUARE = 128  # 2^14 elements, from which on transformer_ops has a kernel for rms_norm
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,28 @@ def _kernel(name: str, statement: str, dtype: torch.dtype = torch.float32) -> St
     return Statement(f"kernel/{name}", statement, _matrices(dtype))
 
 
+def _outside() -> dict[str, Any]:
+    """Calls of PyTorch's operators that no kernel of transformer_ops is for: too small, or laid out otherwise."""
+    few, target, transposed = torch.rand(_FEW, 64), torch.arange(_FEW), torch.rand(_SQUARE, _SQUARE).t()
+    heads = torch.rand(1, 2, _FEW, 16)
+    functional = torch.nn.functional
+    return {"few": few, "target": target, "transposed": transposed, "heads": heads, "functional": functional}
+
+
+@contextmanager
+def _accelerated() -> Iterator[None]:
+    import transformer_ops  # where nothing of it is counted it is not needed
+
+    with transformer_ops.accelerate_torch():
+        yield
+
+
+def _outside_pair(name: str, statement: str) -> tuple[Statement, Statement]:
+    """With PyTorch as it is, and with the kernels on: the difference is what asking the conditions costs."""
+    off = Statement(f"outside/{name}, off", statement, _outside)
+    return off, Statement(f"outside/{name}, on", statement, _outside, _accelerated)
+
+
 _DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 STATEMENTS = (
@@ -70,4 +93,13 @@ STATEMENTS = (
     _kernel("sliced", "ops.muladd.out(wide[:, 1:257], b, 2.0, out=out)"),
     _kernel("stepped", "ops.muladd.out(wide[:, ::2], b, 2.0, out=out)"),
     _kernel("both gradients", "ops.muladd_backward(a, b, c)"),
+    *_outside_pair("rms_norm", "torch.rms_norm(few, [64])"),
+    # Asked are all of its conditions: the last one is not met.
+    *_outside_pair("rms_norm transposed", f"torch.rms_norm(transposed, [{_SQUARE}])"),
+    *_outside_pair("layer_norm", "torch.layer_norm(few, [64])"),
+    *_outside_pair("softmax", "torch.softmax(few, -1)"),
+    *_outside_pair("cross_entropy_loss", "functional.cross_entropy(few, target)"),
+    *_outside_pair(
+        "scaled_dot_product_attention", "functional.scaled_dot_product_attention(heads, heads, heads, is_causal=True)"
+    ),
 )
