@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 import muladd
 from sphinx.application import Sphinx
+
+sys.path.insert(0, str(Path(__file__).parent))  # for stacked_tables
 
 project = "opwheel and muladd"
 project_copyright = "the muladd contributors"
@@ -21,6 +24,7 @@ extensions = [
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
     "sphinx_design",
+    "stacked_tables",
 ]
 exclude_patterns = ["_build"]
 
@@ -35,7 +39,9 @@ copybutton_only_copy_prompt_lines = True
 copybutton_line_continuation_character = "\\"
 
 html_theme = "furo"
+pygments_dark_style = "a11y-dark"  # the theme's underlines names, as if they were links
 html_title = f"opwheel and muladd {release}"
+html_favicon = "_static/favicon.svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sphinx = False
@@ -56,7 +62,8 @@ def repository_url() -> str:
 def link_outside(text: str, page: Path, url: str) -> str:
     """Make links to files of the repository that are not on the site lead there; without a URL, say the path.
 
-    Images stay as they are: Sphinx copies their files into the site, wherever in the repository they lie.
+    Links to other pages stay as they are, and so do images: Sphinx copies their files into the site, wherever in the
+    repository they lie.
 
     Raises:
         FileNotFoundError: a link leads to nothing.
@@ -66,6 +73,8 @@ def link_outside(text: str, page: Path, url: str) -> str:
         target = (page.parent / link["target"].partition("#")[0]).resolve()
         if not target.exists():
             raise FileNotFoundError(f"{page}: link to {link['target']}, which does not exist")
+        if target.suffix == ".md" and target.is_relative_to(ROOT / "docs"):
+            return link[0]
         path = target.relative_to(ROOT)
         if url:
             return f"[{link['text']}]({url}/{path})"
@@ -80,7 +89,8 @@ def expand_patterns(index: str, pages: Iterable[str]) -> str:
 
     Sphinx's own ``:glob:`` would list a page again for each pattern, and warn where none matches.
     """
-    rest = sorted(set(pages) - set(index.splitlines()))
+    named = {re.sub(r".+ <(.+)>", r"\1", line) for line in index.splitlines()}  # as it is, or behind a shorter title
+    rest = sorted(set(pages) - named)
     lines = []
     for line in index.splitlines():
         if re.fullmatch(r"[\w/-]*\*", line):

@@ -17,9 +17,8 @@ MARKS = {"passed": "ok", "failed": "**FAIL**"}
 KIT = "conformance-kit.md#what-it-tests"
 HEAD = """# What is tested
 
-Made from the conformance kit's run on the CPU backend (`python docs/coverage.py matrix.json`, after
-`pytest --pyargs opwheel_tools.testing --library muladd --backend cpu --matrix matrix.json`); `make test` fails when
-it is stale.
+What the conformance kit found on the CPU backend, by
+`pytest --pyargs opwheel_tools.testing --library muladd --backend cpu --matrix matrix.json`.
 The first column links to what is tested. Empty: does not apply to that variant.
 
 """

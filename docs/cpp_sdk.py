@@ -1,4 +1,7 @@
-"""Writes docs/cpp-sdk.md from the SDK's headers and their comments: `python docs/cpp_sdk.py`. A test checks it."""
+"""Writes the C++ SDK's reference, docs/cpp-sdk/*.md, from the headers and their comments: `python docs/cpp_sdk.py`.
+
+In the overview, docs/cpp-sdk.md, it writes the list of headers. A test compares all of them with what it would write.
+"""
 
 from __future__ import annotations
 
@@ -9,30 +12,57 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-PAGE = Path(__file__).with_name("cpp-sdk.md")
+OVERVIEW = Path(__file__).with_name("cpp-sdk.md")
+FOLDER = Path(__file__).with_name("cpp-sdk")
 INCLUDE = Path(__file__).parents[1] / "tools/src/opwheel_tools/include/opwheel"
-HEAD = """# C++ SDK
 
-The headers under `opwheel/` that operator libraries and backends include; `opwheel_tools.build` passes their
-folder to the compiler, and `muladd config --includes` prints it. They need C++20 and the LibTorch
-stable ABI, nothing else of PyTorch.
-[Writing a backend](writing-a-backend.md) uses them from top to bottom.
 
-Made from the headers by `python docs/cpp_sdk.py`. Nobody includes what is in `opwheel/detail/`; where a
-header passes some of it on, the page shows it with the first that does. Everything in a namespace `detail` is private.
+class Group(NamedTuple):
+    """Headers that are described on one page, in the order in which one reads them."""
 
-| header | what |
-|---|---|
-"""
+    name: str
+    title: str
+    when: str
+    headers: tuple[str, ...]
 
-# The order in which one reads them.
-ORDER = (
-    *("operators.h", "functor.h", "schema_library.h", "kernels.h", "views.h", "call.h"),
-    *("elementwise_kernels.h", "load.h"),
-    *("cpu/backend.h", "cpu/vectorized_loops.h", "cpu/rows.h", "cpu/row_kernels.h", "cpu/row_table.h"),
-    *("cpu/vectorized_rows.h", "cpu/matmul.h"),
-    *("cuda/backend.h", "cuda/enqueue.cuh", "cuda/rows.cuh", "cuda/vectorized_rows.cuh"),
-    *("xpu/backend.h", "xpu/device/elementwise.h", "xpu/device/rows.h", "xpu/rows.h"),
+
+GROUPS = (
+    Group(
+        "library",
+        "A library: operators, functors, schemas",
+        "in the core wheel of a library, and in programs that load it without Python",
+        ("operators.h", "functor.h", "schema_library.h", "load.h"),
+    ),
+    Group(
+        "elementwise",
+        "Element-wise kernels",
+        "in a backend that computes the library's functors: on the CPU, or with a launch of its own on another device",
+        ("elementwise_kernels.h", "cpu/backend.h", "cpu/vectorized_loops.h"),
+    ),
+    Group(
+        "kernels",
+        "Kernels by hand",
+        "in a backend with kernels of operators that are not element-wise, on any device",
+        ("kernels.h", "views.h", "call.h", "cpu/matmul.h"),
+    ),
+    Group(
+        "cpu-rows",
+        "Loops over rows on the CPU",
+        "in kernels for the CPU that work on one row at a time: norms, softmax, losses",
+        ("cpu/rows.h", "cpu/row_kernels.h", "cpu/row_table.h", "cpu/vectorized_rows.h"),
+    ),
+    Group(
+        "cuda",
+        "CUDA",
+        "in a CUDA backend: element-wise operators, and loops over rows",
+        ("cuda/backend.h", "cuda/enqueue.cuh", "cuda/rows.cuh", "cuda/vectorized_rows.cuh"),
+    ),
+    Group(
+        "sycl",
+        "SYCL",
+        "in an XPU backend: element-wise operators, and loops over rows",
+        ("xpu/backend.h", "xpu/device/elementwise.h", "xpu/device/rows.h", "xpu/rows.h"),
+    ),
 )
 
 
@@ -47,9 +77,9 @@ class Declaration(NamedTuple):
 def headers() -> list[Path]:
     """Those that authors include."""
     found = {path for path in INCLUDE.rglob("*.*h") if "detail" not in path.relative_to(INCLUDE).parts}
-    ordered = [INCLUDE / name for name in ORDER]
+    ordered = [INCLUDE / name for group in GROUPS for name in group.headers]
     if found != set(ordered):
-        raise ValueError(f"ORDER and the headers differ in {sorted(map(_name, found.symmetric_difference(ordered)))}")
+        raise ValueError(f"GROUPS and the headers differ in {sorted(map(_name, found.symmetric_difference(ordered)))}")
     return ordered
 
 
@@ -65,14 +95,13 @@ def passed_on(header: Path) -> list[Path]:
     return [INCLUDE / name for name in names]
 
 
-def sections() -> list[tuple[Path, list[Path]]]:
+def sections() -> dict[Path, list[Path]]:
     """Each header with what it is the first one to pass on."""
     shown: set[Path] = set()
-    found = []
+    found = {}
     for header in headers():
-        new = [path for path in passed_on(header) if path not in shown]
-        shown.update(new)
-        found.append((header, new))
+        found[header] = [path for path in passed_on(header) if path not in shown]
+        shown.update(found[header])
     return found
 
 
@@ -101,9 +130,13 @@ def _fenced(text: str) -> str:
     return f"```{'text' if has_columns else 'cpp'}\n{text}\n```"
 
 
+_INTERNAL = re.compile(r" \((?:opwheel/detail|opwheel/dispatch|docs|tests)/[\w./-]+\)")
+
+
 def _escaped(text: str) -> str:
-    """One line, with what Markdown would take for HTML escaped outside of code."""
-    return re.sub(r"`[^`]*`|<", lambda match: "\\<" if match[0] == "<" else match[0], " ".join(text.split()))
+    """One line without references to internal files, and with what Markdown would take for HTML or bold escaped."""
+    text = _INTERNAL.sub("", " ".join(text.split()))
+    return re.sub(r"(`[^`]*`)|<|__", lambda match: match[1] or re.sub(r"([<_])", r"\\\1", match[0]), text)
 
 
 # What may come before the name: a function's result, a type's keyword, a macro's directive.
@@ -214,15 +247,35 @@ def _signature(words: str) -> str:
     return re.sub(r"\)( noexcept)? : .*$", r")\1", words.replace("inline ", ""))
 
 
-def page() -> str:
-    """The page's text."""
-    return HEAD + "".join(map(_row, headers())) + "".join(_section(header, new) for header, new in sections())
+_LIST = re.compile(r"(?<=<!-- headers: docs/cpp_sdk\.py writes this -->\n).*(?=<!-- end of what)", re.DOTALL)
 
 
-def _row(header: Path) -> str:
+def pages() -> dict[Path, str]:
+    """The text of every page, the overview first."""
+    overview = _LIST.sub(lambda _: "\n" + "\n".join(map(_headers_of, GROUPS)) + "\n", OVERVIEW.read_text())
+    passed = sections()
+    return {OVERVIEW: overview} | {FOLDER / f"{group.name}.md": _page(group, passed) for group in GROUPS}
+
+
+def _headers_of(group: Group) -> str:
+    lines = [_line(group, INCLUDE / name) for name in group.headers]
+    return f"**[{group.title}](cpp-sdk/{group.name}.md)**: {group.when}.\n\n" + "".join(lines)
+
+
+def _line(group: Group, header: Path) -> str:
     anchor = re.sub(r"[^a-z0-9_]", "", f"opwheel{_name(header)}")  # as GitHub and MyST make it from the heading
     first_sentence = re.split(r"[.:?](?:\s|$)", summary(header), maxsplit=1)[0]
-    return f"| [`opwheel/{_name(header)}`](#{anchor}) | {first_sentence} |\n"
+    return f"- [`opwheel/{_name(header)}`](cpp-sdk/{group.name}.md#{anchor}): {first_sentence}\n"
+
+
+def _page(group: Group, passed: dict[Path, list[Path]]) -> str:
+    head = f"""<!-- written by docs/cpp_sdk.py from the comments in the headers -->
+
+# {group.title}
+
+Headers of the [C++ SDK](../cpp-sdk.md) to include {group.when}.
+"""
+    return head + "".join(_section(INCLUDE / name, passed[INCLUDE / name]) for name in group.headers)
 
 
 def _section(header: Path, passed: list[Path]) -> str:
@@ -244,4 +297,6 @@ def _item(declaration: Declaration) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page())
+    FOLDER.mkdir(exist_ok=True)
+    for page, text in pages().items():
+        page.write_text(text)

@@ -1,4 +1,4 @@
-"""Writes docs/error-codes.md from the registry's table: `python docs/error_codes.py`. A test checks it."""
+"""Writes docs/error-codes.md from the table of codes: `python docs/error_codes.py`. A test checks it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from opwheel.registry import ERROR_CODES
 PAGE = Path(__file__).with_name("error-codes.md")
 INTRODUCTION = (
     "The same for every operator library. `<library>` stands for its name, such as muladd, and `<LIBRARY>` for the "
-    "name in capitals."
+    "name in capitals. Every exception class of opwheel, opwheel-tools and muladd has its code as the attribute "
+    "`code`, also where its text does not end with it."
 )
 
 
