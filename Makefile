@@ -38,8 +38,7 @@ demo: $(VENV)/.demo ## install muladd's CPU backend (two minutes, 1.2 GB), show 
 	@echo "next:  docs/tutorial.md for a model of your own; $(BIN)/muladd bench --quick measures the rest on this machine"
 
 format: $(VENV)/.tools ## what lint would refuse, corrected where a program can do it
-	$(BIN)/ruff check --fix
-	$(BIN)/ruff format
+	$(BIN)/ruff check --fix && $(BIN)/ruff format
 	$(BIN)/clang-format -i $(CXX_SOURCES)
 
 # The longest ones first. They are independent of each other, and run on when one fails; each prints what it has to say
@@ -63,21 +62,22 @@ test-kit: $(VENV)/.installed ## * the conformance kit on the CPU backend
 	$(BIN)/python $(KIT) cpu --matrix $(VENV)/matrix.json
 	$(BIN)/python docs/coverage.py --check $(VENV)/matrix.json
 
-REGISTRY_UNITS := $(addprefix tests/unit/test_,elf.py hooks.py distributions.py)
+REGISTRY := faults $(addprefix unit/test_,elf.py hooks.py distributions.py) $(addprefix non_elementwise/test_,cpp_calls.py special_tensors.py)
 test-registry: $(VENV)/.installed ## * injected faults, with full coverage of the registry
-	$(BIN)/python -m coverage erase
-	$(BIN)/python -m coverage run -m pytest tests/faults $(REGISTRY_UNITS) tests/general/test_cpp_calls.py
-	$(BIN)/python -m coverage combine --quiet
-	$(BIN)/python -m coverage report
+	$(BIN)/python -m tests.covered registry $(addprefix tests/,$(REGISTRY))
 
 BUILDS := tests/wheels tests/third_party tests/toolchain
 test-builds: $(VENV)/.installed $(VENV)/.release $(VENV)/other-torch ## * what builds: wheels, the templates, the SDK's checks with compilers
 	$(BIN)/python -m pytest $(BUILDS)
 
-test-rest: $(VENV)/.installed ## * every other test
-	TEST_FUZZ_EXAMPLES=2000 TEST_FUZZ_COMPILED=10 $(BIN)/python -m pytest $(addprefix --ignore ,$(BUILDS) $(addprefix tests/,faults deploy docs mutants release))
+DISPATCH := $(addprefix tests/,unit non_elementwise autograd)
+test-rest: export TEST_FUZZ_EXAMPLES = 2000
+test-rest: export TEST_FUZZ_COMPILED = 10
+test-rest: $(VENV)/.installed ## * every other test, with the coverage of dispatch
+	$(BIN)/python -m pytest $(addprefix --ignore ,$(BUILDS) $(DISPATCH) $(addprefix tests/,faults deploy docs mutants release))
+	$(BIN)/python -m tests.covered dispatch $(DISPATCH) $(patsubst %,--ignore=tests/%,$(filter non_elementwise/%,$(REGISTRY)))
 fuzz: $(VENV)/.installed ## 20,000 calls drawn at random and 200 compiled ones, of which test-rest takes a part
-	$(BIN)/python -m pytest tests/interop tests/general/test_cpp_dtypes.py -k "fuzz or share"
+	$(BIN)/python -m pytest tests/interop tests/non_elementwise/test_cpp_dtypes.py -k "fuzz or share"
 
 # Objects of its own: each environment's flags name its own PyTorch, so ninja would build everything again each time.
 test-sycl: export DIST_EXTRA_CONFIG := $(CURDIR)/$(SYCL)/build.cfg
@@ -86,7 +86,6 @@ test-sycl: $(SYCL)/.installed ## * the SYCL backend on simulated devices, in an 
 	$(SYCL_TEST) -m pytest -p simulated_xpu backends/sycl tests/wheels/test_wheels.py
 	$(SYCL_TEST) -m pytest tests/wheels/test_sycl_rows.py
 
-# What it builds stays in .venv/deploy; the models are exported again when muladd or the examples change.
 test-deploy: $(VENV)/.installed $(VENV)/.runtime-executorch $(VENV)/.exported ## * programs without Python: AOTInductor and ExecuTorch
 	TEST_DEPLOY_FOLDER=$(VENV)/deploy $(BIN)/python -m pytest tests/deploy
 
@@ -103,17 +102,18 @@ test-docs: docs ## * the documentation: every page, link and code block
 # call, of any kernel: growth is not asked of it.
 test-transformer: $(VENV)/.installed ## * transformer_ops: its tests, and a part of the kit; all of the kit with TEST_WHOLE_KIT=1
 	$(BIN)/python -m pytest -c pyproject.toml $(TRANSFORMER)/tests $(TRITON)/tests
-	$(BIN)/python $(KIT_OF) transformer_ops --backend cpu $(if $(TEST_WHOLE_KIT),,-k "(values or layouts) and (float32 or bfloat16) or first or growth")
+	$(BIN)/python $(KIT_OF) transformer_ops --backend cpu $(if $(TEST_WHOLE_KIT),,-k "(values or layouts) and (float32 or bfloat16) or first or growth or (invariance and bfloat16 and not compiled)")
 	$(INTERPRETED) -m pytest $(TRITON)/tests/test_kernels.py $(TRANSFORMER)/tests/test_operators.py $(TRANSFORMER)/tests/test_losses.py $(TRANSFORMER)/tests/test_memory.py
-	$(INTERPRETED) $(KIT_OF) transformer_ops --backend triton -k $(if $(TEST_WHOLE_KIT),"not growth","values and bfloat16 or errors")
+	$(INTERPRETED) $(KIT_OF) transformer_ops --backend triton -k $(if $(TEST_WHOLE_KIT),"not growth and not invariance","values and bfloat16 or errors")
 
+test-time-machine: $(VENV)/.installed ## CHECKOUTS=path: the judge on public fixes of wrong results, and on the commits before them
+	$(BIN)/python -m tests.time_machine $(or $(CHECKOUTS),$(error say where the clones are: make test-time-machine CHECKOUTS=path))
 # Not the tests of DTensor, which start processes of their own for several GPUs.
 LIGER_TESTS := rms_norm fused_add_rms_norm layer_norm swiglu geglu rope softmax cross_entropy fused_linear_cross_entropy
-test-liger: $(VENV)/.installed ## LIGER=path: Liger-Kernel's own tests, of a checkout, with transformer_ops in the place of its kernels
-	@test -d "$(LIGER)/test/transformers" || { echo "say where a checkout of Liger-Kernel is: make test-liger LIGER=path"; exit 1; }
-	cd $(LIGER) && PYTHONPATH=$(CURDIR)/$(TRANSFORMER)/tests/liger:src $(CURDIR)/$(BIN)/python -m pytest -p liger_plugin \
-	  --import-mode=importlib -q -rs --tb=short -o log_cli=false -k "not dtensor" $(LIGER_TESTS:%=test/transformers/test_%.py)
-# Of this, test-rest runs what takes seconds.
+test-liger: $(VENV)/.installed ## LIGER=path: the tests of Liger-Kernel's sources of the installed release, with transformer_ops in the place of its kernels
+	@test -d "$(LIGER)/test/transformers" || { echo "say where sources of Liger-Kernel are: make test-liger LIGER=path"; exit 1; }
+	cd $(LIGER) && PYTHONPATH=$(CURDIR)/$(TRANSFORMER)/tests/liger $(CURDIR)/$(BIN)/python -m pytest -p liger_plugin \
+	  --import-mode=importlib -q -rs --tb=short -o log_cli=false -o pythonpath=. -k "not dtensor" $(LIGER_TESTS:%=test/transformers/test_%.py)
 test-third-party: $(VENV)/.installed ## the whole kit on every template and example plugin (an hour)
 	TEST_WHOLE_KIT=1 TEST_NIGHTLY=1 $(BIN)/python -m pytest tests/third_party
 
@@ -123,7 +123,7 @@ nightly: $(VENV)/.installed $(VENV)/.release $(VENV)/other-torch $(SYCL)/.instal
 	@test -d dist || $(MAKE) --no-print-directory wheels
 	$(BIN)/python -m tests.nightly
 quick: $(VENV)/.installed ## the test suite without its slow parts, in minutes
-	@$(MAKE) --no-print-directory -k -j$(JOBS) --output-sync=target quick-rest quick-general quick-faults quick-kit
+	@$(MAKE) --no-print-directory -k -j$(JOBS) --output-sync=target quick-rest quick-operators quick-faults quick-kit
 
 # One operator with its variants and its backward operator: the others have the same loops.
 quick-kit:
@@ -132,15 +132,19 @@ quick-kit:
 quick-faults:
 	$(BIN)/python -m pytest -q tests/faults/test_faults.py
 QUICK := $(BIN)/python -m pytest -q -m "not slow and not wheels and not nightly"
-GENERAL := $(addprefix tests/,audit autograd general interop)
-quick-general:
-	$(QUICK) $(GENERAL)
+OPERATORS := $(addprefix tests/,audit autograd interop judge non_elementwise)
+quick-operators:
+	$(QUICK) $(OPERATORS)
 quick-rest:
-	$(QUICK) $(addprefix --ignore ,$(GENERAL) $(addprefix tests/,deploy docs faults mutants release wheels))
+	$(QUICK) $(addprefix --ignore ,$(OPERATORS) $(addprefix tests/,deploy docs faults mutants release wheels))
 
 COMMIT = commit $$(git describe --always --dirty --abbrev=12)
 bench: $(VENV)/.installed ## the CPU backend against its alternatives, half an hour, into benchmarks/results/cpu.json (RESULTS=cpu)
 	$(BIN)/muladd bench --label "$(COMMIT)" --json benchmarks/results/$(RESULTS).json --plot benchmarks/results/$(RESULTS).png
+	$(BIN)/python -m benchmarks.summary
+# jemalloc and tcmalloc take part where they are installed (Debian: libjemalloc2, libtcmalloc-minimal4).
+bench-allocators: $(VENV)/.installed ## new results beside allocators that keep memory, five minutes, into benchmarks/results/allocators.json
+	$(BIN)/muladd bench --only new --only backward --skip compile --skip custom_op --label "$(COMMIT)" --json benchmarks/results/allocators.json
 	$(BIN)/python -m benchmarks.summary
 bench-transformer: $(VENV)/.installed ## the same for transformer_ops
 	$(BIN)/transformer_ops bench --label "$(COMMIT)" --json benchmarks/results/transformer.json --plot benchmarks/results/transformer.png
@@ -149,13 +153,13 @@ instructions: $(VENV)/.installed ## count instructions (needs valgrind) and make
 	$(BIN)/python -m benchmarks.instructions --update
 
 CXX_SOURCES = $(shell git ls-files -- '*.h' '*.cpp' '*.cu' '*.cuh')
-lint: $(VENV)/.installed ## ruff, mypy and clang-format
-	$(BIN)/ruff check
-	$(BIN)/ruff format --check
+lint: $(VENV)/.installed ## ruff, mypy, clang-format and clang-tidy
+	$(BIN)/ruff check && $(BIN)/ruff format --check
 	$(BIN)/python -m opwheel_tools.build.stubs muladd core/src/muladd/__init__.pyi
 	$(BIN)/python -m opwheel_tools.build.stubs transformer_ops $(TRANSFORMER)/core/src/transformer_ops/__init__.pyi
 	$(BIN)/mypy
 	@$(BIN)/clang-format --dry-run --Werror $(CXX_SOURCES)
+	$(BIN)/python release/tidy.py
 
 wheels: $(VENV)/.installed $(VENV)/.release ## every wheel that can be built here, checked, into dist/; TORCHES=all: for PyTorch 2.10 to 2.15 (4 GB once)
 	$(BIN)/python -m release.build --out dist --python $(SYCL)/bin/python $(addprefix --torch ,$(TORCHES))
@@ -164,14 +168,12 @@ wheels: $(VENV)/.installed $(VENV)/.release ## every wheel that can be built her
 	$(BIN)/python -m check_wheel_contents --ignore W002,W009 dist/opwheel-*.whl # neighbouring PyTorchs' libraries may be equal
 	$(BIN)/python -m release.audit dist/*.whl dist/variants/*.whl
 
-# With the wheels of `make wheels`, or those of another machine that were put into dist/.
 test-release: $(VENV)/.installed $(VENV)/.release ## the wheels in fresh environments of several Pythons, and built twice (15 minutes)
 	@test -d dist || $(MAKE) --no-print-directory wheels
 	$(BIN)/python -m pytest tests/release --ignore tests/release/test_torches.py
 test-torch: $(VENV)/.installed $(VENV)/.release ## the wheels of `make wheels TORCHES=all` on PyTorch 2.10 to 2.15 (a quarter of an hour, 12 GB)
 	@test -d dist || $(MAKE) --no-print-directory wheels TORCHES=all
 	$(BIN)/python -m pytest tests/release/test_torches.py
-# An environment of its own, built as .venv is.
 NEWEST ?= --pre torch
 test-newest: ## the kit on the newest PyTorch, prereleases too; NEWEST=torch==2.16.0 says which (docs/releasing.md)
 	@$(MAKE) --no-print-directory VENV=.venv-newest TORCH="$(NEWEST)" test-this-torch
@@ -191,7 +193,6 @@ tools:
 ifndef HAS_ENVIRONMENTS
 $(VENV)/.%: tools FORCE
 	$(ENVIRONMENT) $(VENV) $*
-# Large packages in folders of their own: one to audit, and another PyTorch.
 $(VENV)/audit $(VENV)/other-torch: tools FORCE
 	$(ENVIRONMENT) $(VENV) $(@F)
 $(SYCL)/.%: tools FORCE

@@ -280,7 +280,7 @@ def _main_steps() -> dict[str, Step]:
     return {
         "dependencies": Step(_new_environment("build", "demo"), sources=[*PROJECTS, Path("framework/pyproject.toml")]),
         "unit": Step(_groups("unit"), ("demo",), PROJECTS),
-        "tools": Step(_groups("cuda", "test", "plugins", "models", "lint"), ("dependencies",), PROJECTS),
+        "tools": Step(_groups("cuda", "test", "plugins", "models", "hosts", "lint"), ("dependencies",), PROJECTS),
         "release": Step(_groups("release"), ("tools",), PROJECTS),
         "docs": Step(_groups("docs"), ("installed",), PROJECTS),
         "executorch": Step(_executorch, ("tools",), PROJECTS),

@@ -13,7 +13,6 @@ setup(
             library="muladd",
             # -O2: other code evicts this from the instruction cache between calls; less code is refilled faster.
             source_args={"csrc/register.cpp": ["-O2"], **loops},
-            exports=["aoti_torch_cpu_*"],
         )
     ],
     cmdclass=commands(),

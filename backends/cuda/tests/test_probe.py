@@ -11,7 +11,7 @@ import muladd_cuda
 import pytest
 import torch
 from opwheel.cuda.driver import Driver
-from opwheel.cuda.support import Build, Machine, judge, look
+from opwheel.cuda.support import Build, Machine, detect, judge
 from opwheel.registry import BackendUnavailableError, State
 
 BUILD = Build.read(muladd_cuda.LIBRARY.with_suffix(".json"))
@@ -121,7 +121,7 @@ def test_without_nvml_nothing_is_known(tmp_path):
 def test_here():
     """The backend's state fits what PyTorch has, and the library is opened only where it can be used."""
     status = muladd.backends()["cuda"]
-    assert judge(look(), BUILD, "muladd-cuda").ok is (status.state is State.LOADED)
+    assert judge(detect(), BUILD, "muladd-cuda").ok is (status.state is State.LOADED)
     is_open = "libmuladd_cuda.so" in Path("/proc/self/maps").read_text()
     assert is_open is (status.state is State.LOADED)
     if torch.version.cuda is None and torch.version.hip is None:

@@ -36,6 +36,8 @@ def main() -> None:
 class SelectionError(ValueError):
     """The selection does not fit the operators there are."""
 
+    code = "OPWHEEL-E084"
+
 
 def generate(yaml: Path, output: Path, root_ops: str | None, model: Path | None, header: str | None) -> None:
     """Run both steps of the code generation.

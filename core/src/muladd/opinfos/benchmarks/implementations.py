@@ -93,6 +93,38 @@ _FRESH_ELEMENTS = 2**22  # from here on, results are large enough for huge pages
 _ADDCMUL = _forms(
     "torch.addcmul(c, a, b)", out="torch.addcmul(c, a, b, out=out)", in_place="torch.addcmul(c, a, b, out=a)"
 )
+# Allocators that keep what is freed, however large, for what is allocated next: name, what is preloaded, settings.
+# Without these the C library maps large memory block by block and unmaps it, jemalloc returns it to the system at once,
+# tcmalloc little by little.
+_ALLOCATORS = (
+    (
+        "glibc",
+        "",
+        {"GLIBC_TUNABLES": "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1099511627776:glibc.malloc.hugetlb=1"},
+    ),
+    ("tcmalloc", "tcmalloc_minimal", {"TCMALLOC_RELEASE_RATE": "0"}),
+    (
+        "jemalloc",
+        "jemalloc",
+        {"MALLOC_CONF": "oversize_threshold:0,dirty_decay_ms:-1,muzzy_decay_ms:-1,thp:always"},
+    ),
+)
+
+
+def _with_kept_memory(allocator: str, preloaded: str, settings: dict[str, str]) -> Implementation:
+    said = " ".join(f"{name}={value}" for name, value in settings.items())
+    return Implementation(
+        f"addcmul, {allocator}",
+        _ADDCMUL,
+        setup=_addcmul_setup,
+        groups=_FRESH,
+        least_elements=_FRESH_ELEMENTS,
+        environment=settings,
+        preloaded=preloaded,
+        explanation=f"addcmul in a process whose allocator, {allocator}, keeps memory of any size: {said}",
+    )
+
+
 OTHERS = (
     Implementation(
         "torch.ops",
@@ -126,6 +158,7 @@ OTHERS = (
         environment={"THP_MEM_ALLOC_ENABLE": "1"},
         explanation="addcmul in a process with THP_MEM_ALLOC_ENABLE=1, PyTorch's own switch for huge pages",
     ),
+    *(_with_kept_memory(*one) for one in _ALLOCATORS),
     Implementation(
         "addcmul, out=",
         {Form.NEW: _ADDCMUL[Form.OUT]},
