@@ -57,6 +57,18 @@ def test_dimensions_that_are_declared():
     assert len(dimensions(overload, "batch", (q, bias, False))) == 1
 
 
+def test_dimensions_counted_from_the_end():
+    overload = declare(
+        "turn(Tensor x, Tensor? table) -> Tensor", invariant={"batch": {"x": 0, "table": -3, "result": 0}}
+    )
+    x = torch.ones(2, 3, 4)
+    assert dimensions(overload, "batch", (x, torch.ones(2, 3, 4))) == [{"x": 0, "table": -3, "result": 0}]
+    shared_by_all = {"x": 0, "result": 0}
+    for table in (torch.ones(1, 3, 4), torch.ones(3, 4), torch.ones(()), None):
+        assert dimensions(overload, "batch", (x, table)) == [shared_by_all]
+    assert dimensions(overload, "batch", (torch.ones(()), torch.ones(2, 3, 4))) == []
+
+
 def test_claims_that_are_no_dict():
     with pytest.raises(ValueError, match=r"f: invariant is \['batch'\], expected a dict from names of claims"):
         declare("f(Tensor x) -> Tensor", invariant=["batch"])

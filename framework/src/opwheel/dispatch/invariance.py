@@ -94,8 +94,9 @@ def dimensions(overload: Overload, name: str, values: tuple[Any, ...]) -> list[d
         overload: of the operator.
         name: of the claim.
         values: of all arguments. Optional tensors that are None are left out, and so are those whose dimension
-            has one element, which is shared by all. A case with a dimension that an argument
-            does not have, or for another value of an argument, is none of this call's.
+            has one element, or is counted from the end and not there: these are shared by all. A case with a
+            dimension that an argument does not have otherwise, or for another value of an argument, is none of this
+            call's.
     """
     given = overload.operator.invariant[name]
     if given is True:
@@ -108,7 +109,7 @@ def dimensions(overload: Overload, name: str, values: tuple[Any, ...]) -> list[d
         named = [key for key in one if key in tensors and arguments[key] is not None]
         if any(one[key] is None for key in named):
             continue  # the claim is made without the argument
-        own = {key: one[key] for key in named}
+        own = {key: one[key] for key in named if one[key] >= 0 or _has(arguments[key], one[key])}
         wanted = {key: value for key, value in one.items() if key in arguments and key not in tensors}
         if (
             own

@@ -169,13 +169,14 @@ def attention_backward_reference(
 
 
 # A token and what comes after it, of which it sees nothing.
-_CAUSAL = along(1, "q", "k", "v") | along(0, "cos", "sin") | {"is_causal": True}
+_CAUSAL = along(1, "q", "k", "v") | along(-2, "cos", "sin") | {"is_causal": True, "position_ids": None}
+_BATCH = along(0, "q", "k", "v") | along(-3, "cos", "sin") | {"position_ids": -2}
 ATTENTION = Operator(
     "attention",
     reference=attention_reference,
     invariant=RECORDED
     | {
-        "batch": (along(0, "q", "k", "v", "result"), along(1, "q", "result") | {"is_causal": False, "cos": None}),
+        "batch": (_BATCH | {"result": 0}, along(1, "q", "result") | {"is_causal": False, "cos": None}),
         "prefix": _CAUSAL | {"result": 1},
     },
     training="attention_training",
@@ -220,11 +221,11 @@ ATTENTION_TRAINING = Operator(
     reference=attention_training_reference,
     derivatives={"q, k, v": "attention_backward(grad_y, q, k, v, y, lse, is_causal, scale, cos, sin, position_ids)"},
     not_differentiable=("lse",),
-    invariant=RECORDED | {"batch": along(0, "q", "k", "v", "y", "lse"), "prefix": _CAUSAL | {"y": 1, "lse": 2}},
+    invariant=RECORDED | {"batch": _BATCH | along(0, "y", "lse"), "prefix": _CAUSAL | {"y": 1, "lse": 2}},
     autocast="lower_precision",
 )
 ATTENTION_BACKWARD = Operator(
     "attention_backward",
     reference=attention_backward_reference,
-    invariant=RECORDED | {"batch": along(0, "grad_output", "q", "k", "v", "y", "lse", "result0", "result1", "result2")},
+    invariant=RECORDED | {"batch": _BATCH | along(0, "grad_output", "y", "lse", "result0", "result1", "result2")},
 )

@@ -47,11 +47,12 @@ def _attention_backward(
     return torch.stack(attention_backward_reference(grad_output, q, k, v, y, lse, is_causal, scale, cos, sin), 2)
 
 
-_CAUSAL = along(1, "qkv") | along(0, "cos", "sin") | {"is_causal": True}
+_CAUSAL = along(1, "qkv") | along(-2, "cos", "sin") | {"is_causal": True}
 ATTENTION_QKVPACKED = Operator(
     "attention_qkvpacked",
     reference=of_parts(attention_reference),
-    invariant=RECORDED | {"batch": along(0, "qkv", "result"), "prefix": _CAUSAL | {"result": 1}},
+    invariant=RECORDED
+    | {"batch": along(0, "qkv", "result") | along(-3, "cos", "sin"), "prefix": _CAUSAL | {"result": 1}},
     training="attention_qkvpacked_training",
     autocast="lower_precision",
     doc="""``attention(*qkv.unbind(2))``, with a gradient in one tensor.
@@ -77,11 +78,12 @@ ATTENTION_QKVPACKED_TRAINING = Operator(
     reference=_attention_training,
     derivatives={"qkv": "attention_qkvpacked_backward(grad_y, qkv, y, lse, is_causal, scale, cos, sin)"},
     not_differentiable=("lse",),
-    invariant=RECORDED | {"batch": along(0, "qkv", "y", "lse"), "prefix": _CAUSAL | {"y": 1, "lse": 2}},
+    invariant=RECORDED
+    | {"batch": along(0, "qkv", "y", "lse") | along(-3, "cos", "sin"), "prefix": _CAUSAL | {"y": 1, "lse": 2}},
     autocast="lower_precision",
 )
 ATTENTION_QKVPACKED_BACKWARD = Operator(
     "attention_qkvpacked_backward",
     reference=_attention_backward,
-    invariant=RECORDED | {"batch": along(0, "grad_output", "qkv", "y", "lse", "result")},
+    invariant=RECORDED | {"batch": along(0, "grad_output", "qkv", "y", "lse", "result") | along(-3, "cos", "sin")},
 )
