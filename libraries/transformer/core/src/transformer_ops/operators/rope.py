@@ -49,7 +49,8 @@ ROPE = Operator(
     "rope",
     reference=_rope,
     derivatives={"q, k": "rope(grads[0], grads[1], cos, -sin, position_ids, unsqueeze_dim, interleaved, rotary_dim)"},
-    invariant=RECORDED | {"batch": along(0, "q", "k", "result0", "result1") | along(-3, "cos", "sin")},
+    invariant=RECORDED
+    | {"batch": along(0, "q", "k", "result0", "result1") | along(-3, "cos", "sin") | {"position_ids": -2}},
     doc="""Rotate pairs of elements of queries and keys by angles that depend on their positions.
 
     A pair ``(u, v)`` becomes ``(u * cos - v * sin, v * cos + u * sin)`` (Su et al. 2021,
