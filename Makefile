@@ -1,7 +1,7 @@
 # Each target does all of its set-up in .venv; a second run redoes only what changed. `make help` lists the targets.
 
 PYTHON ?= python3
-JOBS ?= 2
+JOBS ?= 3
 RESULTS ?= cpu
 VENV := .venv
 BIN := $(VENV)/bin
@@ -41,14 +41,14 @@ format: $(VENV)/.tools ## what lint would refuse, corrected where a program can 
 	$(BIN)/ruff check --fix && $(BIN)/ruff format
 	$(BIN)/clang-format -i $(CXX_SOURCES)
 
-# The longest ones first. They are independent of each other, and run on when one fails; each prints what it has to say
-# when it ends. PyTorch's threads wait asleep: two parts share the cores.
-PARTS := test-builds test-rest test-registry test-sycl test-transformer test-deploy test-docs test-kit
+# The longest ones first. They are independent of each other, and run on when one fails; each prints when it ends. One more
+# than two cores have, as some tests wait. PyTorch's threads wait asleep: parts share the cores.
+PARTS := test-builds test-rest test-dispatch test-registry test-transformer test-sycl test-deploy test-docs test-kit
 demo test quick unit: export OMP_WAIT_POLICY = passive
 # Each kit starts with an empty cache of inductor's: whether the compiler knows the processor's instructions is not tried
 # again, which takes 8 seconds.
 test quick unit nightly: export TORCHINDUCTOR_VEC_ISA_OK = 1
-test: environments ## lint, types and the whole test suite: the parts with a star, JOBS=2 at a time
+test: environments ## lint, types and the whole test suite: the parts with a star, JOBS=3 at a time
 	@$(MAKE) --no-print-directory -k -j$(JOBS) --output-sync=target HAS_ENVIRONMENTS=1 $(PARTS)
 
 # All environments come first, and are not looked at again: where a part has to wait make goes on with the next, and the
@@ -71,10 +71,11 @@ test-builds: $(VENV)/.installed $(VENV)/.release $(VENV)/other-torch ## * what b
 	$(BIN)/python -m pytest $(BUILDS)
 
 DISPATCH := $(addprefix tests/,unit non_elementwise autograd)
-test-rest: export TEST_FUZZ_EXAMPLES = 2000
-test-rest: export TEST_FUZZ_COMPILED = 10
-test-rest: $(VENV)/.installed ## * every other test, with the coverage of dispatch
+test-rest test-dispatch: export TEST_FUZZ_EXAMPLES = 2000
+test-rest test-dispatch: export TEST_FUZZ_COMPILED = 10
+test-rest: $(VENV)/.installed ## * every other test
 	$(BIN)/python -m pytest $(addprefix --ignore ,$(BUILDS) $(DISPATCH) $(addprefix tests/,faults deploy docs mutants release))
+test-dispatch: $(VENV)/.installed ## * operators of every class and derivatives, with the coverage of dispatch
 	$(BIN)/python -m tests.covered dispatch $(DISPATCH) $(patsubst %,--ignore=tests/%,$(filter non_elementwise/%,$(REGISTRY)))
 fuzz: $(VENV)/.installed ## 20,000 calls drawn at random and 200 compiled ones, of which test-rest takes a part
 	$(BIN)/python -m pytest tests/interop tests/non_elementwise/test_cpp_dtypes.py -k "fuzz or share"
@@ -97,14 +98,13 @@ docs: $(VENV)/.docs ## the documentation site, docs/_build/html/index.html
 test-docs: docs ## * the documentation: every page, link and code block
 	$(BIN)/python -m pytest tests/docs
 
-# Values and layouts in two dtypes, and the first derivatives: what depends most on the kernels. With Triton's
-# interpreter values alone ($(TRANSFORMER)/conftest.py leaves out what takes long in it). It keeps some bytes of each
-# call, of any kernel: growth is not asked of it.
+# What depends most on the kernels. With Triton's interpreter values alone ($(TRANSFORMER)/conftest.py leaves out what
+# takes long in it), and not growth: it keeps some bytes of each call, of any kernel.
 test-transformer: $(VENV)/.installed ## * transformer_ops: its tests, and a part of the kit; all of the kit with TEST_WHOLE_KIT=1
 	$(BIN)/python -m pytest -c pyproject.toml $(TRANSFORMER)/tests $(TRITON)/tests
 	$(BIN)/python $(KIT_OF) transformer_ops --backend cpu $(if $(TEST_WHOLE_KIT),,-k "(values or layouts) and (float32 or bfloat16) or first or growth or (invariance and bfloat16 and not compiled)")
 	$(INTERPRETED) -m pytest $(TRITON)/tests/test_kernels.py $(TRANSFORMER)/tests/test_operators.py $(TRANSFORMER)/tests/test_losses.py $(TRANSFORMER)/tests/test_memory.py
-	$(INTERPRETED) $(KIT_OF) transformer_ops --backend triton -k $(if $(TEST_WHOLE_KIT),"not growth and not invariance","values and bfloat16 or errors")
+	$(INTERPRETED) $(KIT_OF) transformer_ops --backend triton -k $(if $(TEST_WHOLE_KIT),"not growth and not invariance","values and bfloat16 or errors" --fast)
 
 test-time-machine: $(VENV)/.installed ## CHECKOUTS=path: the judge on public fixes of wrong results, and on the commits before them
 	$(BIN)/python -m tests.time_machine $(or $(CHECKOUTS),$(error say where the clones are: make test-time-machine CHECKOUTS=path))

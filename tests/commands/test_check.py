@@ -14,6 +14,7 @@ from opwheel_tools import scaffold
 
 from tests.faults.builder import Site
 from tests.faults.conftest import clean_environment, search_path
+from tests.portions import first_of
 
 pytestmark = pytest.mark.slow  # the kit, and the process of the first calls
 
@@ -86,9 +87,12 @@ def test_a_later_crash_names_the_test(check):
     assert "Fatal Python error" not in output
 
 
-@pytest.mark.parametrize("to", ["all", "check"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
-def test_an_interrupt_names_the_test(check, tmp_path, number, to):
+SIGNALS = [(signal.SIGINT, "all"), (signal.SIGTERM, "check"), (signal.SIGINT, "check"), (signal.SIGTERM, "all")]
+
+
+@pytest.mark.parametrize("sent", first_of(SIGNALS, 2), ids=lambda sent: f"{sent[0].name}-{sent[1]}")
+def test_an_interrupt_names_the_test(check, tmp_path, sent):
+    number, to = sent
     process = check("{'mul': at_seven(sleep)}", ["-k", "test_sizes"], start_new_session=True)
     while not (tmp_path / "started").exists():
         assert process.poll() is None, process.communicate()[0]

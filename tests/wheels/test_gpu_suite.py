@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from tests import gpu_suite
+from tests.portions import first_of
 
 pytestmark = [pytest.mark.wheels, pytest.mark.slow]
 
@@ -46,9 +47,12 @@ def test_a_step_that_takes_too_long_is_stopped(wheels, tmp_path):
     assert {step["exit"] for step in report.values()} == {"stopped after 0.5 s"}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("jobs", ["1", "2"])
-def test_the_suite_is_stopped(wheels, tmp_path, number, jobs):
+STOPS = [("1", signal.SIGTERM), ("2", signal.SIGINT), ("1", signal.SIGINT), ("2", signal.SIGTERM)]
+
+
+@pytest.mark.parametrize("stop", first_of(STOPS, 2), ids=lambda stop: f"{stop[0]}-{stop[1].name}")
+def test_the_suite_is_stopped(wheels, tmp_path, stop):
+    jobs, number = stop
     started = tmp_path / "probe.log"
     asked = command(wheels[0].parent, tmp_path, "--jobs", jobs, "probe", "gpu")
     with subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
