@@ -52,7 +52,7 @@ TOOLS_ARROWS = {
     # Of libraries that need not know of opwheel.
     "hub": set(),
     "invariance": {"invariance"},
-    "judge": {*_OF_FRAMEWORK, "hub", "judge", "opinfo", "testing"},
+    "judge": {*_OF_FRAMEWORK, "hub", "invariance", "judge", "opinfo", "testing"},
     "audit": {"audit", "hub", "judge", "opwheel._torch", "opwheel.formats", "opwheel.text"},
     "testing": {*_OF_FRAMEWORK, "compiled", "invariance", "opinfo", "testing"},
     "bench": {*_OF_FRAMEWORK, "bench", "compiled", "opinfo"},

@@ -109,17 +109,23 @@ def dimensions(overload: Overload, name: str, values: tuple[Any, ...]) -> list[d
         named = [key for key in one if key in tensors and arguments[key] is not None]
         if any(one[key] is None for key in named):
             continue  # the claim is made without the argument
-        own = {key: one[key] for key in named if one[key] >= 0 or _has(arguments[key], one[key])}
         wanted = {key: value for key, value in one.items() if key in arguments and key not in tensors}
-        if (
-            own
-            and all(_has(arguments[key], dim) for key, dim in own.items())
-            and all(arguments[key] == value for key, value in wanted.items())
-        ):
-            several = {key: dim for key, dim in own.items() if arguments[key].shape[dim] != 1}
-            own = several or own  # a dimension of one element is shared by all
+        own = dimensions_of({key: one[key] for key in named}, arguments)
+        if own and all(arguments[key] == value for key, value in wanted.items()):
             found.append(own | {key: dim for key, dim in one.items() if key not in arguments})
     return found
+
+
+def dimensions_of(claimed: Mapping[str, int], arguments: Mapping[str, Any]) -> dict[str, int]:
+    """Those of the dimensions, by name of argument, that the tensors of a call have.
+
+    A dimension that has one element, or is counted from the end and not there, is shared by all, and left out. Empty
+    where a tensor has not got the dimension otherwise.
+    """
+    own = {key: dim for key, dim in claimed.items() if dim >= 0 or _has(arguments[key], dim)}
+    if not all(_has(arguments[key], dim) for key, dim in own.items()):
+        return {}
+    return {key: dim for key, dim in own.items() if arguments[key].shape[dim] != 1} or own
 
 
 def _has(tensor: Tensor, dim: int) -> bool:

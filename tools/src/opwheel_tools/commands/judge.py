@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -31,6 +32,13 @@ def judge(
         str,
         typer.Option(help="For nn.Modules: a function that gives both classes' arguments; else get_init_inputs there."),
     ] = "",
+    invariant: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CLAIM",
+            help="No reference: do bits depend on what they must not? batch:x=0,result=0 or threads; may be repeated.",
+        ),
+    ] = None,
     imports: Annotated[
         list[str] | None, typer.Option("--import", metavar="MODULE", help="Import this first; may be repeated.")
     ] = None,
@@ -58,6 +66,10 @@ def judge(
     from ..judge import judge as run
 
     try:
+        if invariant:
+            if reference:
+                raise UsageError("with --invariant there is no reference; leave one of the two out")
+            _judge_invariance(candidate, invariant, inputs, init, imports or [], timeout, progress, json_file)
         verdict = run(
             candidate,
             reference=reference,
@@ -76,3 +88,24 @@ def judge(
     if json_file is not None:
         json_file.write_text(json.dumps(verdict.as_json(), indent=1) + "\n")
     raise typer.Exit(1 if verdict.findings else 0 if verdict.is_complete else 130)
+
+
+def _judge_invariance(
+    candidate: str,
+    invariant: list[str],
+    inputs: str,
+    init: str,
+    imports: list[str],
+    seconds: float,
+    progress: Callable[[str], None],
+    json_file: Path | None,
+) -> NoReturn:
+    from ..judge import judge_invariance
+
+    verdict = judge_invariance(
+        candidate, invariant, inputs=inputs, init=init, imports=imports, seconds=seconds, progress=progress
+    )
+    print(verdict.report)
+    if json_file is not None:
+        json_file.write_text(json.dumps(verdict.as_json(), indent=1) + "\n")
+    raise typer.Exit(0 if verdict.is_invariant else 1)

@@ -20,13 +20,16 @@ _DONE = (json.dumps(DONE) + "\n").encode()
 _START = 120.0  # seconds until a worker has imported PyTorch and what it works on
 
 
-def run_worker(module: str, task: dict[str, Any], seconds: float = _START) -> tuple[list[dict[str, Any]], str]:
+def run_worker(
+    module: str, task: dict[str, Any], seconds: float = _START, *, imports_alike: bool = False
+) -> tuple[list[dict[str, Any]], str]:
     """Run ``python -m MODULE TASK_FILE``.
 
     Args:
         module: of the worker, which appends lines of JSON to the file ``task["answers"]``.
         task: what it is to do.
         seconds: its limit from one answer to the next; until the first it is two minutes.
+        imports_alike: whether it is to import what this process can.
 
     Returns:
         Its answers, and how it ended, in words; empty where it ended with status 0 and printed nothing to stderr.
@@ -37,7 +40,8 @@ def run_worker(module: str, task: dict[str, Any], seconds: float = _START) -> tu
         task_file.write_text(json.dumps({**task, "answers": str(answers)}))
         with errors.open("w") as stream:
             command = [sys.executable, "-m", module, str(task_file)]
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream)
+            environment = _environment() if imports_alike else None
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, env=environment)
             how = wait(
                 process,
                 lambda: seconds if answers.stat().st_size else _START,

@@ -61,7 +61,7 @@ class Session:
             work = {"prepare": self._prepare, "load": self._load, "expect": self._expect, "try": self._try}
             try:
                 for module in task["imports"]:
-                    _import(module)
+                    import_module(module)
                 work[task["do"]](task, say)
             except (subjects.SubjectError, cases.CaseError) as error:
                 say(error=str(error))
@@ -175,7 +175,8 @@ def _is_module_class(thing: Any) -> bool:
     return isinstance(thing, type) and issubclass(thing, torch.nn.Module)
 
 
-def _import(module: str) -> None:
+def import_module(module: str) -> None:
+    """Import what a user names."""
     try:
         importlib.import_module(module)
     except Exception as error:
