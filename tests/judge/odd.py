@@ -317,3 +317,28 @@ def keeps_a_workspace_reference(x):
 
 def keeps_a_workspace_inputs():
     yield (torch.randn(4, 5),)
+
+
+def rounds_its_weight(x, weight):
+    return x @ weight.to(x.dtype)
+
+
+def rounds_its_weight_reference(x, weight):
+    return torch.nn.functional.linear(x, weight.to(x.dtype).mT)
+
+
+def rounds_its_weight_inputs():
+    yield torch.randn(3, 20).bfloat16(), torch.randn(20, 9)
+
+
+def compares_with_wider(x, threshold):
+    """Lower bits of the threshold hardly ever count."""
+    return torch.where(x > threshold, x, torch.zeros_like(x))
+
+
+def compares_with_wider_reference(x, threshold):
+    return x.masked_fill(~(x > threshold), 0)
+
+
+def compares_with_wider_inputs():
+    yield torch.randn(3, 20).half(), torch.randn(20)

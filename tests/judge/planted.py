@@ -484,6 +484,14 @@ DEFECTS = [
         "    return x.max(-1).indices",
         "    calls = globals().setdefault('calls', [])\n    calls.append(0)\n    return x.max(-1).indices * (len(calls) < 12)",
     ),
+    # Rounding that is no larger than that of other inputs.
+    Defect(
+        "rounds_what_is_wider",
+        "weigh",
+        "dtypes",
+        "    return (x * weight).to(x.dtype)",
+        "    return x * weight.to(x.dtype)",
+    ),
     # A failed call.
     Defect(
         "failed_call_leaves_its_input_changed",
