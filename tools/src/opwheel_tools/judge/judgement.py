@@ -159,6 +159,7 @@ class _Judgement:
         variant = variants.base_variant(base)
         ranks = {j: len(base[j].shape) for j in row["floats"]}
         wanted = list(trials.every_way(i, variant, wrt, ranks, case.inputs, len(case.state)))
+        wanted += trials.of_lower_bits(i, variant, [spec.dtype for spec in base])
         wanted += [one for other in variants.variants(base, case.inputs) for one in trials.around(i, other, wrt)]
         self._run([*wanted, trials.misuse(i, variant, case.inputs)])
 
@@ -264,4 +265,6 @@ def _what(trial: Trial) -> str:
         return "gradient"
     if trial.program.startswith("state"):
         return "parameter or buffer"
+    if trial.program == "counts_lower_bits":
+        return f"whether a result changes when input {trial.numbers[0]} is rounded to {trial.numbers[1]} bits"
     return "input" if trial.program.startswith("inputs") else "result"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import torch
+
 from .programs import PROGRAMS, Program
 from .variants import Variant
 
@@ -14,6 +16,7 @@ _DERIVATIVES = ("gradients_after_inputs_changed", "second_derivatives", "tangent
 _PLAIN = ("without_grad", "in_inference_mode", "compiled", "compiled_for_any_size", "under_autocast", "in_threads")
 _MEMORY = ("in_new_memory", "among_nan", "among_large")
 _STATE = ("repeatedly", "after_memory_changed", "after_unseen_change", "after_another_call", "after_many_calls")
+_BITS = {torch.float16: 11, torch.bfloat16: 8}  # of a number
 _ALONE = 8  # inputs and parameters whose gradients are asked for one at a time
 
 
@@ -105,6 +108,20 @@ def every_way(
     if state:
         yield Trial(case, variant, "state_after", tuple(range(inputs, inputs + state)))
     yield from (Trial(case, variant, "vmapped", (i, dim)) for i, rank in ranks.items() for dim in range(rank + 1))
+
+
+def of_lower_bits(case: int, variant: Variant, dtypes: list[torch.dtype]) -> Iterator[Trial]:
+    """Whether inputs beside narrower ones are rounded to their bits, which is no larger error than theirs.
+
+    Args:
+        case: which of the given calls.
+        variant: the call.
+        dtypes: of its tensors.
+    """
+    narrow = next((dtype for dtype in dtypes if dtype in _BITS), None)
+    for i, dtype in enumerate(dtypes if narrow else ()):
+        if dtype in (torch.float32, torch.float64):
+            yield Trial(case, variant, "counts_lower_bits", (i, _BITS[narrow]))
 
 
 def misuse(case: int, variant: Variant, inputs: int) -> Trial:
