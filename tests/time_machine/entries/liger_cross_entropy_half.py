@@ -17,6 +17,7 @@ ENTRY = Entry(
             "second derivatives",
             "gradients have no graph: a penalty on them has a gradient of zero, and nothing says so",
         ),
+        ("layouts", "the gradient of logits that are transposed in memory is the logits: no kernel has written it"),
     ),
 )
 
