@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from . import by_hand
 from .entry import Entry, entries
 from .run import Outcome, outcome, write_tree
 
@@ -108,3 +109,8 @@ def test_there_are_entries_of_four_repositories_and_of_many_kinds():
     assert len({entry.repository for entry in found}) >= 4
     assert len({entry.group for entry in found}) >= 4
     assert all(len(entry.fix) == 40 for entry in found)
+
+
+def test_whatever_is_accepted_is_shown_by_hand():
+    accepted = {(file.stem, group) for file, entry in entries().items() for group, _ in entry.accepted}
+    assert by_hand.SHOWN.keys() == accepted
