@@ -111,6 +111,11 @@ def transposed_logits(candidate: F, reference: F) -> tuple[Tensor, Tensor]:
     return gradient(candidate, [logits, target], 0), gradient(reference, [logits, target], 0)
 
 
+def penalty_on_divergence(candidate: F, reference: F) -> tuple[Tensor, Tensor]:
+    t = [torch.randn(size, 4) for size in (8, 16, 8, 16)] + [torch.arange(8)]
+    return with_penalty(candidate, t, 0), with_penalty(reference, t, 0)
+
+
 def second_backward(candidate: F, reference: F) -> tuple[Tensor, Tensor]:
     t = [torch.randn(size, 4) for size in (8, 16, 8, 16)] + [torch.tensor([-100, 3, 1, -100, 2, 5, 0, -100])]
     return gradient(candidate, t, 0, -1.0, 2), gradient(candidate, t, 0, -1.0, 1)
@@ -149,6 +154,7 @@ SHOWN: dict[tuple[str, str], Callable[[F, F], tuple[Tensor, Tensor]]] = {
     ("liger_fused_linear_cross_entropy", "numbers"): confident_row,
     ("liger_jsd_ignored_rows", "gradients"): second_backward,
     ("liger_jsd_ignored_rows", "numbers"): large_logits,
+    ("liger_jsd_chunked_labels", "second derivatives"): penalty_on_divergence,
     ("liger_kl_div_zero", "numbers"): small_targets,
     ("liger_kl_div_zero", "dtypes"): loss_of_float64,
     ("liger_rope_batches", "shapes"): one_token,
