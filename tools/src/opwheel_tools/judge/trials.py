@@ -118,10 +118,10 @@ def of_lower_bits(case: int, variant: Variant, dtypes: list[torch.dtype]) -> Ite
         variant: the call.
         dtypes: of its tensors.
     """
-    narrow = next((dtype for dtype in dtypes if dtype in _BITS), None)
-    for i, dtype in enumerate(dtypes if narrow else ()):
+    bits = next((_BITS[dtype] for dtype in dtypes if dtype in _BITS), 0)
+    for i, dtype in enumerate(dtypes if bits else ()):
         if dtype in (torch.float32, torch.float64):
-            yield Trial(case, variant, "counts_lower_bits", (i, _BITS[narrow]))
+            yield Trial(case, variant, "counts_lower_bits", (i, bits))
 
 
 def misuse(case: int, variant: Variant, inputs: int) -> Trial:
