@@ -108,6 +108,7 @@ test-transformer: $(VENV)/.installed ## * transformer_ops: its tests, and a part
 
 test-time-machine: $(VENV)/.installed ## CHECKOUTS=path: the judge on public fixes of wrong results, and on the commits before them
 	$(BIN)/python -m tests.time_machine $(or $(CHECKOUTS),$(error say where the clones are: make test-time-machine CHECKOUTS=path))
+	$(BIN)/python -m tests.time_machine.by_hand $(CHECKOUTS)
 # Not the tests of DTensor, which start processes of their own for several GPUs.
 LIGER_TESTS := rms_norm fused_add_rms_norm layer_norm swiglu geglu rope softmax cross_entropy fused_linear_cross_entropy
 test-liger: $(VENV)/.installed ## LIGER=path: the tests of Liger-Kernel's sources of the installed release, with transformer_ops in the place of its kernels
