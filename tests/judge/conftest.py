@@ -53,3 +53,5 @@ def in_this_process(monkeypatch, tmp_path):
     monkeypatch.setattr(InThisProcess, "folder", folder)
     monkeypatch.setattr(run, "Worker", InThisProcess)
     monkeypatch.setattr(findings, "scripts", lambda *_: iter(()))
+    yield
+    torch.set_printoptions(profile="default")  # which the reference's process changes

@@ -10,7 +10,7 @@ import torch
 from opwheel.dispatch import Elementwise
 from opwheel.dispatch.overload import Overload
 
-from . import calls, subjects
+from . import calls, declared, subjects
 from .cases import Case, CaseError, cases_of
 from .generated import generated
 
@@ -48,7 +48,7 @@ def _most_elements(case: Case) -> int:
 
 def _samples(operator: str) -> Iterator[Any]:
     """``SampleInput`` or ``Sample`` objects, or tuples of arguments."""
-    if (overload := subjects.declared(operator)) is not None:
+    if (overload := declared.overload_of(operator)) is not None:
         yield from _declared(overload)
         return
     if operator.startswith("aten::"):
@@ -57,6 +57,7 @@ def _samples(operator: str) -> Iterator[Any]:
 
 
 def _declared(overload: Overload) -> Iterator[Any]:
+    from ..opinfo import Sample
     from ..opinfo.lookup import op_info_of
     from ..testing.samples import arguments
 
@@ -65,7 +66,8 @@ def _declared(overload: Overload) -> Iterator[Any]:
     if info.samples is not None:
         yield from info.samples("cpu", dtype, False)
     elif isinstance(overload.operator.rule, Elementwise):
-        yield arguments(overload, _SHAPE, dtype, "cpu")
+        out = {overload.target: torch.zeros(_SHAPE, dtype=dtype)} if overload.is_out else {}
+        yield Sample(*arguments(overload, _SHAPE, dtype, "cpu"), **out)
 
 
 def _of_pytorch(name: str) -> Iterator[Any]:

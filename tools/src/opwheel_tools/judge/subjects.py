@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+import inspect
 import runpy
 import sys
 import threading
@@ -15,15 +16,17 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 import torch
-from opwheel.dispatch import overloads_of
-from opwheel.dispatch.overload import Overload
 
 from .. import hub
+from .declared import reference_of
 
 DECLARED = ":reference"
 """Behind the name of an operator: the reference that its opwheel library declares."""
 
-_OPERATORS = (type(torch.ops.aten.add), type(torch.ops.aten.add.Tensor))
+PACKET = type(torch.ops.aten.add)
+"""All overloads of an operator."""
+
+_OPERATORS = (PACKET, type(torch.ops.aten.add.Tensor))
 
 
 class SubjectError(Exception):
@@ -43,7 +46,7 @@ def find(text: str) -> Any:
         SubjectError: there is none, or importing it raises.
     """
     if "::" in text and text.endswith(DECLARED):
-        return _declared(text.removesuffix(DECLARED)).operator.reference
+        return _declared(text.removesuffix(DECLARED))
     if "::" in text:
         return _operator(text)
     place, separator, name = text.rpartition(":")
@@ -109,31 +112,22 @@ def _operator(text: str) -> Any:
         raise SubjectError(f"no operator {text!r} is registered; import what registers it with --import") from None
 
 
-def declared(text: str) -> Overload | None:
-    """What an opwheel library declares of the operator with this name; None where none does."""
-    namespace, _, name = text.partition("::")
-    try:
-        known = overloads_of(torch.library.Library(namespace, "FRAGMENT"))
-    except (KeyError, ValueError):
-        return None
-    return known.get(name.removesuffix(".default"))
-
-
-def _declared(text: str) -> Overload:
+def _declared(text: str) -> Callable[..., Any]:
     _operator(text)
-    if (found := declared(text)) is None:
-        raise SubjectError(f"no opwheel library declares {text!r}; name what it is to compute with --reference")
-    return found
+    try:
+        return reference_of(text)
+    except KeyError:
+        raise SubjectError(
+            f"no opwheel library declares {text!r}; name what it is to compute with --reference"
+        ) from None
 
 
 def statements(text: str, name: str) -> list[str]:
     """Python that gives what a text stands for the name ``name``; it needs ``runpy`` and ``torch``."""
     place, _, attribute = text.rpartition(":")
     if "::" in text and text.endswith(DECLARED):
-        namespace, _, operator = text.removesuffix(DECLARED).partition("::")
-        known = f'overloads_of(torch.library.Library("{namespace}", "FRAGMENT"))'
-        found = f'{known}["{operator.removesuffix(".default")}"]'
-        return ["from opwheel.dispatch import overloads_of", f"{name} = {found}.operator.reference"]
+        operator = text.removesuffix(DECLARED)
+        return ["from opwheel_tools.judge.declared import reference_of", f'{name} = reference_of("{operator}")']
     if "::" in text:
         return [f"{name} = torch.ops.{text.replace('::', '.')}"]
     if hub.is_kernel(place):
@@ -265,7 +259,7 @@ class _Holder(torch.nn.Module):
 
 
 def _code_of(function: Any) -> tuple[tuple[str, int], ...]:
-    code = getattr(function, "__code__", None)
+    code = getattr(inspect.unwrap(function), "__code__", None)
     return () if code is None else (place_of(code),)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from . import cases, interpreter, memory, samples, subjects, watching
+from . import cases, declared, interpreter, memory, samples, subjects, watching
 from .cases import Case
 from .expectation import RefusedByReference, expect
 from .memory import NotGuarded, OutOfBounds
@@ -70,6 +70,8 @@ class Session:
     def _subject(self, name: str, init: str) -> Subject:
         if name not in self._subjects:
             thing = subjects.find(name)
+            if isinstance(thing, subjects.PACKET):  # it writes its arguments into a message that nobody reads for
+                torch.set_printoptions(threshold=0, edgeitems=1)  # each overload that does not take them
             arguments = subjects.find(init)() if init and _is_module_class(thing) else ()
             self._subjects[name] = subjects.make(thing, arguments)
         return self._subjects[name]
@@ -188,7 +190,7 @@ def _found(task: Any) -> tuple[str, str, str]:
     reference, inputs, init = task["subject"], task["inputs"], task["init"]
     if not reference:
         candidate = task["candidate"]
-        if "::" not in candidate or subjects.declared(candidate) is None:
+        if "::" not in candidate or declared.overload_of(candidate) is None:
             raise subjects.SubjectError(
                 f"nothing says what {candidate} is to compute; name a function of PyTorch with --reference"
             )
