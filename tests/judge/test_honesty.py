@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from opwheel_tools.judge import cases, expectation, findings, judge, judgement, programs, subjects, watching
+from opwheel_tools.judge import cases, comparison, expectation, findings, judge, judgement, programs, subjects, watching
 
 from . import planted
 from .test_defects import REFERENCES
@@ -24,6 +24,45 @@ def test_a_derivative_at_a_kink_may_be_anything_finite():
     (case,) = cases.cases_of([(torch.randn(1000),)])
     (expected,) = expectation.expect(program, (0,), relu, case)
     assert not bool(expected["jumps"].any())
+
+
+def test_what_a_subnormal_number_becomes_may_be_zero():
+    """A kernel whose exponentials are zero there is right, though a factor makes its result a normal number."""
+    subject = subjects.make(lambda x: x.exp() * 1e4)
+    (case,) = cases.cases_of([(torch.tensor([-88.0, -80.0]),)])
+    (expected,) = expectation.expect(programs.PROGRAMS["values"], (), subject, case)
+    lost, kept = (expected["allowed"] * expected["unit"] / expected["want"]).tolist()
+    assert lost > 1
+    assert kept < 1e-3
+
+
+def test_where_pytorch_loses_all_digits_more_of_them_are_no_finding():
+    """1 + tanh, far below zero, in PyTorch's own operator."""
+    subject = subjects.make(lambda x: torch.nn.functional.gelu(x, approximate="tanh"))
+    (case,) = cases.cases_of([(torch.tensor([-9.0], dtype=torch.float64),)])
+    (expected,) = expectation.expect(programs.PROGRAMS["values"], (), subject, case)
+    assert expected["want"] == 0
+    assert comparison.compare([torch.tensor([-1.7e-28], dtype=torch.float64)], [expected], "result").problem == ""
+    assert comparison.compare([torch.tensor([-0.1], dtype=torch.float64)], [expected], "result").problem
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_intermediate_results_are_rounded_in_every_dtype(dtype):
+    """What is left of a sum of large numbers is as uncertain as these are."""
+    subject = subjects.make(lambda x: (x + 1000) - x)
+    (case,) = cases.cases_of([(torch.tensor([3e4], dtype=dtype),)])
+    (expected,) = expectation.expect(programs.PROGRAMS["values"], (), subject, case)
+    assert float(expected["unit"]) > 1e4 * torch.finfo(dtype).eps
+
+
+def test_nan_that_does_not_matter_may_be_a_number():
+    """As the value of a key that is masked; where it matters, as in a maximum, it may not."""
+    for function, is_free in ((lambda x: x[:1] + x[1:] * 0, True), (lambda x: x.amax(0, True), False)):
+        (case,) = cases.cases_of([(torch.tensor([2.0, torch.nan]),)])
+        (expected,) = expectation.expect(programs.PROGRAMS["values"], (), subjects.make(function), case)
+        for number in (2.0, torch.nan):
+            compared = comparison.compare([torch.tensor([number])], [expected], "result")
+            assert bool(compared.problem) == (not is_free and number == 2.0)
 
 
 def test_nan_at_a_kink_is_found(tmp_path):

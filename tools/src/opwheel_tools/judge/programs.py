@@ -113,10 +113,12 @@ def gradients_again(f: F, t: Tensors, *wrt: int) -> list[Tensor | None]:
 
 def incoming_after_backward(f: F, t: Tensors, *wrt: int) -> Tensors:
     t = leaves(t, wrt)
-    results = differentiable(f, t)
-    incoming = [weights(r) for r in results]
-    torch.autograd.grad(results, [t[i] for i in wrt], incoming, allow_unused=True)
-    return incoming
+    incoming = {r: weights(r) for r in values(f, t) if r.is_floating_point()}
+    results = [r for r in incoming if r.requires_grad]  # of two functions that compute the same, others may
+    if not results:
+        raise Refused("the results do not require grad")
+    torch.autograd.grad(results, [t[i] for i in wrt], [incoming[r] for r in results], allow_unused=True)
+    return list(incoming.values())
 
 
 def gradients_after_inputs_changed(f: F, t: Tensors, *wrt: int) -> list[Tensor | None]:
