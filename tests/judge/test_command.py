@@ -64,21 +64,34 @@ def test_a_candidate_that_ends_its_process_is_found_and_the_rest_is_tried(tmp_pa
     assert "note: it does not check shapes" in done.stdout
 
 
-@pytest.mark.slow
-def test_after_ctrl_c_there_is_what_was_found_with_its_script(tmp_path):
-    candidate, function = planted_file(tmp_path, "zeros")
+def stopped(candidate, function, said):
+    """Exit code and output of a command that gets Ctrl-C when it says something."""
     command = [sys.executable, "-m", "opwheel", "judge", candidate, *options(function)]
     process = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     for line in process.stderr:
-        if line.startswith("WRONG on the given calls: "):
+        if line.startswith(said):
             os.killpg(process.pid, signal.SIGINT)
             break
     printed, _ = process.communicate()
-    assert process.returncode == 1
+    return process.returncode, printed
+
+
+@pytest.mark.slow
+def test_after_ctrl_c_there_is_what_was_found_with_its_script(tmp_path):
+    code, printed = stopped(*planted_file(tmp_path, "zeros"), "WRONG on the given calls: ")
+    assert code == 1
     assert "stopped before the end" in printed
     assert "    torch.testing.assert_close(got, want)" in printed
+
+
+@pytest.mark.slow
+def test_ctrl_c_before_anything_was_found_is_exit_code_130():
+    code, printed = stopped("tests/judge/candidates.py:softmax", "softmax", "right on the given calls ")
+    assert code == 130
+    assert printed.startswith("nothing found: tests/judge/candidates.py:softmax: ")
+    assert "stopped before the end" in printed
 
 
 @pytest.mark.slow

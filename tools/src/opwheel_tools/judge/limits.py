@@ -38,6 +38,7 @@ def wait(
         return _wait(process, seconds, progress, is_done)
     except BaseException:
         process.kill()
+        process.wait()  # until then it may write files, in a folder that is about to be deleted
         raise
 
 
