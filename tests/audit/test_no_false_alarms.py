@@ -125,6 +125,15 @@ def test_kinks_and_jumps_are_no_findings(operator, arguments, check):
     assert outcome not in FINDINGS, message
 
 
+@pytest.mark.parametrize(("dtype", "is_measured"), [(torch.float64, True), (torch.float32, False)])
+def test_steps_that_a_narrow_result_rounds_have_no_slope(dtype, is_measured):
+    """Not even where the steps of both sizes are rounded alike."""
+    x = torch.rand(100, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) + 0.5
+    (slope,) = checks.slopes.finite_difference(lambda x: [x.to(dtype)], [x], [torch.full_like(x, 0.75)], 1e-4)
+    assert bool(slope.isfinite().all()) == is_measured
+    assert bool(slope.isfinite().any()) == is_measured
+
+
 @pytest.mark.slow
 @pytest.mark.nightly
 def test_nothing_is_found_in_transformer_ops(tmp_path):

@@ -71,7 +71,10 @@ def directions(inputs: list[Tensor]) -> list[Tensor]:
 
 
 def finite_difference(f: Any, inputs: list[Tensor], tangents: list[Tensor], step: float) -> list[Tensor]:
-    """The directional derivative; nan where two sizes of the step, or both sides, do not agree: at a kink or a jump."""
+    """The directional derivative; nan where two sizes of the step, or both sides, do not agree: at a kink or a jump.
+
+    So it is where the result has a narrower dtype, in which a step is no more than some units in the last place.
+    """
 
     def at(size: float) -> list[Tensor]:
         return [r.detach() for r in f(*(x + size * t for x, t in zip(inputs, tangents, strict=True)))]
@@ -87,7 +90,8 @@ def finite_difference(f: Any, inputs: list[Tensor], tangents: list[Tensor], step
         bend = slope(near, up, here) - slope(near, here, down)
         size = 1 + central.abs()
         smooth = ((central - other).abs() <= 0.1 * small * size) & (bend.abs() <= small * size)
-        slopes.append(torch.where(smooth, central, torch.nan))
+        is_fine = torch.finfo(here.dtype).eps * here.abs() <= small * near * size
+        slopes.append(torch.where(smooth & is_fine, central, torch.nan))
     return slopes
 
 
