@@ -3,7 +3,7 @@
 import pytest
 from opwheel_tools.judge import judge
 
-pytestmark = [pytest.mark.usefixtures("in_this_process"), pytest.mark.slow, pytest.mark.nightly]
+pytestmark = pytest.mark.usefixtures("in_this_process")
 
 # Of those that are in torch._refs, in aten and in PyTorch's OpInfos: drawn with the seed 52, every third, with samples.
 NAMES = (
@@ -18,8 +18,15 @@ EXPLAINED = {
 }
 
 
+@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_is_found_but_what_is_explained(name):
     verdict = judge(f"torch._refs:{name}", reference=f"aten::{name}")
     assert verdict.is_right == (name not in EXPLAINED), verdict.report
     assert verdict.tried > 100
+
+
+def test_an_operator_of_overloads_alone_is_judged():
+    """bucketize has Tensor and Scalar, and no default."""
+    assert judge("aten::bucketize", reference="torch:bucketize").is_right
