@@ -17,6 +17,8 @@ NOT_RUN = [
     ("CONTRIBUTING.md", "the Makefile and tests/wheels do it"),
     ("README.md", "they contain this test"),
     ("docs/audit.md", "tests/audit/test_torchvision.py does it"),
+    ("docs/audit.md", "needs bitsandbytes"),
+    ("docs/audit.md", "needs torchao"),
     ("docs/benchmarks.md", "takes half an hour; tests/toolchain/test_bench.py runs small cases"),
     ("docs/building.md", "tests/third_party/test_new_library.py and tests/toolchain/test_building.py do it"),
     ("docs/building.md", "takes minutes; tests/toolchain/test_building.py does it with a small library"),
