@@ -66,7 +66,7 @@ def _declared(overload: Overload) -> Iterator[Any]:
     if info.samples is not None:
         yield from info.samples("cpu", dtype, False)
     elif isinstance(overload.operator.rule, Elementwise):
-        out = {overload.target: torch.zeros(_SHAPE, dtype=dtype)} if overload.is_out else {}
+        out: dict[str, Any] = {overload.target: torch.zeros(_SHAPE, dtype=dtype)} if overload.is_out else {}
         yield Sample(*arguments(overload, _SHAPE, dtype, "cpu"), **out)
 
 
