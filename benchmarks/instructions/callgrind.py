@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+from statistics import median
 
 from opwheel._build import toolchain
 from torch.utils.benchmark.utils import valgrind_wrapper
@@ -55,15 +56,15 @@ def _build_requests(folder: Path) -> Path:
 
 
 def _read(dumps: Iterable[Path]) -> Counts:
-    totals: dict[str, dict[str, int]] = {}
+    totals: dict[str, dict[str, list[int]]] = {}
     for dump in dumps:
         text = dump.read_text()
         if (named := _NAME.search(text)) and (total := _TOTAL.search(text)):
-            totals.setdefault(named[1], {})[named[2]] = int(total[1])
+            totals.setdefault(named[1], {}).setdefault(named[2], []).append(int(total[1]))
     return {
         instruction_set: {
-            name: round((total - named[f"empty {name}"]) / CALLS)
-            for name, total in sorted(named.items())
+            name: round((median(counted) - median(named[f"empty {name}"])) / CALLS)
+            for name, counted in sorted(named.items())
             if not name.startswith("empty ")
         }
         for instruction_set, named in sorted(totals.items())

@@ -2,69 +2,93 @@
 // every value is a number. Python evaluates the same expression in its own way; tests compare the two.
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/core/stack.h>
 
+#include <array>
 #include <istream>
 #include <map>
 #include <stdexcept>
 #include <string>
+#include <variant>
 #include <vector>
+
+#include "argument.h"
 
 namespace opwheel::foreign {
 
-class Expression {
+class Condition {
  public:
-  // Throws std::invalid_argument: it is not in the notation.
-  static Expression read(std::istream& text) {
-    std::string word;
-    text >> word;
-    const auto found = kinds().find(word);
-    if (found == kinds().end()) throw std::invalid_argument("a condition has '" + word + "'");
-    const Kind& kind = found->second;
-    Expression read;
-    read.operation_ = kind.operation;
-    if (kind.operation == Operation::number) text >> read.number_;
-    if (kind.has_argument) text >> read.argument_;
-    if (kind.has_index) text >> read.index_;
-    for (int i = 0; i < kind.parts; ++i) read.parts_.push_back(Expression::read(text));
+  // Throws std::invalid_argument: it is not in the notation, or nested too deeply.
+  static Condition read(std::istream& text) {
+    Condition read;
+    read.append(text, 1);
     return read;
   }
 
-  // Sets is_known to false where it asks for what an argument does not have.
-  double value(const c10::IValue* arguments, bool& is_known) const {
-    const auto part = [&](size_t i) { return parts_[i].value(arguments, is_known); };
-    switch (operation_) {
-      case Operation::number:
-        return number_;
-      case Operation::is_none:
-        return is_none(arguments[argument_]);
-      case Operation::grad_mode:
-        return c10::GradMode::is_enabled();
-      case Operation::both:
-        return part(0) != 0 && part(1) != 0;
-      case Operation::either:
-        return part(0) != 0 || part(1) != 0;
-      case Operation::negation:
-        return part(0) == 0;
-      case Operation::sum:
-        return part(0) + part(1);
-      case Operation::product:
-        return part(0) * part(1);
-      case Operation::equal:
-        return part(0) == part(1);
-      case Operation::less:
-        return part(0) < part(1);
-      case Operation::less_or_equal:
-        return part(0) <= part(1);
-      case Operation::scalar:
-      case Operation::length:
-      case Operation::item:
-        return of_scalar(arguments[argument_], is_known);
-      default:
-        return of_tensor(arguments[argument_], is_known);
+  // False where it asks for what an argument does not have.
+  bool holds(const Argument* arguments) const {
+    std::array<double, deepest + 1> values;  // the first is none
+    double* top = values.data();
+    const Step* const end = steps_.data() + steps_.size();
+    for (const Step* next = steps_.data(); next != end;) {
+      const Step& step = *next++;
+      switch (step.operation) {
+        case Operation::number:
+          *++top = step.number;
+          break;
+        case Operation::is_none:
+          *++top = std::holds_alternative<None>(arguments[step.argument]);
+          break;
+        case Operation::grad_mode:
+          *++top = c10::GradMode::is_enabled();
+          break;
+        case Operation::both:  // asked between its sides
+          if (*top == 0)
+            next += step.skipped;
+          else
+            --top;
+          break;
+        case Operation::either:
+          if (*top != 0)
+            next += step.skipped;
+          else
+            --top;
+          break;
+        case Operation::negation:
+          *top = *top == 0;
+          break;
+        case Operation::sum:
+          --top;
+          *top += top[1];
+          break;
+        case Operation::product:
+          --top;
+          *top *= top[1];
+          break;
+        case Operation::equal:
+          --top;
+          *top = *top == top[1];
+          break;
+        case Operation::less:
+          --top;
+          *top = *top < top[1];
+          break;
+        case Operation::less_or_equal:
+          --top;
+          *top = *top <= top[1];
+          break;
+        case Operation::scalar:
+          if (!of_number(arguments[step.argument], *++top)) return false;
+          break;
+        case Operation::length:
+        case Operation::item:
+          if (!of_list(step, arguments[step.argument], *++top)) return false;
+          break;
+        default:
+          if (!of_tensor(step, arguments[step.argument], *++top)) return false;
+      }
     }
+    return *top != 0;
   }
 
  private:
@@ -97,6 +121,14 @@ class Expression {
     bool has_index;
     int parts;
   };
+  struct Step {
+    Operation operation;
+    double number = 0;
+    size_t argument = 0;
+    int64_t index = 0;
+    size_t skipped = 0;  // steps of the other side
+  };
+  static constexpr size_t deepest = 16;
 
   static const std::map<std::string, Kind>& kinds() {
     static const std::map<std::string, Kind> all{
@@ -125,57 +157,88 @@ class Expression {
     return all;
   }
 
-  static bool is_none(const c10::IValue& value) {
-    return value.isNone() || (value.isTensor() && !value.toTensor().defined());
+  // The steps of the next expression: those of its sides, then its own. `depth` values are there after it.
+  void append(std::istream& text, size_t depth) {
+    std::string word;
+    text >> word;
+    const auto found = kinds().find(word);
+    if (found == kinds().end()) throw std::invalid_argument("a condition has '" + word + "'");
+    if (depth > deepest) throw std::invalid_argument("a condition is nested too deeply");
+    const Kind& kind = found->second;
+    Step step{kind.operation};
+    if (kind.operation == Operation::number) text >> step.number;
+    if (kind.has_argument) text >> step.argument;
+    if (kind.has_index) text >> step.index;
+    const bool is_asked_between = kind.operation == Operation::both || kind.operation == Operation::either;
+    if (kind.parts > 0) append(text, depth);
+    const size_t between = steps_.size();
+    if (is_asked_between) steps_.push_back(step);
+    if (kind.parts > 1) append(text, is_asked_between ? depth : depth + 1);
+    if (is_asked_between)
+      steps_[between].skipped = steps_.size() - 1 - between;
+    else
+      steps_.push_back(step);
   }
 
-  static double unknown(bool& is_known) {
-    is_known = false;
-    return 0;
+  // These say whether there is such a value.
+  static bool of_number(const Argument& argument, double& value) {
+    const auto* number = std::get_if<double>(&argument);
+    if (number == nullptr) return false;
+    value = *number;
+    return true;
   }
 
-  double of_scalar(const c10::IValue& value, bool& is_known) const {
-    if (operation_ == Operation::scalar) {
-      if (value.isInt()) return static_cast<double>(value.toInt());
-      if (value.isDouble()) return value.toDouble();
-      if (value.isBool()) return value.toBool();
-      return unknown(is_known);
+  static bool of_list(const Step& step, const Argument& argument, double& value) {
+    if (const auto* numbers = std::get_if<c10::IntArrayRef>(&argument)) return of_numbers(step, *numbers, value);
+    if (const auto* boxes = std::get_if<c10::ArrayRef<c10::IValue>>(&argument)) return of_numbers(step, *boxes, value);
+    return false;
+  }
+
+  static bool of_element(int64_t element, double& value) {
+    value = static_cast<double>(element);
+    return true;
+  }
+  static bool of_element(const c10::IValue& element, double& value) { return of_element(element.toInt(), value); }
+
+  template <class List>
+  static bool of_numbers(const Step& step, const List& list, double& value) {
+    const auto length = static_cast<int64_t>(list.size());
+    if (step.operation == Operation::length) {
+      value = static_cast<double>(length);
+      return true;
     }
-    if (!value.isIntList()) return unknown(is_known);  // numbers that are symbols are another type
-    const c10::List<int64_t> list = value.toIntList();
-    if (operation_ == Operation::length) return static_cast<double>(list.size());
-    const int64_t at = index_ < 0 ? index_ + static_cast<int64_t>(list.size()) : index_;
-    if (at < 0 || at >= static_cast<int64_t>(list.size())) return unknown(is_known);
-    return static_cast<double>(list.get(static_cast<size_t>(at)));
+    const int64_t at = step.index < 0 ? step.index + length : step.index;
+    return at >= 0 && at < length && of_element(list[static_cast<size_t>(at)], value);
   }
 
-  double of_tensor(const c10::IValue& value, bool& is_known) const {
-    if (!value.isTensor() || !value.toTensor().defined()) return unknown(is_known);
-    const at::Tensor& tensor = value.toTensor();
-    const int64_t at = index_ < 0 ? index_ + tensor.dim() : index_;
-    switch (operation_) {
+  static bool of_tensor(const Step& step, const Argument& argument, double& value) {
+    const auto* found = std::get_if<const at::Tensor*>(&argument);
+    if (found == nullptr) return false;
+    const at::Tensor& tensor = **found;
+    switch (step.operation) {
       case Operation::dtype:
-        return static_cast<double>(tensor.scalar_type());
+        value = static_cast<double>(tensor.scalar_type());
+        return true;
       case Operation::dim:
-        return static_cast<double>(tensor.dim());
+        value = static_cast<double>(tensor.dim());
+        return true;
       case Operation::numel:
-        return static_cast<double>(tensor.numel());
+        value = static_cast<double>(tensor.numel());
+        return true;
       case Operation::contiguous:
-        return tensor.is_contiguous();
+        value = tensor.is_contiguous();
+        return true;
       case Operation::requires_grad:
-        return tensor.requires_grad();
+        value = tensor.requires_grad();
+        return true;
+      case Operation::size:
+        return of_numbers(step, tensor.sizes(), value);
       default:
-        if (at < 0 || at >= tensor.dim()) return unknown(is_known);
-        return static_cast<double>(operation_ == Operation::size ? tensor.sizes()[static_cast<size_t>(at)]
-                                                                 : tensor.strides()[static_cast<size_t>(at)]);
+        return of_numbers(step, tensor.strides(), value);
     }
   }
 
-  Operation operation_ = Operation::number;
-  double number_ = 0;
-  size_t argument_ = 0;
-  int64_t index_ = 0;
-  std::vector<Expression> parts_;
+  std::vector<Step> steps_;
 };
 
 }  // namespace opwheel::foreign

@@ -3,23 +3,36 @@
 // special, is decided in Python (foreign/kernel.py), which is also what there is without this library.
 #include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward_ops.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_ops.h>
+#include <ATen/ops/_softmax_backward_data_ops.h>
+#include <ATen/ops/_softmax_ops.h>
+#include <ATen/ops/cross_entropy_loss_ops.h>
+#include <ATen/ops/layer_norm_ops.h>
+#include <ATen/ops/rms_norm_ops.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <c10/util/Exception.h>
+#include <c10/util/SmallVector.h>
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 #include <torch/headeronly/version.h>
 #include <torch/library.h>
 
+#include <array>
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
+#include "argument.h"
 #include "condition.h"
+#include "previous.h"
 
 namespace opwheel::foreign {
 namespace {
@@ -42,17 +55,38 @@ struct Override {
   c10::DispatchKey key;
   c10::DispatchKeySet plain;
   std::vector<size_t> tensors;  // positions of arguments
-  std::vector<Expression> clauses;
+  std::vector<Condition> conditions;
+
+  Decision decide(const Argument* arguments) const {
+    for (const size_t position : tensors) {
+      const auto* found = std::get_if<const at::Tensor*>(&arguments[position]);
+      if (found == nullptr) continue;
+      const at::Tensor& tensor = **found;
+      const c10::DispatchKeySet keys = tensor.key_set();
+      if (keys.has(c10::DispatchKey::Python)) return Decision::in_python;
+      // Not keys - plain, which leaves the backend.
+      if ((keys.raw_repr() & ~plain.raw_repr()) != 0) return Decision::previous;
+      if (tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) return Decision::previous;
+      if (tensor._fw_grad(0).defined()) return Decision::previous;
+    }
+    if (c10::impl::TorchDispatchModeTLS::any_modes_set(true)) return Decision::previous;
+    for (const Condition& condition : conditions)
+      if (!condition.holds(arguments)) return Decision::previous;
+    return Decision::ours;
+  }
 };
 
-class Kernel final : public c10::OperatorKernel {
+// Of any operator: calls come in boxes.
+class BoxedKernel final : public c10::OperatorKernel {
  public:
-  Kernel(Override description, c10::SafeKernelFunction previous)
+  BoxedKernel(Override description, c10::SafeKernelFunction previous)
       : override_(std::move(description)), previous_(std::move(previous)) {}
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
     const size_t count = op.schema().arguments().size();
-    switch (decide(stack->data() + (stack->size() - count))) {
+    c10::SmallVector<Argument, 16> arguments;
+    for (size_t i = stack->size() - count; i < stack->size(); ++i) arguments.push_back(viewed((*stack)[i]));
+    switch (override_.decide(arguments.data())) {
       case Decision::ours: {
         const c10::impl::ExcludeDispatchKeyGuard without_autocast(c10::autocast_dispatch_keyset);
         override_.ours.callBoxed(stack);
@@ -68,28 +102,57 @@ class Kernel final : public c10::OperatorKernel {
   }
 
  private:
-  Decision decide(const c10::IValue* arguments) const {
-    for (const size_t position : override_.tensors) {
-      if (!arguments[position].isTensor()) continue;
-      const at::Tensor& tensor = arguments[position].toTensor();
-      if (!tensor.defined()) continue;
-      const c10::DispatchKeySet keys = tensor.key_set();
-      if (keys.has(c10::DispatchKey::Python)) return Decision::in_python;
-      // Not keys - plain, which leaves the backend.
-      if ((keys.raw_repr() & ~override_.plain.raw_repr()) != 0) return Decision::previous;
-      if (tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) return Decision::previous;
-      if (tensor._fw_grad(0).defined()) return Decision::previous;
-    }
-    if (c10::impl::TorchDispatchModeTLS::any_modes_set(true)) return Decision::previous;
-    bool is_known = true;
-    for (const Expression& clause : override_.clauses)
-      if (clause.value(arguments, is_known) == 0 || !is_known) return Decision::previous;
-    return Decision::ours;
-  }
-
   Override override_;
   c10::SafeKernelFunction previous_;
 };
+
+// Of an operator whose C++ type is known: nothing is put into boxes for a call that goes to the kernel that was there.
+template <class Function>
+class TypedKernel;
+
+template <class Return, class... Args>
+class TypedKernel<Return(Args...)> {
+ public:
+  TypedKernel(Override description, c10::SafeKernelFunction previous)
+      : override_(std::move(description)),
+        previous_(std::move(previous)),
+        ours_(override_.ours.typed<Return(Args...)>()),
+        in_python_(override_.in_python.typed<Return(Args...)>()) {}
+
+  Return operator()(c10::DispatchKeySet keys, Args... args) const {
+    const std::array<Argument, sizeof...(Args)> arguments{viewed(args)...};
+    const Decision decision = override_.decide(arguments.data());
+    if (decision == Decision::previous)
+      return previous_kernel(previous_).template call<Return, Args...>(override_.op, keys, std::forward<Args>(args)...);
+    const bool is_ours = decision == Decision::ours;
+    const c10::impl::ExcludeDispatchKeyGuard without_autocast(is_ours ? c10::autocast_dispatch_keyset
+                                                                      : c10::DispatchKeySet());
+    return (is_ours ? ours_ : in_python_).call(std::forward<Args>(args)...);
+  }
+
+ private:
+  Override override_;
+  c10::SafeKernelFunction previous_;
+  c10::TypedOperatorHandle<Return(Args...)> ours_, in_python_;
+};
+
+template <class Operator>
+bool make_typed(Override& description, c10::SafeKernelFunction& previous, std::optional<torch::CppFunction>& made) {
+  const c10::OperatorName& name = description.op.operator_name();
+  if (name.name != Operator::name || name.overload_name != Operator::overload_name) return false;
+  using Kernel = TypedKernel<typename Operator::schema>;
+  made.emplace(Kernel(std::move(description), std::move(previous)));
+  return true;
+}
+
+// `Operators` are PyTorch's own that libraries have kernels for; any other one is called in boxes.
+template <class... Operators>
+torch::CppFunction make_kernel(Override description, c10::SafeKernelFunction previous) {
+  std::optional<torch::CppFunction> made;
+  if ((make_typed<Operators>(description, previous, made) || ...)) return std::move(*made);
+  return torch::CppFunction::makeFromBoxedFunctor(
+      std::make_unique<BoxedKernel>(std::move(description), std::move(previous)));
+}
 
 // Throws if PyTorch is of another minor release than the one that this was built for: its classes are others.
 void check_release() {
@@ -106,12 +169,12 @@ c10::OperatorHandle find(std::istream& text) {
   return c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), overload == "default" ? "" : overload.c_str());
 }
 
-// `NAME OVERLOAD` of the operator, of ours and of the decision in Python; the key; how many clauses; the clauses.
+// `NAME OVERLOAD` of the operator, of ours and of the decision in Python; the key; how many conditions; the conditions.
 Override read(std::istream& text) {
   const c10::OperatorHandle op = find(text), ours = find(text), in_python = find(text);
   std::string key;
-  size_t clauses = 0;
-  text >> key >> clauses;
+  size_t conditions = 0;
+  text >> key >> conditions;
   const c10::DispatchKey place = c10::parseDispatchKey(key);
   Override description{op, ours, in_python, place, plain_keys(place), {}, {}};
   const auto& arguments = op.schema().arguments();
@@ -120,7 +183,7 @@ Override read(std::istream& text) {
     const c10::Type& type = optional ? *optional->getElementType() : *arguments[i].real_type();
     if (type.kind() == c10::TypeKind::TensorType) description.tensors.push_back(i);
   }
-  for (size_t i = 0; i < clauses; ++i) description.clauses.push_back(Expression::read(text));
+  for (size_t i = 0; i < conditions; ++i) description.conditions.push_back(Condition::read(text));
   return description;
 }
 
@@ -142,9 +205,14 @@ std::unique_ptr<torch::Library> install(const std::string& text, const char* pla
   Quiet handler;
   const c10::WarningUtils::WarningHandlerGuard quiet(&handler);
   const std::string overload = name.overload_name.empty() ? "" : "." + name.overload_name;
-  library->impl((name.name + overload).c_str(),
-                torch::dispatch(key, torch::CppFunction::makeFromBoxedFunctor(
-                                         std::make_unique<Kernel>(std::move(description), std::move(previous)))));
+  library->impl(
+      (name.name + overload).c_str(),
+      torch::dispatch(
+          key,
+          make_kernel<at::_ops::rms_norm, at::_ops::layer_norm, at::_ops::_softmax, at::_ops::_softmax_backward_data,
+                      at::_ops::cross_entropy_loss, at::_ops::_scaled_dot_product_flash_attention_for_cpu,
+                      at::_ops::_scaled_dot_product_flash_attention_for_cpu_backward>(std::move(description),
+                                                                                      std::move(previous))));
   return library;
 }
 
