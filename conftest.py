@@ -1,8 +1,13 @@
 """What holds for all tests of this repository."""
 
 import os
+import signal
 
 import pytest
+
+# A shell without job control starts what is in the background with SIGINT ignored; so would be what tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from opwheel._torch import private
 from torch import Tensor
 
 from ...invariance.bits import differing
@@ -51,7 +52,7 @@ def _signature(thing: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ins
     if isinstance(thing, _OVERLOADS):
         thing = _overload(thing, args, kwargs)
     if isinstance(thing, _OPERATOR):
-        return _of_schema(thing._schema)
+        return _of_schema(private.schema(thing))
     if isinstance(thing, type) and issubclass(thing, torch.autograd.Function):
         return _without_first(thing.forward) if not _sets_up(thing) else inspect.signature(thing.forward)
     if isinstance(thing, type) and issubclass(thing, torch.nn.Module):
@@ -70,7 +71,7 @@ def _overload(packet: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     for name in packet.overloads():
         found = getattr(packet, name)
         try:
-            _of_schema(found._schema).bind(*args, **kwargs)
+            _of_schema(private.schema(found)).bind(*args, **kwargs)
             found(*args, **kwargs)
         except (TypeError, RuntimeError):
             continue
