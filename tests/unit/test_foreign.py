@@ -257,6 +257,10 @@ def test_why_and_digest():
         ours.why("aten::add", torch.ones(8))
 
 
+def nested(times):
+    return "factor + (" * times + "factor" + ")" * times + " > 20"
+
+
 CONDITIONS = (
     "x.dtype in (float64, float32) and x.dtype not in (int64,)",
     "x.shape[-1] == 4",
@@ -267,6 +271,7 @@ CONDITIONS = (
     "1.5 <= factor < 2 * 2**2",
     "x is not None and is_grad_enabled()",
     "factor * 2 >= -1",
+    nested(14),
 )
 
 
@@ -285,8 +290,8 @@ def test_conditions_in_both_languages(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["x +", "y.dim()", "x.foo", "x @ 2", "x.dim() is 3", "x.stride(x)", "len(x, x)", "f(x)"]
+    "text", ["x +", "y.dim()", "x.foo", "x @ 2", "x.dim() is 3", "x.stride(x)", "len(x, x)", "f(x)", nested(15)]
 )
 def test_what_conditions_cannot_say(text):
     with pytest.raises(ValueError, match="the condition"):
-        Condition(text, ["x"])
+        Condition(text, ["x", "factor"])

@@ -31,6 +31,7 @@ _COMPARISONS: dict[type[ast.cmpop], tuple[str, bool, bool]] = {  # the word, whe
 _ARITHMETIC: dict[type[ast.operator], tuple[str, Any]] = {ast.Add: ("+", operator.add), ast.Mult: ("*", operator.mul)}
 _METHODS = {"dim": "dim", "numel": "numel", "is_contiguous": "contiguous"}
 _ATTRIBUTES = {"dtype": "dtype", "requires_grad": "requires_grad"}
+_DEEPEST = 16  # expressions inside one another, for which condition.h has room
 _FORMS = (
     "arguments, numbers, x.dtype, x.shape[0], x.stride(0), x.dim(), x.numel(), x.is_contiguous(), x.requires_grad, "
     "x is None, len(sizes), sizes[0], is_grad_enabled(), dtypes such as float32, + * ** of numbers, comparisons, in, "
@@ -50,7 +51,7 @@ class Condition:
         native: the same for the native library (``csrc/foreign/condition.h``).
 
     Raises:
-        ValueError: it has something else than what is supported, which the message lists.
+        ValueError: it has something else than what is supported, which the message lists, or is nested too deeply.
     """
 
     def __init__(self, text: str, arguments: Sequence[str]) -> None:
@@ -60,6 +61,10 @@ class Condition:
             tree = ast.parse(text, mode="eval")
         except SyntaxError as error:
             raise ValueError(f"the condition {text!r} is not an expression: {error.msg}") from None
+        if _depth(tree.body) > _DEEPEST:
+            raise ValueError(
+                f"the condition {text!r} is nested more than {_DEEPEST} deep; give it as several conditions"
+            )
         self.native = self._words(tree.body)
         self._code = compile(tree, "<condition>", "eval")
 
@@ -138,6 +143,11 @@ class Condition:
             f"the condition {self.text!r} has {ast.unparse(node)!r}, which is not supported; supported are {_FORMS}; "
             f"arguments are {', '.join(self._arguments)}"
         )
+
+
+def _depth(node: ast.expr) -> int:
+    inside = (child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
+    return 1 + max(map(_depth, inside), default=0)
 
 
 def _constant(node: ast.expr) -> int | float | None:
