@@ -1,8 +1,8 @@
 """What `import muladd` adds to `import torch`: in an environment of its own, and among 300 more distributions.
 
-The first environment has what `pip install muladd-core muladd-cpu` installs, and nothing else. The second has all of
-this one, 300 distributions more, and three backends: each distribution is one more file to read when the backends are
-discovered. Each sample is a fresh process, of one and of the other by turns.
+The first environment has what `pip install muladd-core muladd-cpu` installs, and nothing else. The second has 300
+distributions more: each is one more file to look for when the backends are discovered. The third has all of this
+environment, 300 distributions more, and three backends. Each sample is a fresh process, of each by turns.
 
 The number that counts is the median of the milliseconds between the end of `import torch` and the end of `import
 muladd`; the import of torch is there for comparison. Timings on a shared machine are noisy: the quartiles say how much.
@@ -67,14 +67,18 @@ def install(folder: Path, name: str, entry_points: str = "") -> None:
 
 
 def fill(folder: Path, distributions: int) -> None:
-    """Backends up to three, and distributions of which every third has entry points of some other kind."""
+    """Distributions of which every third has entry points of some other kind."""
+    for number in range(distributions):
+        other = f"[console_scripts]\ntool{number} = filler:main\n" if number % 3 == 0 else ""
+        install(folder, f"filler{number}", other)
+
+
+def add_backends(folder: Path) -> None:
+    """Backends up to three."""
     more = BACKENDS - len(entry_points(group="muladd.backends"))
     for name, device, key in (("second", "xpu", "XPU"), ("third", "mps", "MPS"))[:more]:
         (folder / f"{name}.py").write_text(PLUGIN.format(name=name, device=device, key=key))
         install(folder, name, f"[muladd.backends]\n{name} = {name}\n")
-    for number in range(distributions):
-        other = f"[console_scripts]\ntool{number} = filler:main\n" if number % 3 == 0 else ""
-        install(folder, f"filler{number}", other)
 
 
 def requirements(*names: str) -> set[str]:
@@ -133,21 +137,32 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=50)
     parser.add_argument("--distributions", type=int, default=300)
     options = parser.parse_args()
-    alone, crowded = [], []
-    with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
+    samples: dict[str, list[dict[str, Any]]] = {"alone": [], "among": [], "crowded": []}
+    without_this_environment = "-S"
+    with tempfile.TemporaryDirectory() as folder:
+        folders = {name: Path(folder) / name for name in samples}
+        for one in folders.values():
+            one.mkdir()
         installed = requirements("muladd-core", "muladd-cpu")
-        link(Path(first), installed)
-        fill(Path(second), options.distributions)
+        for name in ("alone", "among"):
+            link(folders[name], installed)
+        for name in ("among", "crowded"):
+            fill(folders[name], options.distributions)
+        add_backends(folders["crowded"])
         for _ in range(options.samples + 1):
-            alone.append(sample(Path(first), "-S"))  # without this environment's site-packages
-            crowded.append(sample(Path(second)))
-    del alone[0], crowded[0]  # those filled the file system's cache and wrote byte code
-    assert all(one["states"] == {"cpu": "loaded"} for one in alone)
-    assert all(len(one["states"]) == BACKENDS and "broken" not in one["states"].values() for one in crowded)
+            for name, found in samples.items():
+                found.append(sample(folders[name], *([without_this_environment] if name != "crowded" else [])))
+    for found in samples.values():
+        del found[0]  # it filled the file system's cache and wrote byte code
+    assert all(one["states"] == {"cpu": "loaded"} for one in samples["alone"] + samples["among"])
+    assert all(len(one["states"]) == BACKENDS and "broken" not in one["states"].values() for one in samples["crowded"])
+    counts = {"alone": len(installed), "among": len(installed) + options.distributions}
     report = {
         "machine": describe_machine(),
-        "alone": {"distributions": len(installed), **summary(alone)},
-        "crowded": {"distributions": options.distributions, **summary(crowded)},
+        **{
+            name: {"distributions": counts.get(name, options.distributions), **summary(found)}
+            for name, found in samples.items()
+        },
     }
     print(json.dumps(report, indent=2))
     if options.json:

@@ -3,8 +3,11 @@
 import gc
 import importlib.util
 import sys
+import weakref
 
 import opwheel
+import opwheel.dispatch
+import opwheel.registry
 import pytest
 from opwheel._import_hooks import after_import, names_from, without_collections
 
@@ -61,3 +64,32 @@ def test_no_collections_meanwhile(was_on, module, tmp_path):
         assert gc.isenabled() is was_on
     finally:
         (gc.enable if is_on else gc.disable)()
+
+
+class Ring:
+    """Refers to itself."""
+
+    def __init__(self):
+        self.itself = self
+
+
+def test_what_is_made_meanwhile_is_not_looked_at_but_can_be_collected():
+    gc.collect()
+    with without_collections():
+        kept, garbage = [[] for _ in range(5000)], weakref.ref(Ring())
+        before = [one["collections"] for one in gc.get_stats()]
+    kept.append([])
+    assert [one["collections"] for one in gc.get_stats()] == before
+    gc.collect()
+    assert garbage() is None
+
+
+def test_what_is_frozen_stays_so():
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        with without_collections():
+            pass
+        assert gc.get_freeze_count() == frozen > 0
+    finally:
+        gc.unfreeze()

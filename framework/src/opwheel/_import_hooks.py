@@ -17,13 +17,20 @@ Action = Callable[[], None]
 
 @contextmanager
 def without_collections() -> Iterator[None]:
-    """Pause the garbage collector, where it is on: an import keeps what it makes, so collecting finds nothing."""
+    """Pause the garbage collector, where it is on: an import keeps what it makes, so collecting finds nothing.
+
+    What was made meanwhile is old at the end, without being looked at: else the next allocation would begin to. Unless
+    somebody has frozen objects, which would be thawed.
+    """
     was_on = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if was_on:
+            if gc.get_freeze_count() == 0:
+                gc.freeze()
+                gc.unfreeze()  # into the oldest generation
             gc.enable()
 
 
