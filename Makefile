@@ -98,8 +98,7 @@ docs: $(VENV)/.docs ## the documentation site, docs/_build/html/index.html
 test-docs: docs ## * the documentation: every page, link and code block
 	$(BIN)/python -m pytest tests/docs
 
-# What depends most on the kernels. With Triton's interpreter values alone ($(TRANSFORMER)/conftest.py leaves out what
-# takes long in it), and not growth: it keeps some bytes of each call, of any kernel.
+# With Triton's interpreter: values alone, no first calls in another process (--fast), no growth (each call keeps some bytes).
 test-transformer: $(VENV)/.installed ## * transformer_ops: its tests, and a part of the kit; all of the kit with TEST_WHOLE_KIT=1
 	$(BIN)/python -m pytest -c pyproject.toml $(TRANSFORMER)/tests $(TRITON)/tests
 	$(BIN)/python $(KIT_OF) transformer_ops --backend cpu $(if $(TEST_WHOLE_KIT),,-k "(values or layouts) and (float32 or bfloat16) or first or growth or (invariance and bfloat16 and not compiled)")

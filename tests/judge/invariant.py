@@ -89,5 +89,10 @@ def two():
     yield x, x[0], 2.0
 
 
+def twice():
+    yield from one()
+    yield (torch.linspace(1, 2, 24).view(3, 8),)
+
+
 def width():
-    return (8,)
+    yield 8

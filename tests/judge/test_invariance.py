@@ -31,7 +31,7 @@ def here(monkeypatch):
         ("scaled", {"batch": {"x": 0, "factors": -2, "result0": 0, "result1": 0}}, {"inputs": "two"}),
         ("doubled_", "batch:x=0", {}),
         ("of_even_widths", BATCH, {}),
-        ("Scaled", BATCH, {"init": f"{FILE}:width"}),
+        ("Scaled", BATCH, {"init": f"{FILE}:width", "inputs": "twice"}),
         ("Doubled", BATCH, {}),
     ],
 )

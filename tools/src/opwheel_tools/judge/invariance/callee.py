@@ -14,24 +14,22 @@ from ...invariance.bits import differing
 from ...invariance.subject import Subject
 from .. import calls
 from ..cases import Case
-from ..subjects import SubjectError
-from ..subjects import make as make_subject
+from ..subjects import PACKET, SubjectError
 
-_OPERATOR, _OVERLOADS = type(torch.ops.aten.add.Tensor), type(torch.ops.aten.add)
+_OPERATOR = type(torch.ops.aten.add.Tensor)
 
 
-def make(thing: Any, init: Any, case: Case) -> tuple[Subject, dict[str, Any]]:
+def with_names(thing: Any, function: Callable[..., Any], case: Case) -> tuple[Subject, dict[str, Any]]:
     """A candidate as a function of named arguments, and those of a call.
 
     Args:
         thing: what is judged, as :func:`opwheel_tools.judge.subjects.make` takes it.
-        init: arguments of its class.
+        function: what that made of it.
         case: a call of it.
 
     Raises:
         SubjectError: its arguments have no names, it raises, or it returns something else than tensors.
     """
-    made = make_subject(thing, init)
     args, kwargs = calls.decode(case.template, case.tensors)
     signature = _signature(thing, args, kwargs)
     try:
@@ -42,14 +40,14 @@ def make(thing: Any, init: Any, case: Case) -> tuple[Subject, dict[str, Any]]:
     def call(**given: Any) -> Any:
         bound = signature.bind_partial()
         bound.arguments.update((name, given[name]) for name in signature.parameters if name in given)
-        returned = made.function(*bound.args, **bound.kwargs)
+        returned = function(*bound.args, **bound.kwargs)
         return tuple(returned) if isinstance(returned, list) else returned
 
     return _described(call, arguments), arguments
 
 
 def _signature(thing: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> inspect.Signature:
-    if isinstance(thing, _OVERLOADS):
+    if isinstance(thing, PACKET):
         thing = _overload(thing, args, kwargs)
     if isinstance(thing, _OPERATOR):
         return _of_schema(private.schema(thing))

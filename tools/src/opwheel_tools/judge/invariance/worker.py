@@ -23,7 +23,7 @@ from .. import samples, subjects
 from ..cases import Case, CaseError, cases_of
 from ..usage import UsageError
 from ..worker import import_module
-from .callee import make
+from .callee import with_names
 from .claims import Claim, check_names
 
 
@@ -49,10 +49,11 @@ def _checked(task: Any) -> Iterator[dict[str, Any]]:
         import_module(module)
     thing = subjects.find(task["candidate"])
     init = subjects.find(task["init"])() if task["init"] else ()
+    function = subjects.make(thing, init).function
     given = _cases(task)
     yield {"calls": len(given)}
     for i, case in enumerate(given):
-        subject, arguments = make(thing, init, case)
+        subject, arguments = with_names(thing, function, case)
         for j, (name, dimensions) in enumerate(task["claims"]):
             claim = (name, dimensions)
             tensors = [key for key, value in arguments.items() if isinstance(value, Tensor)]
