@@ -6,6 +6,7 @@ kernels = (
     "cache",
     "cross_entropy",
     "linear_cross_entropy",
+    "log_softmax",
     "loss_sums",
     "norms",
     "quantize",

@@ -19,6 +19,7 @@ using namespace ::opwheel::cpu::OPWHEEL_ISA;
 #include "attention_few_queries.inc.h"
 #include "cross_entropy.inc.h"
 #include "linear_cross_entropy.inc.h"
+#include "log_softmax.inc.h"
 #include "norms.inc.h"
 #include "quantize.inc.h"
 #include "rope.inc.h"
@@ -36,6 +37,8 @@ const Table table = {
     {OPWHEEL_BY_DTYPE(gated_backward)},
     {OPWHEEL_BY_DTYPE(softmax)},
     {OPWHEEL_BY_DTYPE(softmax_backward)},
+    {OPWHEEL_BY_DTYPE(log_softmax)},
+    {OPWHEEL_BY_DTYPE(log_softmax_backward)},
     {OPWHEEL_BY_DTYPE(attention)},
     {OPWHEEL_BY_DTYPE(few_query_scores)},
     {OPWHEEL_BY_DTYPE(few_query_weights)},

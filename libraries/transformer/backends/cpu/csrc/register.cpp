@@ -25,6 +25,8 @@ OPWHEEL_KERNELS(transformer_ops, CPU, m) {
   implement<op::geglu_backward, cpu::geglu_backward>(m);
   implement<op::softmax, cpu::softmax>(m);
   implement<op::softmax_backward, cpu::softmax_backward>(m);
+  implement<op::log_softmax, cpu::log_softmax>(m);
+  implement<op::log_softmax_backward, cpu::log_softmax_backward>(m);
   implement<op::attention, cpu::attention>(m);
   implement<op::attention_training, cpu::attention_training>(m);
   implement<op::attention_backward, cpu::attention_backward>(m);

@@ -37,6 +37,8 @@ void run(Device, ScalarType, const Gated&, int64_t rows, int64_t cost);
 void run(Device, ScalarType, const GatedBackward&, int64_t rows, int64_t cost);
 void run(Device, ScalarType, const Softmax&, int64_t rows, int64_t cost);
 void run(Device, ScalarType, const SoftmaxBackward&, int64_t rows, int64_t cost);
+void run(Device, ScalarType, const LogSoftmax&, int64_t rows, int64_t cost);
+void run(Device, ScalarType, const LogSoftmaxBackward&, int64_t rows, int64_t cost);
 void run(Device, ScalarType, const RopePair&, int64_t rows, int64_t cost);
 void run(Device, ScalarType, const CrossEntropy&, int64_t rows, int64_t cost);
 void run(Device, ScalarType, const CrossEntropyBackward&, int64_t rows, int64_t cost);

@@ -23,6 +23,8 @@ OPWHEEL_KERNELS(transformer_ops, CUDA, m) {
   implement<op::geglu_backward, cuda::geglu_backward>(m);
   implement<op::softmax, cuda::softmax>(m);
   implement<op::softmax_backward, cuda::softmax_backward>(m);
+  implement<op::log_softmax, cuda::log_softmax>(m);
+  implement<op::log_softmax_backward, cuda::log_softmax_backward>(m);
   implement<op::rope, cuda::rope>(m);
   implement<op::cross_entropy_rows, cuda::cross_entropy_rows>(m);
   implement<op::cross_entropy_backward, cuda::cross_entropy_backward>(m);

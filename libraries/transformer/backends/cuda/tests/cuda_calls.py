@@ -42,6 +42,7 @@ def calls(n: int, dtype: torch.dtype = torch.float32, rows: int = 3, device: str
         "geglu": (t.geglu, (x(rows, n), x(rows, n))),
         "geglu, exact": (t.geglu, (x(rows, n), x(rows, n), "none")),
         "softmax": (t.softmax, (x(rows, n),)),
+        "log_softmax": (t.log_softmax, (x(rows, n),)),
         "rope": (t.rope, heads),
         "rope, interleaved": (t.rope, (*heads, None, 1, True)),
         "rope of positions": (t.rope, (*heads, indices(rows, rows, device=device))),

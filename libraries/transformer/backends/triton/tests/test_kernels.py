@@ -52,9 +52,10 @@ def test_weights_of_more_rows_than_a_group_has():
     compare("layer_norm", x, weight, bias, 1e-5, tensors=(x, weight, bias))
 
 
-def test_softmax_of_rows_longer_than_a_block():
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+def test_softmax_of_rows_longer_than_a_block(name):
     x = make(2, LONG)
-    compare("softmax", x, tensors=(x,))
+    compare(name, x, tensors=(x,))
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -138,6 +139,8 @@ STRIDED = {
     "swiglu_backward": (((3, 4),) * 3, FUNCTIONS["swiglu_backward"]),
     "softmax": (((3, 4),), FUNCTIONS["softmax"]),
     "softmax_backward": (((3, 4),) * 2, FUNCTIONS["softmax_backward"]),
+    "log_softmax": (((3, 4),), FUNCTIONS["log_softmax"]),
+    "log_softmax_backward": (((3, 4),) * 2, FUNCTIONS["log_softmax_backward"]),
     "quantize_rowwise": (((3, 4),), FUNCTIONS["quantize_rowwise"]),
 }
 

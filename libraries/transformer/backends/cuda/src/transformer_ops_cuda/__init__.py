@@ -11,7 +11,7 @@ OPERATORS = (
     "fused_add_rms_norm", "fused_add_rms_norm_", "fused_add_rms_norm_backward",
     "layer_norm", "layer_norm_backward",
     "swiglu", "swiglu.out", "swiglu_backward", "geglu", "geglu_backward",
-    "softmax", "softmax_backward",
+    "softmax", "softmax_backward", "log_softmax", "log_softmax_backward",
     "rope",
     "cross_entropy_rows", "cross_entropy_backward",
     "fused_linear_cross_entropy", "fused_linear_cross_entropy_training",

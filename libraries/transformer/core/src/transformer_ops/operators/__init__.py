@@ -22,7 +22,7 @@ from .rms_norm import (
     RMS_NORM_BACKWARD,
 )
 from .rope import ROPE
-from .softmax import SOFTMAX, SOFTMAX_BACKWARD
+from .softmax import LOG_SOFTMAX, LOG_SOFTMAX_BACKWARD, SOFTMAX, SOFTMAX_BACKWARD
 
 OPERATORS = (
     RMS_NORM,
@@ -38,6 +38,8 @@ OPERATORS = (
     GEGLU_BACKWARD,
     SOFTMAX,
     SOFTMAX_BACKWARD,
+    LOG_SOFTMAX,
+    LOG_SOFTMAX_BACKWARD,
     ROPE,
     ATTENTION,
     ATTENTION_TRAINING,

@@ -1,4 +1,4 @@
-"""Softmax over the last dimension."""
+"""Softmax over the last dimension, and its logarithm."""
 
 from __future__ import annotations
 
@@ -43,6 +43,43 @@ SOFTMAX = Operator(
 SOFTMAX_BACKWARD = Operator(
     "softmax_backward",
     reference=_softmax_backward,
+    rule=Rows(grad_output=1, y=1),
+    invariant=OF_ROWS,
+)
+
+
+def _log_softmax(x: Tensor) -> Tensor:
+    return torch.log_softmax(wide(x), -1).to(x.dtype)
+
+
+def _log_softmax_backward(grad_output: Tensor, y: Tensor) -> Tensor:
+    gradients = wide(grad_output)
+    return (gradients - wide(y).exp() * gradients.sum(-1, keepdim=True)).to(y.dtype)
+
+
+LOG_SOFTMAX = Operator(
+    "log_softmax",
+    reference=_log_softmax,
+    rule=Rows(x=1),
+    invariant=OF_ROWS,
+    derivatives={"x": "log_softmax_backward(grad, result)"},
+    autocast=ROWS_UNDER_AUTOCAST,
+    doc="""``x - max(x) - log(sum(exp(x - max(x))))`` over the last dimension.
+
+    Args:
+        x: tensor of at least one dimension; float16, bfloat16, float32 or float64.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``. Computed in float32, float64 for float64, and rounded once; where one
+        element has nearly all of the weight, its logarithm is that of the others' weight and not rounded to 0.
+
+    Raises:
+        RuntimeError: ``x`` is 0-d, or of another dtype.
+    """,
+)
+LOG_SOFTMAX_BACKWARD = Operator(
+    "log_softmax_backward",
+    reference=_log_softmax_backward,
     rule=Rows(grad_output=1, y=1),
     invariant=OF_ROWS,
 )

@@ -29,7 +29,7 @@ from .rms_norm import (
     rms_norm_out,
 )
 from .rope import rope
-from .softmax import softmax, softmax_backward
+from .softmax import log_softmax, log_softmax_backward, softmax, softmax_backward
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
@@ -47,6 +47,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         geglu_backward,
         softmax,
         softmax_backward,
+        log_softmax,
+        log_softmax_backward,
         attention,
         attention_training,
         attention_backward,

@@ -88,6 +88,9 @@ struct SoftmaxBackward {
   bool stream;
 };
 
+struct LogSoftmax : Softmax {};
+struct LogSoftmaxBackward : SoftmaxBackward {};
+
 // Rows of q or k: all positions of all heads of all batches, as they are in y, which is contiguous. Strides are those
 // of x along batches, heads and positions; cos and sin have a row of length / 2 for each position.
 struct Rope {

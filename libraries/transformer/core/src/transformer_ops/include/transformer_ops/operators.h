@@ -34,6 +34,8 @@
          "geglu_backward(Tensor grad_output, Tensor a, Tensor b, str approximate) -> (Tensor, Tensor)")               \
   KERNEL(softmax, "softmax(Tensor x) -> Tensor")                                                                      \
   KERNEL(softmax_backward, "softmax_backward(Tensor grad_output, Tensor y) -> Tensor")                                \
+  KERNEL(log_softmax, "log_softmax(Tensor x) -> Tensor")                                                              \
+  KERNEL(log_softmax_backward, "log_softmax_backward(Tensor grad_output, Tensor y) -> Tensor")                        \
   KERNEL(attention,                                                                                                   \
          "attention(Tensor q, Tensor k, Tensor v, bool is_causal=False, float? scale=None, Tensor? cos=None, "        \
          "Tensor? sin=None, Tensor? position_ids=None) -> Tensor")                                                    \
