@@ -57,7 +57,14 @@ def _outside() -> dict[str, Any]:
     return {"few": few, "target": target, "transposed": transposed, "heads": heads, "functional": functional}
 
 
-_ACCELERATED = ("rms_norm", "layer_norm", "softmax", "cross_entropy_loss", "scaled_dot_product_attention")
+_ACCELERATED = (
+    "rms_norm",
+    "layer_norm",
+    "softmax",
+    "log_softmax",
+    "cross_entropy_loss",
+    "scaled_dot_product_attention",
+)
 
 
 @contextmanager
@@ -106,6 +113,7 @@ STATEMENTS = (
     *_outside_pair("rms_norm transposed", f"torch.rms_norm(transposed, [{_SQUARE}])"),
     *_outside_pair("layer_norm", "torch.layer_norm(few, [64])"),
     *_outside_pair("softmax", "torch.softmax(few, -1)"),
+    *_outside_pair("log_softmax", "torch.log_softmax(few, -1)"),
     *_outside_pair("cross_entropy_loss", "functional.cross_entropy(few, target)"),
     *_outside_pair(
         "scaled_dot_product_attention", "functional.scaled_dot_product_attention(heads, heads, heads, is_causal=True)"

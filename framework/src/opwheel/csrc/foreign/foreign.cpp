@@ -3,6 +3,8 @@
 // special, is decided in Python (foreign/kernel.py), which is also what there is without this library.
 #include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/_log_softmax_backward_data_ops.h>
+#include <ATen/ops/_log_softmax_ops.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward_ops.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_ops.h>
 #include <ATen/ops/_softmax_backward_data_ops.h>
@@ -210,7 +212,8 @@ std::unique_ptr<torch::Library> install(const std::string& text, const char* pla
       torch::dispatch(
           key,
           make_kernel<at::_ops::rms_norm, at::_ops::layer_norm, at::_ops::_softmax, at::_ops::_softmax_backward_data,
-                      at::_ops::cross_entropy_loss, at::_ops::_scaled_dot_product_flash_attention_for_cpu,
+                      at::_ops::_log_softmax, at::_ops::_log_softmax_backward_data, at::_ops::cross_entropy_loss,
+                      at::_ops::_scaled_dot_product_flash_attention_for_cpu,
                       at::_ops::_scaled_dot_product_flash_attention_for_cpu_backward>(std::move(description),
                                                                                       std::move(previous))));
   return library;

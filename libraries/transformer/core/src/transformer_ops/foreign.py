@@ -8,6 +8,8 @@ names.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from opwheel import ForeignKernel
 from torch import Tensor
@@ -44,6 +46,16 @@ def _softmax(self: Tensor, dim: int, half_to_float: bool) -> Tensor:
 
 def _softmax_backward(grad_output: Tensor, output: Tensor, dim: int, input_dtype: torch.dtype) -> Tensor:
     d: Tensor = _ops.softmax_backward(grad_output, output)
+    return d
+
+
+def _log_softmax(self: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    y: Tensor = _ops.log_softmax(self)
+    return y
+
+
+def _log_softmax_backward(grad_output: Tensor, output: Tensor, dim: int, input_dtype: torch.dtype) -> Tensor:
+    d: Tensor = _ops.log_softmax_backward(grad_output, output)
     return d
 
 
@@ -127,6 +139,40 @@ _LAID_OUT = (
     "query.stride(0) == query.shape[1] * query.shape[2] * query.shape[3])"
 )
 
+
+def _of_last_dimension(
+    name: str, forward: Callable[..., Tensor], backward: Callable[..., Tensor], fast: str
+) -> tuple[ForeignKernel, ForeignKernel]:
+    """Softmax or its logarithm, both passes; ``fast`` is for whichever tensor ``{0}`` stands for."""
+    of_input = ForeignKernel(
+        f"aten::_{name}",
+        forward,
+        name=name,
+        when=(
+            f"self.dtype {_FLOATING} and self.numel() > 0",
+            "not half_to_float",
+            "self.dim() >= 1 and (dim == -1 or dim + 1 == self.dim())",
+            "self.is_contiguous()",
+        ),
+        uses=(name,),
+        fast=(fast.format("self"),),
+    )
+    of_gradient = ForeignKernel(
+        f"aten::_{name}_backward_data",
+        backward,
+        name=name,
+        when=(
+            f"output.dtype {_FLOATING} and output.numel() > 0",
+            "grad_output.dtype == output.dtype and input_dtype == output.dtype",
+            "output.dim() >= 1 and grad_output.dim() == output.dim() and (dim == -1 or dim + 1 == output.dim())",
+            "grad_output.is_contiguous() and output.is_contiguous()",
+        ),
+        uses=(f"{name}_backward",),
+        fast=(fast.format("output"),),
+    )
+    return of_input, of_gradient
+
+
 FOREIGN = (
     ForeignKernel(
         "aten::rms_norm",
@@ -139,7 +185,7 @@ FOREIGN = (
             "input.is_contiguous()",
         ),
         uses=("rms_norm", "rms_norm_backward"),
-        fast=("input.numel() >= 2**14",),
+        fast=("input.numel() >= 2**12",),
     ),
     ForeignKernel(
         "aten::layer_norm",
@@ -155,37 +201,23 @@ FOREIGN = (
         ),
         uses=("layer_norm", "layer_norm_backward"),
         fast=(
-            "input.numel() >= 2**18 and (input.dtype == bfloat16 or input.numel() >= 2**22)",
-            "512 <= input.shape[-1] <= 4096",
-            # With the backward pass, few long rows are slower: measured faster are rows of 512, and many.
-            "input.shape[-1] == 512 or input.numel() >= 2**22",
+            "input.numel() >= 2**18 and 64 <= input.shape[-1] <= 4096",
+            # With the backward pass, few long rows are slower.
+            "input.shape[-1] <= 512 or input.numel() >= 2**20",
+            "input.dtype == bfloat16 or (input.shape[-1] >= 512 and input.numel() >= 2**22)",
         ),
     ),
-    ForeignKernel(
-        "aten::_softmax",
+    *_of_last_dimension(
+        "softmax",
         _softmax,
-        name="softmax",
-        when=(
-            f"self.dtype {_FLOATING} and self.numel() > 0",
-            "not half_to_float",
-            "self.dim() >= 1 and (dim == -1 or dim + 1 == self.dim())",
-            "self.is_contiguous()",
-        ),
-        uses=("softmax",),
-        fast=("self.numel() >= 2**18 and (self.dtype == bfloat16 or self.numel() >= 2**20)",),
-    ),
-    ForeignKernel(
-        "aten::_softmax_backward_data",
         _softmax_backward,
-        name="softmax",
-        when=(
-            f"output.dtype {_FLOATING} and output.numel() > 0",
-            "grad_output.dtype == output.dtype and input_dtype == output.dtype",
-            "output.dim() >= 1 and grad_output.dim() == output.dim() and (dim == -1 or dim + 1 == output.dim())",
-            "grad_output.is_contiguous() and output.is_contiguous()",
-        ),
-        uses=("softmax_backward",),
-        fast=("output.numel() >= 2**18 and (output.dtype == bfloat16 or output.numel() >= 2**20)",),
+        "{0}.numel() >= 2**18 and ({0}.dtype == bfloat16 or {0}.shape[-1] <= 4096 or {0}.numel() >= 2**21)",
+    ),
+    *_of_last_dimension(
+        "log_softmax",
+        _log_softmax,
+        _log_softmax_backward,
+        "{0}.numel() >= 2**18 and {0}.shape[-1] >= 512",
     ),
     ForeignKernel(
         "aten::cross_entropy_loss",
@@ -198,7 +230,7 @@ FOREIGN = (
             "self.is_contiguous() and target.is_contiguous()",
         ),
         uses=("cross_entropy_rows", "cross_entropy_backward"),
-        fast=("self.numel() >= 2**19 and self.shape[-1] >= 4096",),
+        fast=("self.numel() >= 2**18 and self.shape[-1] >= 512",),
     ),
     ForeignKernel(
         "aten::_scaled_dot_product_flash_attention_for_cpu",
