@@ -12,7 +12,16 @@ from typing import Any
 DOCS = Path(__file__).parent
 RECORD = DOCS.parent / "libraries/transformer/tests/families/families.json"
 PAGE = DOCS / "transformer-families.md"
-OPERATORS = ("fused_linear_cross_entropy", "cross_entropy", "rms_norm", "layer_norm", "swiglu", "geglu", "rope")
+OPERATORS = (
+    "fused_linear_cross_entropy",
+    "cross_entropy",
+    "rms_norm",
+    "layer_norm",
+    "swiglu",
+    "geglu",
+    "rope",
+    "attention",
+)
 
 INTRODUCTION = """\
 What [`transformer_ops.patch`](transformer.md#hugging-faces-models) replaces in the {count} causal families of

@@ -71,7 +71,8 @@ def test_a_patched_model_computes_the_same(family):
     assert repr(model) == text
     assert [str(type(module)) for module in model.modules()] == [str(cls) for cls in classes]
     assert not patch.not_replaced
-    assert Counter(patch.replaced.values()) == {"rms_norm": norms, gated: 2, "rope": 2, "fused_linear_cross_entropy": 1}
+    replaced = {"rms_norm": norms, gated: 2, "rope": 2, "attention": 2, "fused_linear_cross_entropy": 1}
+    assert patch.operators() == replaced
     assert f"{norms} rms_norm" in str(patch)
     assert patch.replaced["model.layers.1.mlp"] == gated
     with Operators() as operators:
@@ -112,7 +113,7 @@ def test_compiled_models_call_the_operators():
 
     compiled = torch.compile(model, backend=backend, fullgraph=True)
     torch.testing.assert_close(results(compiled), own, rtol=1e-4, atol=1e-5)
-    assert {name.split(".")[1] for name in seen} == {"rms_norm", "swiglu", "rope", "cross_entropy_rows"}
+    assert {name.split(".")[1] for name in seen} == {"rms_norm", "swiglu", "rope", "attention", "cross_entropy_rows"}
 
 
 def test_under_autocast_what_has_two_dtypes_is_left_to_the_model():
@@ -140,7 +141,7 @@ def ran(model):
     return set(operators.counts)
 
 
-LLAMAS = {"rms_norm", "swiglu", "rope", "fused_linear_cross_entropy"}
+LLAMAS = {"rms_norm", "swiglu", "rope", "attention", "fused_linear_cross_entropy"}
 
 
 def saved(model):
@@ -312,7 +313,8 @@ def test_subclasses_of_models_are_patched():
     model = MyLlama(tiny("Llama").config)
     classes = [type(module) for module in model.modules()]
     patch = transformer_ops.patch(model)
-    assert Counter(patch.replaced.values()) == {"rms_norm": 5, "swiglu": 2, "rope": 2, "fused_linear_cross_entropy": 1}
+    replaced = {"rms_norm": 5, "swiglu": 2, "rope": 2, "attention": 2, "fused_linear_cross_entropy": 1}
+    assert patch.operators() == replaced
     assert ran(model) == LLAMAS
     patch.restore()
     assert [type(module) for module in model.modules()] == classes
@@ -327,7 +329,7 @@ def test_what_is_not_replaced_is_named(bases):
     if not bases:
         assert not patch.not_replaced
         return
-    assert Counter(patch.replaced.values()) == {"rms_norm": 3, "fused_linear_cross_entropy": 1}
+    assert patch.operators() == {"rms_norm": 3, "fused_linear_cross_entropy": 1}
     reason = patch.not_replaced["model.layers.1.mlp"]
     assert reason.startswith("MyLlamaMLP (the code of its forward is not known, digest ")
     assert "3 rms_norm; not replaced: 2 MyLlamaAttention (its forward does not call a rotation" in str(patch)
@@ -349,10 +351,11 @@ def test_sharded_models():
             for module in (*(layer.mlp for layer in model.model.layers), model.model.norm, model):
                 fully_shard(module)
             patch = patch or transformer_ops.patch(model)
-            assert Counter(patch.replaced.values()) == {
+            assert patch.operators() == {
                 "rms_norm": 5,
                 "swiglu": 2,
                 "rope": 2,
+                "attention": 2,
                 "fused_linear_cross_entropy": 1,
             }
             assert ran(model) == LLAMAS
@@ -410,7 +413,7 @@ def test_an_attention_without_the_known_name_is_not_replaced(monkeypatch):
         "LlamaAttention (its forward does not call a rotation of known code)"
     )
     for other in (model, pickle.loads(pickled)):
-        assert ran(other) == LLAMAS - {"rope"}
+        assert ran(other) == LLAMAS - {"rope", "attention"}
         torch.testing.assert_close(results(other), own, rtol=1e-4, atol=1e-5)
 
 

@@ -120,7 +120,7 @@ def compare(family: str) -> dict[str, Any]:
         patch = transformer_ops.patch(model)
     except ValueError as error:
         return record | {"state": "nothing replaced", "reason": _short(error)}
-    record["replaced"] = dict(sorted(Counter(patch.replaced.values()).items()))
+    record["replaced"] = dict(sorted(patch.operators().items()))
     record["not_replaced"] = dict(sorted(Counter(patch.not_replaced.values()).items()))
     found = results(model)
     error = _error(expected, found)

@@ -12,8 +12,12 @@ namespace transformer_ops::cpu {
 
 using opwheel::cpu::matmul;
 
-// Enough for the products to be fast.
-inline int64_t rows_at_once(ScalarType dtype, int64_t, int64_t) { return dtype == wide(dtype) ? 256 : 512; }
+// As many rows as have 2^24 logits, 64 MiB in float32: of fewer the products are slower, as each adds to all of the
+// weight's gradient, and of many classes more take too much memory.
+inline int64_t rows_at_once(ScalarType dtype, int64_t, int64_t classes) {
+  const int64_t least = dtype == wide(dtype) ? 128 : 512;
+  return std::clamp((int64_t{1} << 24) / std::max<int64_t>(classes, 1) / 64 * 64, least, int64_t{1024});
+}
 
 inline Tensor new_buffer(int64_t rows, int64_t classes, ScalarType dtype, opwheel::Device device) {
   return new_empty({rows, classes}, dtype, device);

@@ -28,7 +28,8 @@ class Patch:
     """What :func:`patch` has replaced in a model.
 
     Attributes:
-        replaced: the operator by the name of the module that calls it, which is empty for the model itself.
+        replaced: the operator, or two as in ``"rope and attention"``, by the name of the module that calls them, which
+            is empty for the model itself.
         not_replaced: by the module's name, why no operator takes its place although its class, or a base of it, has a
             name such as transformers' classes that it can take the place of.
         note: what is not certain, such as that transformers is of a release that has not been tested; or empty.
@@ -45,8 +46,12 @@ class Patch:
         _restore(self._modules)
         self._modules.clear()
 
+    def operators(self) -> dict[str, int]:
+        """How many modules call each operator."""
+        return dict(Counter(operator for names in self.replaced.values() for operator in names.split(" and ")))
+
     def __str__(self) -> str:
-        groups = (Counter(names.values()).items() for names in (self.replaced, self.not_replaced))
+        groups = (names.items() for names in (self.operators(), Counter(self.not_replaced.values())))
         replaced, not_replaced = (", ".join(f"{count} {what}" for what, count in group) for group in groups)
         text = f"{replaced}; not replaced: {not_replaced}" if not_replaced else replaced
         return f"{text}; {self.note}" if self.note else text
@@ -63,10 +68,12 @@ def patch(model: nn.Module, *, defer_logits: bool = True) -> Patch:
     """Let a model of Hugging Face's transformers compute by these operators, in place.
 
     Replaced are norms, gated activations, rotary embeddings, and the head with the loss of ``...ForCausalLM``: modules
-    whose code is code that is known, whatever the class is called. Parameters, state dicts and other models stay as
-    they are; copies and pickles of the model are patched, too. The model's own code runs where a norm's weight or
-    the angles have another dtype than the input, as under autocast, and in each call of a module in which an activation
-    or a rotary embedding has been changed, or has got hooks, since: these are called then.
+    whose code is code that is known, whatever the class is called. Causal attention by PyTorch's function, without a
+    mask and of as many keys as queries, is computed by :func:`attention` in float32 and float64 on a CPU, where it is
+    faster. Parameters, state dicts and other models stay as they are; copies and pickles of the model are patched, too.
+    The model's own code runs where a norm's weight or the angles have another dtype than the input, as under autocast,
+    and in each call of a module in which an activation or a rotary embedding has been changed, or has got hooks, since:
+    these are called then.
 
     Where the model is called with ``labels``, the loss is computed without all logits in memory, by
     :func:`fused_linear_cross_entropy`. ``out.logits`` is a tensor all the same, whose values are computed when somebody

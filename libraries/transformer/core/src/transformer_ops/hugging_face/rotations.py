@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .attention_functions import NAME, AttentionFunctions, with_operator
 from .code_digest import called_functions
 from .form import Form
 from .hooks import has_hooks, loaded, why_not_left_out
@@ -115,15 +116,17 @@ class Attention(Form):
         name: of the function, there.
         rotation: what it computes.
         attention: the ``forward``, inside of its decorators.
+        functions: those that it chooses from, if the operator can take the place of one.
     """
 
     home: ModuleType
     name: str
     rotation: Rotation
     attention: FunctionType
+    functions: AttentionFunctions | None
 
     def operator(self, _module: Any) -> str:
-        return "rope"
+        return "rope and attention" if self.functions else "rope"
 
     def forward(self, own: Any) -> Callable[..., Any]:
         changed: Callable[..., Any] | None = self._changed(own)
@@ -133,10 +136,14 @@ class Attention(Form):
     def _changed(self, own: Any) -> Any:
         """The same function with the operator for the rotation; None if the decorators around it are not known."""
         if own is self.attention:
-            by_operator = f"_{self.name}_by_transformer_ops"
-            # Another name for it, in the module where the function looks: what others replace there later counts.
-            setattr(self.home, by_operator, _by_operator(self.home, self.name, self.rotation))
-            names = tuple(by_operator if name == self.name else name for name in own.__code__.co_names)
+            # Other names, in the module where the function looks: what others replace there later counts.
+            others: dict[str, Any] = {self.name: _by_operator(self.home, self.name, self.rotation)}
+            if self.functions:
+                others[NAME] = self.functions
+            renamed = {name: f"_{name}_by_transformer_ops" for name in others}
+            for name, other in others.items():
+                setattr(self.home, renamed[name], other)
+            names = tuple(renamed.get(name, name) for name in own.__code__.co_names)
             return _copy(own, own.__code__.replace(co_names=names), own.__closure__)
         inner = own.__wrapped__  # a decorator's, which has the function in a cell
         changed = self._changed(inner)
@@ -161,7 +168,8 @@ def attention_of(forward: Any, find: Callable[[FunctionType], Any]) -> Attention
         rotation = find(value) if isinstance(value, FunctionType) else None
         if isinstance(rotation, Rotation):
             uses = [one.opname for one in dis.get_instructions(inner.__code__) if one.argval == name]
-            form = Attention(home, name, rotation, inner)
+            functions = with_operator(home) if NAME in inner.__code__.co_names else None
+            form = Attention(home, name, rotation, inner, functions)
             if set(uses) == {"LOAD_GLOBAL"} and form._changed(forward) is not None:
                 return form
     return None
