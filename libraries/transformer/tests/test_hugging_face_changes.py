@@ -358,8 +358,9 @@ def check(family, change, when):
         said = Counter(patch.operators())
         said["rope"] -= change in ANGLES_CHANGE
         said["cross_entropy_rows"] = said.pop("cross_entropy", 0)
-        for name in ("fused_linear_cross_entropy", "attention"):
-            said[f"{name}_training"] = said.pop(name, 0)
+        said["fused_linear_cross_entropy_training"] = said.pop("fused_linear_cross_entropy", 0)
+        # Without a cache transformers makes a mask in a dispatch mode, as in a compiled model: attention is PyTorch's.
+        del said["attention"]
         assert +forward == +said
     names = {name for name, module in tiny(family).named_modules() if KINDS.search(type(module).__name__)}
     assert names - {"model.rotary_emb"} <= {*patch.replaced, *patch.not_replaced}
