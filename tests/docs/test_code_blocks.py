@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from .blocks import ROOT, RUNNERS, Block, BlockError, blocks, compare, environment, run_page
 
@@ -86,6 +87,17 @@ def test_blocks(page, tmp_path):
         timeout=300,
     )
     assert result.returncode == 0, f"{result.stdout}\n{result.stderr}"
+
+
+@pytest.mark.parametrize(("page", "command"), [("audit", "opwheel audit "), ("judging", "opwheel judge ")])
+def test_workflows_have_five_lines(page, command):
+    (block,) = [one for one in blocks(ROOT / "docs" / f"{page}.md") if one.language == "yaml"]
+    assert block.file_name.startswith(".github/workflows/")
+    assert len(block.text.splitlines()) == 5
+    (job,) = yaml.safe_load(block.text)["jobs"].values()
+    checkout, runs = job["steps"]
+    assert list(checkout) == ["uses"]
+    assert f" && {command}" in runs["run"]
 
 
 def page_of(tmp_path, text):
