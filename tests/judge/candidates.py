@@ -184,4 +184,4 @@ def relu(x):
 
 
 def weigh(x, weight):
-    return (x * weight).to(x.dtype)
+    return (x * weight).sum(-1).to(x.dtype)

@@ -331,6 +331,19 @@ def rounds_its_weight_inputs():
     yield torch.randn(3, 20).bfloat16(), torch.randn(20, 9)
 
 
+def rounds_its_weight_by_design(x, weight):
+    """Its results are off by three halves of a unit in their last place, and those of the reference by half a unit."""
+    return x * weight.to(x.dtype)
+
+
+def rounds_its_weight_by_design_reference(x, weight):
+    return (x * weight).to(x.dtype)
+
+
+def rounds_its_weight_by_design_inputs():
+    yield torch.randn(30, 20).bfloat16(), torch.randn(20)
+
+
 def compares_with_wider(x, threshold):
     """Lower bits of the threshold hardly ever count."""
     return torch.where(x > threshold, x, torch.zeros_like(x))

@@ -489,8 +489,8 @@ DEFECTS = [
         "rounds_what_is_wider",
         "weigh",
         "dtypes",
-        "    return (x * weight).to(x.dtype)",
-        "    return x * weight.to(x.dtype)",
+        "    return (x * weight).sum(-1).to(x.dtype)",
+        "    return (x * weight.to(x.dtype)).sum(-1)",
     ),
     # A failed call.
     Defect(

@@ -107,8 +107,8 @@ def relu_inputs():
 
 
 def weigh(x, weight):
-    return torch.addcmul(torch.zeros_like(x * weight), x.to(weight.dtype), weight).to(x.dtype)
+    return torch.einsum("...i, ...i", x.to(weight.dtype), weight).to(x.dtype)
 
 
 def weigh_inputs():
-    yield torch.randn(3, 5, 16).bfloat16(), torch.randn(5, 16)
+    yield torch.randn(80, 5, 16).bfloat16(), torch.randn(5, 16)

@@ -1,10 +1,11 @@
 """Judges a kernel: any callable against a reference in PyTorch.
 
 Read in this order: ``subjects`` (what is judged; ``declared``, of an opwheel library), ``cases`` (calls of it),
-``variants`` (calls around these), ``programs`` (ways to call it), ``trials`` (a variant in a program), ``rounding``
-and ``expectation`` (what the reference says, and how far a result may be from it), ``worker`` (the processes that
-hold candidate and reference), ``comparison``, ``verdict``, ``reproduction``, ``judgement`` (all of it). ``calls``,
-``generated``, ``rounding``, ``processes`` and ``limits`` serve the audit, too. ``invariance`` judges claims about bits.
+``variants`` (calls around these), ``programs`` (ways to
+call it), ``trials`` (a variant in a program), ``rounding`` and ``expectation`` (what the reference says, and how far a
+result may be from it; ``lower_bits``, where inputs are exact), ``worker`` (the processes that hold candidate and
+reference), ``comparison``, ``verdict``, ``reproduction``, ``judgement`` (all of it). ``calls``, ``generated``,
+``rounding``, ``processes`` and ``limits`` serve the audit, too. ``invariance`` judges claims about bits.
 """
 
 from typing import TYPE_CHECKING

@@ -33,7 +33,9 @@ class RefusedByReference(Exception):  # noqa: N818  # no error: the trial says n
     code = None
 
 
-def expect(program: Program, numbers: tuple[int, ...], subject: Subject, case: Case) -> list[Expected]:
+def expect(
+    program: Program, numbers: tuple[int, ...], subject: Subject, case: Case, *, are_exact: bool = False
+) -> list[Expected]:
     """What a program is to give.
 
     Args:
@@ -41,6 +43,7 @@ def expect(program: Program, numbers: tuple[int, ...], subject: Subject, case: C
         numbers: its parameters.
         subject: the reference.
         case: the call.
+        are_exact: whether inputs beside wider ones are exact, and do not move by a unit in their last places.
 
     Returns:
         For each tensor ``want`` (float64, or the integers), ``unit``, ``own`` (the reference's own, in the dtype of
@@ -64,6 +67,8 @@ def expect(program: Program, numbers: tuple[int, ...], subject: Subject, case: C
         callee = case.function(subject.function)
         want, is_wide = own, False
     steps = [torch.finfo(dtype or _computed_in(x, case.tensors)).eps if is_moved(x) else 0.0 for x in case.tensors]
+    if are_exact:
+        steps = [min(step, torch.finfo(torch.float32).eps) for step in steps]
     computed_in = _dtype(case.tensors)
     inside = torch.promote_types(computed_in, torch.float32)  # in which kernels for narrower dtypes compute
     draws = []
@@ -85,7 +90,7 @@ def expect(program: Program, numbers: tuple[int, ...], subject: Subject, case: C
     if any(one["want"] is not None and _has_nan(one["want"]) for one in found) and has_nan:
         without = list(_without_nan(want_of, callee, case.tensors, numbers, is_wide))
         found = [_regardless_of_nan(one, [each[i] for each in without]) for i, one in enumerate(found)]
-    narrow = _in_float32(program, numbers, subject, case) if dtype is None else None
+    narrow = _in_float32(program, numbers, subject, case, are_exact) if dtype is None else None
     return found if narrow is None else [_with_narrow(*both) for both in zip(found, narrow, strict=True)]
 
 
@@ -127,13 +132,15 @@ def _has_nan(x: Tensor) -> bool:
     return x.is_floating_point() and bool(x.isnan().any())
 
 
-def _in_float32(program: Program, numbers: tuple[int, ...], subject: Subject, case: Case) -> list[Expected] | None:
+def _in_float32(
+    program: Program, numbers: tuple[int, ...], subject: Subject, case: Case, are_exact: bool
+) -> list[Expected] | None:
     """For inputs in float64, where the reference cannot tell its own error and where it jumps: both in float32."""
     if not any(x.dtype is torch.float64 for x in case.tensors):
         return None
     tensors = [x.float() if x.dtype is torch.float64 else x for x in case.tensors]
     try:
-        return expect(program, numbers, subject, Case(tensors, case.template))
+        return expect(program, numbers, subject, case._replace(tensors=tensors), are_exact=are_exact)
     except RefusedByReference:
         return None
 

@@ -111,7 +111,7 @@ def every_way(
 
 
 def of_lower_bits(case: int, variant: Variant, dtypes: list[torch.dtype]) -> Iterator[Trial]:
-    """Whether inputs beside narrower ones are rounded to their bits, which is no larger error than theirs.
+    """Whether inputs beside narrower ones are rounded to their bits, where these are exact and the result is then not.
 
     Args:
         case: which of the given calls.

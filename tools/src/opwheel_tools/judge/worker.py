@@ -19,7 +19,8 @@ import torch
 
 from . import cases, declared, interpreter, memory, samples, subjects, watching
 from .cases import Case
-from .expectation import RefusedByReference, expect
+from .expectation import Expected, RefusedByReference, expect
+from .lower_bits import expect_lower_bits
 from .memory import NotGuarded, OutOfBounds
 from .processes import DONE
 from .programs import PROGRAMS, Program, Refused, with_memory
@@ -112,7 +113,8 @@ class Session:
             with _saying(number, say):
                 path = Path(task["folder"]) / f"trial-{number}"
                 try:
-                    expected = expect(PROGRAMS[trial["program"]], tuple(trial["numbers"]), subject, Case.load(path))
+                    case = Case.load(path)
+                    expected = _expected(trial["program"], tuple(trial["numbers"]), subject, case)
                 except RefusedByReference as error:
                     say(end=number, refused=str(error))
                     continue
@@ -152,6 +154,12 @@ class Session:
             return {"refused": f"{type(error).__name__}: {error}"}, None
         replaced, running = watching.replaced(self._functions), watching.left_running(before)
         return {"called": called, "replaced": replaced, "running": running}, got
+
+
+def _expected(program: str, numbers: tuple[int, ...], subject: Subject, case: Case) -> list[Expected]:
+    if program == "counts_lower_bits":
+        return expect_lower_bits(numbers, subject, case)
+    return expect(PROGRAMS[program], numbers, subject, case)
 
 
 @contextmanager
