@@ -1,7 +1,7 @@
 """Judges a kernel: any callable against a reference in PyTorch.
 
 Read in this order: ``subjects`` (what is judged; ``declared``, of an opwheel library), ``cases`` (calls of it),
-``variants`` (calls around these), ``programs`` (ways to
+``saved`` (what a backward operator has of its forward one), ``variants`` (calls around these), ``programs`` (ways to
 call it), ``trials`` (a variant in a program), ``rounding`` and ``expectation`` (what the reference says, and how far a
 result may be from it; ``lower_bits``, where inputs are exact), ``worker`` (the processes that hold candidate and
 reference), ``comparison``, ``verdict``, ``reproduction``, ``judgement`` (all of it). ``calls``, ``generated``,

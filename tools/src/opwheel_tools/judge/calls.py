@@ -118,6 +118,31 @@ def is_plain(value: Any) -> bool:
     return True
 
 
+class Place(str):
+    """Python that names a tensor of a call: ``t[number]``."""
+
+    number: int
+
+    def __new__(cls, number: int) -> Place:
+        """Name the tensor with this number."""
+        self = super().__new__(cls, f"t[{number}]")
+        self.number = number
+        return self
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class Places(Sequence[Any]):
+    """In the place of a call's tensors, the Python that names each, for :func:`decode`."""
+
+    def __getitem__(self, number: Any) -> Place:
+        return Place(number)
+
+    def __len__(self) -> int:
+        return 0
+
+
 _CONSTANTS = (torch.dtype, torch.layout, torch.memory_format)
 
 

@@ -25,11 +25,15 @@ class Case(NamedTuple):
         tensors: of the arguments.
         template: positional and keyword arguments, as :func:`opwheel_tools.judge.calls.encode` writes them.
         state: of a module, names of the parameters and buffers that are the last of the tensors.
+        saved: for tensors that a forward operator has given, Python that makes them of ``t``, the others.
+        saving: the name of that operator, or empty.
     """
 
     tensors: list[Tensor]
     template: Any
     state: tuple[str, ...] = ()
+    saved: dict[int, str] = {}  # noqa: RUF012  # never written
+    saving: str = ""
 
     @property
     def inputs(self) -> int:
@@ -55,7 +59,7 @@ class Case(NamedTuple):
 
     def with_state(self, state: dict[str, Tensor]) -> Case:
         """The same call with the state of a module."""
-        return Case([*self.tensors, *state.values()], self.template, tuple(state))
+        return self._replace(tensors=[*self.tensors, *state.values()], state=tuple(state))
 
     def save(self, path: Path) -> None:
         """Write it; tensors keep their strides, and what they share."""
@@ -65,7 +69,7 @@ class Case(NamedTuple):
     def load(cls, path: Path) -> Case:
         """Read what :meth:`save` wrote, without running code."""
         content = torch.load(path, weights_only=True)
-        return cls(content["tensors"], content["template"], content["state"])
+        return cls(**content)
 
 
 def cases_of(inputs: Any) -> list[Case]:

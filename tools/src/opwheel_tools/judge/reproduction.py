@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from . import calls, subjects
 from .cases import Case
 from .comparison import Place
+from .saved import is_saved
 from .trials import Trial
 
 LINES = 15
@@ -276,12 +277,13 @@ def _lines(
     before: list[str] | None = None,
 ) -> list[str]:
     expressions = () if file else wanted.trial.variant.expressions
-    is_given = "given[" in str(expressions)
+    is_given, has_saved = "given[" in str(expressions), any(map(is_saved, expressions))
     subjects_are = [
         *subjects.statements(names.candidate, "candidate"),
         *subjects.statements(names.reference, "reference"),
         *(subjects.statements(names.init, "init") if names.init else []),
         *(subjects.statements(names.inputs, "inputs") if is_given and names.inputs else []),
+        *(subjects.statements(wanted.case.saving + subjects.DECLARED, "saved") if has_saved else []),
     ]
     if names.is_class:
         arguments = "*init()" if names.init else ""
@@ -295,7 +297,7 @@ def _lines(
         *(f"import {module}" for module in names.imports),
         *([f"from math import {', '.join(constants)}"] if constants else []),
         *(before or []),
-        *subjects_are,
+        *dict.fromkeys(subjects_are),
         *functions,
         *(["h, g = g, lambda *t: h(*[a.double() if a.is_floating_point() else a for a in t])"] if wide else []),
         *([f"t = torch.load({file!r})"] if file else ["torch.manual_seed(0)"]),
@@ -334,7 +336,10 @@ def _filled(body: str, numbers: list[int]) -> str:
 
 
 def _made(expressions: tuple[str, ...]) -> list[str]:
-    """Lines that make the tensors; one for each where one is another."""
+    """Lines that make the tensors; one for each where one is another, and saved ones after the others."""
+    if any(map(is_saved, expressions)):
+        others = ["None" if is_saved(one) else one for one in expressions]
+        return [*_made(tuple(others)), *(f"t[{i}] = {one}" for i, one in enumerate(expressions) if is_saved(one))]
     if not any(re.search(r"\bt\[", one) for one in expressions):
         return [f"t = [{', '.join(expressions)}]"]
     first, *others = expressions
@@ -354,8 +359,7 @@ def _given(case: int, expressions: tuple[str, ...]) -> list[str]:
 
 def _call(template: Any) -> str:
     """``(*t)``, or the arguments of a call whose tensors are ``t``."""
-    places: Any = _Places()
-    args, kwargs = calls.decode(template, places)
+    args, kwargs = calls.decode(template, calls.Places())
     texts = [calls.text(one) for one in args]
     if not kwargs and texts == [f"t[{i}]" for i in range(len(texts))]:
         return "(*t)"
@@ -364,18 +368,5 @@ def _call(template: Any) -> str:
 
 def _arguments(template: Any) -> tuple[str, str]:
     """The texts of positional arguments, and of a dict of those with names."""
-    places: Any = _Places()
-    args, kwargs = calls.decode(template, places)
+    args, kwargs = calls.decode(template, calls.Places())
     return ", ".join(map(calls.text, args)), ", ".join(f"{key!r}: {calls.text(one)}" for key, one in kwargs.items())
-
-
-class _Places:
-    """In the place of a call's tensors, the Python that names each."""
-
-    def __getitem__(self, place: int) -> _Place:
-        return _Place(f"t[{place}]")
-
-
-class _Place(str):
-    def __repr__(self) -> str:
-        return str(self)

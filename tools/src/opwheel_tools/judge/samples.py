@@ -10,7 +10,7 @@ import torch
 from opwheel.dispatch import Elementwise
 from opwheel.dispatch.overload import Overload
 
-from . import calls, declared, subjects
+from . import calls, declared, saved, subjects
 from .cases import Case, CaseError, cases_of
 from .generated import generated
 
@@ -39,7 +39,8 @@ def samples_of(operator: str) -> list[Case]:
     if not found:
         raise CaseError(f"{operator} brings no calls; name a function that yields tuples of arguments with --inputs")
     different = {str([case.template, [x.shape for x in case.tensors]]): case for case in found}
-    return list(islice(sorted(different.values(), key=_most_elements), _MOST))
+    chosen = islice(sorted(different.values(), key=_most_elements), _MOST)
+    return [saved.given(saved.with_saved(operator, case)) for case in chosen]
 
 
 def _most_elements(case: Case) -> int:

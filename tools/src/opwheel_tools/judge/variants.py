@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from .cases import Case
+from .saved import is_saved
 
 _SMALL = 20_000  # elements of all tensors of a call that is varied as it is
 _MOST = 400_000  # of a variant
@@ -38,6 +39,8 @@ class Spec(NamedTuple):
     @property
     def expression(self) -> str:
         """Python that makes it."""
+        if self.is_saved:  # its shape and dtype follow from those of others
+            return self.text
         made = self.text.replace("{shape}", str(tuple(self.shape)))
         if self.dtype in (torch.float32, torch.int64, torch.bool):
             return made
@@ -48,6 +51,11 @@ class Spec(NamedTuple):
         """Whether its elements are floating-point numbers."""
         return self.dtype.is_floating_point
 
+    @property
+    def is_saved(self) -> bool:
+        """Whether others make it, so that it has no shape and no numbers of its own."""
+        return is_saved(self.text)
+
 
 class Variant(NamedTuple):
     """A call, made from a given one.
@@ -55,7 +63,8 @@ class Variant(NamedTuple):
     Args:
         name: what is other about it.
         group: of the findings; empty for a call as it is given.
-        expressions: Python for each tensor; ``t`` are the tensors so far, ``given`` those of the given call.
+        expressions: Python for each tensor; ``t`` are the tensors so far, ``given`` those of the given call. Saved ones
+            are made by the reference's process, of all others.
     """
 
     name: str
@@ -72,9 +81,10 @@ class Variant(NamedTuple):
         torch.manual_seed(0)
         t: list[Tensor] = []
         known = {"torch": torch, "nan": math.nan, "inf": math.inf, "given": given.tensors, "t": t}
-        for expression in self.expressions:  # each may use those before it
-            t.append(eval(expression, known))  # noqa: PERF401, S307  # written below
-        return Case(t, given.template, given.state)
+        saved = {i: expression for i, expression in enumerate(self.expressions) if is_saved(expression)}
+        for i, expression in enumerate(self.expressions):  # each may use those before it
+            t.append(given.tensors[i] if i in saved else eval(expression, known))  # noqa: S307  # written below
+        return given._replace(tensors=t, saved=saved)
 
 
 def as_given(case: Case) -> Variant:
@@ -84,7 +94,10 @@ def as_given(case: Case) -> Variant:
 
 def bases(case: Case) -> list[list[Spec]]:
     """Tensors like those of a call, to be varied: the first of these that the reference takes."""
-    specs = [_like(x) for x in case.tensors]
+    specs = [
+        Spec(tuple(x.shape), case.saved[i], x.dtype) if i in case.saved else _like(x)
+        for i, x in enumerate(case.tensors)
+    ]
     found = [[Spec(tuple(x.shape), f"given[{i}]", x.dtype) for i, x in enumerate(case.tensors)]]
     if sum(x.numel() for x in case.tensors) <= _SMALL:
         return [specs, *found]
@@ -118,6 +131,8 @@ def _like(x: Tensor) -> Spec:
 def _resized(spec: Spec, sizes: dict[int, int]) -> Spec:
     """A tensor whose sizes are others; integers that are written out are drawn then."""
     shape = tuple(sizes.get(size, size) for size in spec.shape)
+    if spec.is_saved:
+        return spec
     if shape != spec.shape and spec.text.startswith("torch.tensor("):
         values: Tensor = eval(spec.text, {"torch": torch}).flatten()  # noqa: S307  # written above
         low, high = (int(values.min()), int(values.max()) + 1) if values.numel() else (0, 1)
@@ -151,7 +166,7 @@ def variants(specs: list[Spec], inputs: int) -> Iterator[Variant]:
 def _shapes(specs: list[Spec], inputs: int) -> Iterator[Variant]:
     if any(spec.text.startswith("given[") for spec in specs):
         return
-    sizes = sorted({size for spec in specs for size in spec.shape if size > 1})
+    sizes = sorted({size for spec in specs if not spec.is_saved for size in spec.shape if size > 1})
     for size in sizes:
         for other in (*_SIZES, size + 1, size - 1):
             if other == size:
@@ -160,7 +175,7 @@ def _shapes(specs: list[Spec], inputs: int) -> Iterator[Variant]:
             if sum(math.prod(spec.shape) for spec in changed) <= _MOST:
                 yield _variant(f"size {size} is {other}", "shapes", changed)
     for i, spec in enumerate(specs[:inputs]):
-        if spec.shape:
+        if spec.shape and not spec.is_saved:
             more = [one._replace(shape=(2, *one.shape)) if j == i else one for j, one in enumerate(specs)]
             yield _variant(f"input {i} has a dimension more", "shapes", more)
 
@@ -196,7 +211,7 @@ def _layouts(specs: list[Spec], inputs: int) -> Iterator[Variant]:
         if spec.dtype is torch.bool:
             continue
         for name, text in _layout_texts(spec):
-            if spec.is_float or "same memory" not in name:
+            if (spec.is_float and not spec.is_saved) or "same memory" not in name:
                 expressions = [text if j == i else one.expression for j, one in enumerate(specs)]
                 yield _variant(f"input {i} is {name}", "layouts", specs, expressions)
     if sum(spec.is_float for spec in specs[:inputs]) > 1:
@@ -209,7 +224,7 @@ def _layouts(specs: list[Spec], inputs: int) -> Iterator[Variant]:
 
 
 def _numbers(specs: list[Spec], inputs: int) -> Iterator[Variant]:
-    floats = [i for i, spec in enumerate(specs[:inputs]) if spec.is_float and 0 not in spec.shape]
+    floats = [i for i, spec in enumerate(specs[:inputs]) if spec.is_float and not spec.is_saved and 0 not in spec.shape]
     for name, change in (
         ("a hundred times as large", "{x} * 100"),
         ("a thousandth", "{x} * 0.001"),
@@ -241,8 +256,9 @@ def _changed(spec: Spec, change: str) -> str:
 
 
 def _aliases(specs: list[Spec], state: list[Spec]) -> Iterator[Variant]:
-    for i, spec in enumerate(specs):
-        for j in range(i):
-            if spec.is_float and (spec.shape, spec.dtype) == (specs[j].shape, specs[j].dtype):
+    floats = [i for i, spec in enumerate(specs) if spec.is_float and not spec.is_saved]
+    for i in floats:
+        for j in floats[: floats.index(i)]:
+            if (specs[i].shape, specs[i].dtype) == (specs[j].shape, specs[j].dtype):
                 expressions = [f"t[{j}]" if k == i else one.expression for k, one in enumerate([*specs, *state])]
                 yield _variant(f"input {i} is input {j}", "aliases", specs, expressions)

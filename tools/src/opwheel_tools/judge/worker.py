@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from . import cases, declared, interpreter, memory, samples, subjects, watching
+from . import cases, declared, interpreter, memory, samples, saved, subjects, watching
 from .cases import Case
 from .expectation import Expected, RefusedByReference, expect
 from .lower_bits import expect_lower_bits
@@ -113,7 +113,7 @@ class Session:
             with _saying(number, say):
                 path = Path(task["folder"]) / f"trial-{number}"
                 try:
-                    case = Case.load(path)
+                    case = _with_saved(path)
                     expected = _expected(trial["program"], tuple(trial["numbers"]), subject, case)
                 except RefusedByReference as error:
                     say(end=number, refused=str(error))
@@ -160,6 +160,23 @@ def _expected(program: str, numbers: tuple[int, ...], subject: Subject, case: Ca
     if program == "counts_lower_bits":
         return expect_lower_bits(numbers, subject, case)
     return expect(PROGRAMS[program], numbers, subject, case)
+
+
+def _with_saved(path: Path) -> Case:
+    """The call in a file, and in the file, with tensors that a forward operator gives.
+
+    Raises:
+        RefusedByReference: the forward operator's reference does not take the others.
+    """
+    case = Case.load(path)
+    if not case.saved:
+        return case
+    try:
+        case = saved.made(case)
+    except Exception as error:  # whatever the reference raises
+        raise RefusedByReference(f"{type(error).__name__}: {error}") from error
+    case.save(path)
+    return case
 
 
 @contextmanager
