@@ -26,6 +26,14 @@ def test_a_derivative_at_a_kink_may_be_anything_finite():
     assert not bool(expected["jumps"].any())
 
 
+def test_a_derivative_at_a_tie_may_be_anything_finite():
+    """However many pairs there are: both numbers of a pair never move by the same."""
+    program, largest = programs.PROGRAMS["gradients"], subjects.make(lambda x: x.amax(-1))
+    (case,) = cases.cases_of([(torch.ones(1000, 2),)])
+    (expected,) = expectation.expect(program, (0,), largest, case)
+    assert torch.equal(expected["jumps"], (programs.weights(torch.zeros(1000)) != 0)[:, None].expand(1000, 2))
+
+
 def test_what_a_subnormal_number_becomes_may_be_zero():
     """A kernel whose exponentials are zero there is right, though a factor makes its result a normal number."""
     subject = subjects.make(lambda x: x.exp() * 1e4)

@@ -100,9 +100,8 @@ def _nearest(
     """What the reference gives at inputs that differ by next to nothing: in each direction, and in the opposite one."""
     for seed, sign in product(range(2), (1, -1)):
         generator = torch.Generator().manual_seed(seed)
-        yield want_of(
-            callee, [moved(x, TINY, generator, sign) for x in (_in_float64(tensors) if is_wide else tensors)], *numbers
-        )
+        given = _in_float64(tensors) if is_wide else tensors
+        yield want_of(callee, [moved(x, TINY, generator, sign, breaks_ties=True) for x in given], *numbers)
 
 
 def _without_nan(

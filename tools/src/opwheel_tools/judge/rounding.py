@@ -26,7 +26,7 @@ def is_moved(x: Tensor) -> bool:
     return x.layout is torch.strided and (x.is_floating_point() or x.is_complex()) and x.element_size() > 1
 
 
-def moved(x: Tensor, step: float, generator: torch.Generator, sign: int = 1) -> Tensor:
+def moved(x: Tensor, step: float, generator: torch.Generator, sign: int = 1, *, breaks_ties: bool = False) -> Tensor:
     """An input, each number moved by a part of itself, up or down at random; zeros by as good as nothing.
 
     Zeros move too, so that a result that jumps there is known not to be compared: the derivative at a kink.
@@ -36,10 +36,13 @@ def moved(x: Tensor, step: float, generator: torch.Generator, sign: int = 1) -> 
         step: the part.
         generator: of the directions.
         sign: -1 for the opposite directions.
+        breaks_ties: whether each moves by another part, between half of it and all, so that no two stay the same.
     """
     if not is_moved(x):
         return x.clone()
     signs = sign * (torch.randint(0, 2, x.shape, generator=generator) * 2 - 1).double()
+    if breaks_ties:
+        signs = signs * (1 + torch.rand(x.shape, generator=generator).double()) / 2
     wide = x.detach().to(wide_dtype(x))
     nothing = max(_NOTHING, torch.finfo(x.dtype).smallest_normal)
     return torch.where(x == 0, signs * nothing, wide * (1 + symmetric_like(wide, signs) * step)).to(x.dtype)
