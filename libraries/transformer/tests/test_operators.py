@@ -414,6 +414,19 @@ def test_attention_sees_what_it_may():
     assert found[0, 3:, 0, 2].isnan().all()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("queries", [1, 40])  # few have kernels of their own
+def test_attention_keeps_the_logarithms_of_infinite_scores(queries, dtype):
+    """As torch.logsumexp does: they are infinite, or nan where a score is."""
+    inf, nan = math.inf, math.nan
+    for some in ([inf], [-inf], [inf, -inf], [inf, nan], [nan, inf], [-inf] * 50, [-inf] * 49 + [nan]):
+        k = torch.zeros(1, 50, 1, 1, dtype=dtype)
+        k[0, : len(some), 0, 0] = torch.tensor(some)
+        q = torch.ones(1, queries, 1, 1, dtype=dtype)
+        _, lse = torch.ops.transformer_ops.attention_training(q, k, k, False, 1.0, None, None, None)
+        assert torch.allclose(lse, k.flatten().logsumexp(0), equal_nan=True), some
+
+
 def test_attention_takes_less_memory_than_its_scores():
     """Of 4096 queries and keys, 64 MiB of float32 for each head."""
     if IS_INTERPRETED:

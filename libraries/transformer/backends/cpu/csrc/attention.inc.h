@@ -249,16 +249,28 @@ class Visible {
   const int64_t* ids_;
 };
 
+// The logarithm of the sum of exp(score) where the largest score is infinite, of which the difference from itself is nan:
+// as large as that, unless a score is nan, which the largest one does not tell.
+template <class C>
+inline C infinite_log_sum(const C* row, int64_t count, C top) {
+  return top + sum<C>(count, [&](auto at) {
+    const Vector<C> score = get(row, at);
+    return score < 0 ? Vector<C>{} : score;
+  });
+}
+
 // Makes scores to exp(score - the largest), and gives the factor that makes these to weights.
 template <class C>
 inline C to_weights(C* row, int64_t count, C* lse) {
   const C top = maximum<C>(count, -static_cast<C>(__builtin_inf()), [&](auto at) { return get(row, at); });
+  const bool is_infinite = __builtin_isinf(top);
+  if (lse != nullptr && is_infinite) *lse = infinite_log_sum(row, count, top);
   const C total = sum<C>(count, [&](auto at) {
     const auto value = exp_of_negative(get(row, at) - top);
     put(row, at, value);
     return value;
   });
-  if (lse != nullptr) *lse = top + static_cast<C>(__builtin_log(static_cast<double>(total)));
+  if (lse != nullptr && !is_infinite) *lse = top + static_cast<C>(__builtin_log(static_cast<double>(total)));
   return C(1) / total;
 }
 

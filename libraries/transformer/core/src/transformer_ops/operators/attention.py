@@ -83,13 +83,18 @@ def _positions(q: Tensor, keys: int, position_ids: Tensor | None) -> Tensor:
     return every.index_select(0, position_ids.flatten()).view(-1, 1, q.shape[1], 1)
 
 
+def _where_seen(x: Tensor, other: float, q: Tensor, is_causal: bool, position_ids: Tensor | None) -> Tensor:
+    """What is known of each query and each key, and another number where the query does not see the key."""
+    if not is_causal:
+        return x
+    keys = x.shape[-1]
+    return torch.where(torch.arange(keys, device=q.device) <= _positions(q, keys, position_ids), x, other)
+
+
 def _scores(q: Tensor, k: Tensor, is_causal: bool, scale: float | None, position_ids: Tensor | None) -> Tensor:
-    heads, keys = q.shape[2], k.shape[1]
+    heads = q.shape[2]
     scores = _heads_first(q, heads) @ _heads_first(k, heads).transpose(-1, -2) * _scaled(q, scale)
-    if is_causal:
-        seen = torch.arange(keys, device=q.device) <= _positions(q, keys, position_ids)
-        scores = torch.where(seen, scores, -torch.inf)
-    return scores
+    return _where_seen(scores, -torch.inf, q, is_causal, position_ids)
 
 
 def attention_reference(
@@ -150,11 +155,15 @@ def attention_backward_reference(
     check_like(y, "y", q, "q")
     heads, shared, dtype = q.shape[2], k.shape[2], q.dtype
     q, k = _rotated(q, k, cos, sin)
-    p = torch.exp(_scores(q, k, is_causal, scale, position_ids) - lse.unsqueeze(-1))
+
+    def seen(x: Tensor) -> Tensor:  # nan of a query is none of a key that it does not see, nor the other way round
+        return _where_seen(x, 0.0, q, is_causal, position_ids)
+
+    p = seen(torch.exp(_scores(q, k, is_causal, scale, position_ids) - lse.unsqueeze(-1)))
     gradients = _heads_first(grad_output, heads)
-    dp = gradients @ _heads_first(v, heads).transpose(-1, -2)
+    dp = seen(gradients @ _heads_first(v, heads).transpose(-1, -2))
     mean = (p * dp).sum(-1, keepdim=True) / p.sum(-1, keepdim=True)
-    ds = p * (dp - mean) * _scaled(q, scale)
+    ds = seen(p * (dp - mean)) * _scaled(q, scale)
 
     def of_shared(x: Tensor) -> Tensor:
         return x.unflatten(1, (shared, heads // shared)).sum(2) if shared not in (0, heads) else x

@@ -127,7 +127,7 @@ def _attention(
         j = (start + tl.arange(0, ROWS)).to(tl.int64)
         scores = _scores(q_tile, _tile(k, k_strides, j, keys, c, LENGTH), positions, j, keys, CAUSAL, SCALE, COMPUTE)
         larger = tl.maximum(top, tl.max(scores, 1))
-        shift = tl.where(larger == -float("inf"), 0, larger)  # -inf minus itself would be nan
+        shift = tl.where(tl.abs(larger) == float("inf"), 0, larger)  # that minus itself would be nan
         weights = tl.exp(scores - shift[:, None])
         factor = tl.exp(top - shift)
         v_tile = _tile(v, v_strides, j, keys, c, LENGTH)
