@@ -34,6 +34,14 @@ def test_a_derivative_at_a_tie_may_be_anything_finite():
     assert torch.equal(expected["jumps"], (programs.weights(torch.zeros(1000)) != 0)[:, None].expand(1000, 2))
 
 
+def test_results_that_are_too_large_are_not_compared():
+    """Of two vectors of 1,500 elements, all products."""
+    program, products = programs.PROGRAMS["values"], subjects.make(lambda x, y: x[:, None] * y)
+    (case,) = cases.cases_of([(torch.randn(1500), torch.randn(1500))])
+    with pytest.raises(expectation.RefusedByReference, match="the results have 2250000 elements"):
+        expectation.expect(program, (), products, case)
+
+
 def test_what_a_subnormal_number_becomes_may_be_zero():
     """A kernel whose exponentials are zero there is right, though a factor makes its result a normal number."""
     subject = subjects.make(lambda x: x.exp() * 1e4)

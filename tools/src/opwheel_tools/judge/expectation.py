@@ -22,6 +22,7 @@ from .rounding import FACTOR, TINY, is_moved, jumps, largest_error, moved, unit_
 from .subjects import Subject
 
 _DRAWS = 6
+_MOST = 1_000_000  # elements of results, which are computed 18 times
 _INSTEAD = (0.0, 3.0, -1000.0)  # of nan; what depends on it is not the same with all of them
 
 Expected = dict[str, Any]
@@ -51,7 +52,7 @@ def expect(
         (whether ``want`` is computed in float64). None where it gives None.
 
     Raises:
-        RefusedByReference: the reference does not take these inputs.
+        RefusedByReference: the reference does not take these inputs, or its results are too large.
     """
     want_of = program.want or program.run
     own_of = program.own or want_of
@@ -59,6 +60,8 @@ def expect(
         own = own_of(case.function(subject.function), _fresh(case.tensors), *numbers)
     except Exception as error:
         raise RefusedByReference(f"{type(error).__name__}: {error}") from error
+    if (elements := sum(x.numel() for x in own if x is not None)) > _MOST:
+        raise RefusedByReference(f"the results have {elements} elements, more than {_MOST}")
     dtype = torch.bfloat16 if program.own is not None else None
     try:
         callee = case.function(subject.in_float64)
