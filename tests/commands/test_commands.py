@@ -38,6 +38,7 @@ def test_doctor_says_what_derivatives_in_python_cost():
     result = server().run(*SCRIPT, "doctor", environment={**os.environ, "OPWHEEL_AUTOGRAD": "python"})
     costs = "derivatives are computed in Python, right and with more time for each call: OPWHEEL_AUTOGRAD=python"
     assert f"autograd: python\n  {costs}\n" in result.stdout
+    assert "calls:" not in result.stdout  # for the same reason
 
 
 @pytest.mark.skipif(bool(native_autograd.why_not()), reason=native_autograd.why_not())
@@ -52,6 +53,7 @@ def test_doctor_lists_no_operators_that_only_their_authors_can_change():
 def test_doctor_json():
     report = json.loads(muladd("doctor", "--json").stdout)
     assert report["ok"] is True
+    assert report["calls"]["kind"] == ("python" if report["calls"]["reason"] else "native")
     assert report["backends"]["cpu"]["state"] == "loaded"
     versions = {"library", "distribution", "version", "abi", "opwheel", "torch", "python", "platform"}
     assert set(report) >= versions | {"digest", "runtimes", "not_installed", "findings"}

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 FRAMEWORK = ROOT / "framework/src/opwheel"
 TOOLS = ROOT / "tools/src/opwheel_tools"
 
-BASE = {"_import_hooks", "_namespace", "_torch", "_version", "formats", "memory", "text"}
+BASE = {"_import_hooks", "_namespace", "_once", "_torch", "_version", "formats", "memory", "text"}
 REGISTRY = {*BASE, "registry"}
 DISPATCH = {
     *REGISTRY,
@@ -244,7 +244,7 @@ EVERYWHERE = (
 
 def test_headers_of_the_framework():
     allowed = re.compile(
-        r'"opwheel/.*"|<(torch|sycl)/.*>|<cuda_(runtime|bf16|fp16)\.h>|<(dlfcn|link|immintrin|stdlib|unistd|sys/mman)\.h>|<[a-z_]+>'
+        r'"opwheel/.*"|<(torch|sycl)/.*>|<cuda_(runtime|bf16|fp16)\.h>|<(dlfcn|link|immintrin|stdlib|unistd|sys/(auxv|mman))\.h>|<[a-z_]+>'
     )
     headers = [path for suffix in ("h", "cuh") for path in (TOOLS / "include").rglob(f"*.{suffix}")]
     assert headers

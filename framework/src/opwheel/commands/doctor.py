@@ -109,6 +109,7 @@ def _report(
         "abi": library.abi,
         "torch": torch.__version__,
         "autograd": _autograd(library),
+        "calls": _calls(),
         "missing_names": [{"name": one.path, "message": lookup.in_words(one)} for one in lookup.missing()],
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -151,6 +152,14 @@ def _autograd(library: Library) -> dict[str, Any]:
     }
 
 
+def _calls() -> dict[str, str]:
+    """What calls operators: ``kind`` is native or python, with the reason."""
+    from ..dispatch.calls import why_not
+
+    reason = why_not()
+    return {"kind": "python" if reason else "native", "reason": reason}
+
+
 def _invariant(library: Library, loaded: list[BackendStatus]) -> dict[str, dict[str, list[str]]]:
     """By backend, and by those of its operators that claim any: the claims that hold (``Operator(invariant=...)``)."""
     from ..dispatch.invariance import held
@@ -173,6 +182,8 @@ def _print(report: dict[str, Any], statuses: list[BackendStatus]) -> None:
         say(f"instruction set of CPU kernels: {report['cpu_capability']} at most")
     if report["check"] is not None:
         say(f"results of kernels in Python: {'every' if report['check'] else 'no'} call is checked")
+    if (reason := report["calls"]["reason"]) and reason != report["autograd"]["reason"]:
+        say(f"calls: through PyTorch's own functions, right and with more time for each: {reason}")
     autograd = report["autograd"]
     say(f"autograd: {autograd['kind']}")
     if autograd["reason"]:

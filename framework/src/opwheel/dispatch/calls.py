@@ -33,7 +33,7 @@ def function(op: Any) -> Callable[..., Any]:
     if current in _functions:
         return _functions[current]
     library = _library()
-    if library is None:
+    if isinstance(library, str):
         return current
     schema = private.schema(op)
     made: Callable[..., Any] | None = library.opwheel_calls_function(
@@ -54,22 +54,32 @@ def install(op: Any) -> None:
     private.set_operation(op, function(op))
 
 
+def why_not() -> str:
+    """Why PyTorch's own functions make the calls; empty if those in C++ do."""
+    library = _library()
+    return library if isinstance(library, str) else ""
+
+
 @cache
-def _library() -> ctypes.PyDLL | None:
-    is_wanted = os.environ.get("OPWHEEL_AUTOGRAD") != "python"
-    has_lock = sys.implementation.name == "cpython" and "t" not in sys.abiflags
+def _library() -> ctypes.PyDLL | str:
+    """The native library, or why there is none."""
+    if os.environ.get("OPWHEEL_AUTOGRAD") == "python":
+        return "OPWHEEL_AUTOGRAD=python"
+    if sys.implementation.name != "cpython" or "t" in sys.abiflags:
+        # The limited API's objects and locking are those of a CPython with the lock, even where it has one switched on.
+        return "the native library is for CPython with its global lock, and this Python is built without"
     path = library_file("calls")
-    if isinstance(path, str) or not is_wanted or not has_lock:
-        return None
+    if isinstance(path, str):
+        return path
     try:
         library = ctypes.PyDLL(str(path))  # keeps Python's lock, which the library's functions expect
-    except OSError:
-        return None
+    except OSError as error:
+        return str(error)
     library.opwheel_calls_is_as_expected.argtypes = [ctypes.py_object, ctypes.c_void_p]
     tensor = torch.empty(0)
     address = private.tensor_address(tensor)
     if address is None or not library.opwheel_calls_is_as_expected(tensor, address):
-        return None
+        return f"objects of torch.Tensor in torch {torch.__version__} do not begin as the native library takes them to"
     library.opwheel_calls_function.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.py_object]
     library.opwheel_calls_function.restype = ctypes.py_object
     return library

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import sys
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
@@ -37,8 +38,9 @@ def register(library: LibraryLike, overloads: Iterable[Overload]) -> None:
         decompositions.update(decomposition_table([one for one in overloads if is_fused(library, one)]))
         private.decompositions_changed()
     tag = f" {library.namespace}:{digest(library, overloads)}"
-    config.cache_key_tag += tag
-    _tags[library.namespace, library.schemas] = tag
+    with _lock:
+        config.cache_key_tag += tag
+        _tags[library.namespace, library.schemas] = tag
 
 
 def unregister(library: LibraryLike, overloads: Iterable[Overload]) -> None:
@@ -49,9 +51,11 @@ def unregister(library: LibraryLike, overloads: Iterable[Overload]) -> None:
         for overload in overloads:
             decompositions.pop(overload.op, None)
         private.decompositions_changed()
-    config.cache_key_tag = config.cache_key_tag.replace(_tags.pop((library.namespace, library.schemas), ""), "", 1)
+    with _lock:
+        config.cache_key_tag = config.cache_key_tag.replace(_tags.pop((library.namespace, library.schemas), ""), "", 1)
 
 
+_lock = threading.Lock()  # several libraries may be imported at a time
 _tags: dict[tuple[str, tuple[str, ...]], str] = {}  # in the keys of compiled programs, by namespace and schemas
 
 

@@ -9,7 +9,6 @@ When it has decided what is written in place, that becomes a copy where one is n
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import torch
@@ -18,6 +17,7 @@ from torch.utils import _pytree as pytree
 
 from .._import_hooks import after_import
 from .._namespace import NAMESPACE
+from .._once import once
 from .._torch import private
 from .overlap import may_overlap_itself
 from .overload import Overload
@@ -43,7 +43,7 @@ def register(overload: Overload) -> None:
     private.before_functionalization(overload.op, with_copies)
 
 
-@cache
+@once
 def _copy_operator() -> Any:
     """``opwheel::copy``, which is defined when the first operator needs it."""
     library = torch.library.Library(NAMESPACE, "DEF")

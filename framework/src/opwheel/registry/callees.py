@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from .._once import once
 from .._torch.native import open_library
 from .._torch.private import below_autograd_and_autocast, parse_schema, schema_of
 
@@ -75,7 +76,7 @@ _Call = ctypes.CFUNCTYPE(
 _FAILURE, _OTHER_SCHEMA = 1, 2  # opwheel/call.h
 
 
-@cache
+@once
 def functions_in_python() -> tuple[Any, Any, Any]:
     """The functions without a native library; they live as long as the process."""
     return _SchemaOf(_schema), _Call(_call), _last_error()
@@ -83,13 +84,14 @@ def functions_in_python() -> tuple[Any, Any, Any]:
 
 def _schema(name: bytes) -> int | None:
     here = schema_of(name.decode())
-    return None if here is None else ctypes.addressof(_text(str(here)))
+    if here is None:
+        return None
+    # Two threads may ask at a time: both get the address of what is kept.
+    return ctypes.addressof(_texts.setdefault(str(here), ctypes.create_string_buffer(str(here).encode())))
 
 
-@cache
-def _text(text: str) -> ctypes.Array[ctypes.c_char]:
-    """The text in memory that is kept as long as the process lives."""
-    return ctypes.create_string_buffer(text.encode())
+# In memory that C code has the addresses of, as long as the process lives.
+_texts: dict[str, ctypes.Array[ctypes.c_char]] = {}
 
 
 def _call(name: bytes, overload: bytes, stack: int, argument_count: int, built_with: int) -> int:

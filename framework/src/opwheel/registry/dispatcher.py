@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from .._namespace import NAMESPACE
+from .._once import once
 from .._torch.private import (
     define_operator,
     dispatch_keys,
@@ -107,7 +108,7 @@ def is_active(dump: str, key: str, place: str) -> bool:
     return any(line.startswith(starts) for line in dump.splitlines())
 
 
-@cache
+@once
 def why_unreadable() -> str:
     """Why one cannot see what is registered in this PyTorch; empty if one can.
 
