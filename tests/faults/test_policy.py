@@ -190,6 +190,7 @@ def test_unknown_name_in_file(key: str, tmp_path: Path, run: Run) -> None:
     check_finding(run(doctor=True, MULADD_PLUGINS=str(policy)), "OPWHEEL-E010", message)
 
 
+SETS = "expected baseline or avx2 or avx512 or bf16"
 BAD_VALUES = {
     "MULADD_BACKENDS": ("cpu,gpu", "MULADD_BACKENDS names 'gpu', which is not a backend"),
     "MULADD_AUTOLOAD": ("no", "MULADD_AUTOLOAD='no' is ignored: expected 0 or 1"),
@@ -200,7 +201,7 @@ BAD_VALUES = {
     "MULADD_RESULT_CACHE": ("off", "MULADD_RESULT_CACHE='off' is ignored: expected keep or never"),
     "MULADD_COMPILE": ("yes", "MULADD_COMPILE='yes' is ignored: expected fuse or kernel"),
     "MULADD_FOREIGN": ("yes", "MULADD_FOREIGN='yes' is ignored: expected off or on"),
-    "MULADD_CPU_CAPABILITY": ("sse", "MULADD_CPU_CAPABILITY='sse' is ignored: expected baseline or avx2 or avx512"),
+    "MULADD_CPU_CAPABILITY": ("sse", f"MULADD_CPU_CAPABILITY='sse' is ignored: {SETS}"),
     "MULADD_CHECK": ("true", "MULADD_CHECK='true' is ignored: expected 0 or 1"),
     "MULADD_PROBE_TIMEOUT": ("soon", "MULADD_PROBE_TIMEOUT='soon' is ignored: expected a positive number of seconds"),
 }
@@ -214,10 +215,10 @@ def test_bad_value_in_environment(variable: str, run: Run) -> None:
 
 @pytest.mark.parametrize("value", ["", "AVX2", "avx512vnni", "avx2 ", "default"])
 def test_bad_instruction_set(value: str, run: Run) -> None:
-    check_finding(run(doctor=True, MULADD_CPU_CAPABILITY=value), "OPWHEEL-E011", "expected baseline or avx2 or avx512")
+    check_finding(run(doctor=True, MULADD_CPU_CAPABILITY=value), "OPWHEEL-E011", SETS)
 
 
-@pytest.mark.parametrize("value", ["baseline", "avx2", "avx512"])
+@pytest.mark.parametrize("value", ["baseline", "avx2", "avx512", "bf16"])
 def test_instruction_set_is_shown(value: str, run: Run) -> None:
     report = run(doctor=True, MULADD_CPU_CAPABILITY=value)
     assert report["findings"] == report["warnings"] == []

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import platform
 import shlex
 import shutil
+import sysconfig
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .extensions import NativeLibrary
+
+
+# What a build for another processor sets: the platform that Python names wheels after, the compiler and its flags, and
+# the PyTorch to build with.
+_OF_TARGET = ("_PYTHON_HOST_PLATFORM", "CXX", "CXXFLAGS", "LDFLAGS", "OPWHEEL_TORCH")
 
 
 class ToolchainError(RuntimeError):
@@ -43,10 +51,36 @@ def require_linux() -> None:
         )
 
 
+def machine() -> str:
+    """The processor that is built for, as in the tags of wheels: ``x86_64``, ``aarch64``."""
+    return sysconfig.get_platform().rpartition("-")[2]
+
+
+def is_cross() -> bool:
+    """Whether what is built is for another processor than this one, and cannot be run here."""
+    return machine() != platform.machine()
+
+
+@contextlib.contextmanager
+def for_this_machine() -> Iterator[None]:
+    """Within it a build is for this machine, whatever the variables of a build for another processor say."""
+    kept = {name: os.environ.pop(name) for name in _OF_TARGET if name in os.environ} if is_cross() else {}
+    try:
+        yield
+    finally:
+        os.environ.update(kept)
+
+
 def find_torch(folder: Path | None = None) -> Torch:
-    """Locate torch without importing it: the one in a folder, or the installed one."""
-    if folder is not None:
-        return _torch_in(folder.resolve() / "torch")
+    """Locate torch without importing it: the one in a folder, in ``$OPWHEEL_TORCH``, or the installed one."""
+    named = os.environ.get("OPWHEEL_TORCH")
+    if folder is not None or named:
+        return _torch_in((folder or Path(str(named))).resolve() / "torch")
+    if is_cross():
+        raise ToolchainError(
+            f"this is a build for {machine()} on {platform.machine()}, and the installed torch is not for that. Set "
+            f"OPWHEEL_TORCH to a folder with the package torch of a wheel for {machine()}, and CXX to its compiler."
+        )
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         raise ToolchainError(

@@ -27,7 +27,8 @@ from .status import Finding
 FALLBACKS = ("error", "reference")
 COMPILE = ("fuse", "kernel")
 FOREIGN = ("off", "on")
-CPU_CAPABILITIES = ("baseline", "avx2", "avx512")  # include/opwheel/detail/cpu/capability.h reads the variable itself
+# include/opwheel/detail/cpu/capability.h reads the variable itself; bf16 is of aarch64.
+CPU_CAPABILITIES = ("baseline", "avx2", "avx512", "bf16")
 _CHOICES = {
     "fallback": FALLBACKS,
     "huge-pages": HUGE_PAGES,

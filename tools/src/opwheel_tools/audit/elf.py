@@ -37,12 +37,14 @@ class Tables(NamedTuple):
     """What the loader reads.
 
     Args:
+        machine: the processor that it is for, as in the tags of wheels: ``x86_64``, ``aarch64``.
         needed: the libraries that it must find.
         search: folders to look for them first, ``DT_RPATH`` and ``DT_RUNPATH``, each with colons between them.
         symbols: the dynamic symbols.
         versions: those that the library needs of others.
     """
 
+    machine: str
     needed: list[str]
     search: list[str]
     symbols: list[Symbol]
@@ -72,6 +74,7 @@ def read_tables(path: Path) -> Tables:
         tags = [tag for one in sections if isinstance(one, DynamicSection) for tag in one.iter_tags()]
         versions = dict(_versions(sections))
         return Tables(
+            machine=str(elf["e_machine"]).removeprefix("EM_").lower(),
             needed=[str(tag.needed) for tag in tags if tag.entry.d_tag == "DT_NEEDED"],  # type: ignore[attr-defined]
             search=[getattr(tag, name) for tag in tags for name in ("rpath", "runpath") if hasattr(tag, name)],
             symbols=list(_symbols(sections, versions)),

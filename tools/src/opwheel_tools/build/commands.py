@@ -8,6 +8,7 @@ from pathlib import Path
 from opwheel._build import NativeLibrary
 from opwheel._build import commands as framework_commands
 from opwheel._build.commands import BuildLibraries, FreshBuildPy
+from opwheel._build.toolchain import for_this_machine, is_cross
 from setuptools import Command
 
 from . import declarations
@@ -38,16 +39,24 @@ class BuildLibrariesAndDeclarations(BuildLibraries):
         from . import derivatives  # a program, too, which must not be imported before it runs
 
         package = library.name.partition(".")[0]
-        source = derivatives.empty_source(package, build_dir)
-        library.sources.append(str(source))
-        super().build_library(library, output, build_dir)
+        # What is for another processor cannot be imported here: the library that is asked is for this one.
+        first_dir = build_dir / "asked" if is_cross() else build_dir
+        source = derivatives.empty_source(package, first_dir)
+        sources = library.sources
+        library.sources = [*sources, str(source)]
+        if is_cross():
+            output.unlink(missing_ok=True)  # ninja goes by times, and takes the one for the other
         folder = output.parent
-        if self._is_in_source:
-            folder = Path(self.get_finalized_command("build_py").get_package_dir(package)).resolve()
-            shutil.copy(output, folder)
-        root = folder.parent
-        declarations.run_with(package, root, "stubs")
-        declarations.run_with(package, root, "derivatives", str(source))
+        with for_this_machine():
+            super().build_library(library, output, first_dir)
+            if self._is_in_source:
+                folder = Path(self.get_finalized_command("build_py").get_package_dir(package)).resolve()
+                shutil.copy(output, folder)
+            declarations.run_with(package, folder.parent, "stubs")
+            declarations.run_with(package, folder.parent, "derivatives", str(source))
+        if is_cross():
+            output.unlink()
+            library.sources = [*sources, shutil.copy(source, build_dir)]
         super().build_library(library, output, build_dir)
 
 

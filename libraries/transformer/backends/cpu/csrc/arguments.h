@@ -32,7 +32,13 @@ using opwheel::Tensor;
 using OptionalTensor = std::optional<Tensor>;
 
 inline const Table& kernels() {
+#if defined(__x86_64__)
   static const Table& table = opwheel::cpu::best("transformer_ops", baseline::table, avx2::table, avx512::table);
+#elif defined(__aarch64__)
+  static const Table& table = opwheel::cpu::best("transformer_ops", baseline::table, bf16::table);
+#else
+  static const Table& table = baseline::table;
+#endif
   return table;
 }
 

@@ -99,9 +99,10 @@ extern const Table table;
 namespace avx512 {
 extern const Table table;
 }
-#else
-namespace avx2 = baseline;
-namespace avx512 = baseline;
+#elif defined(__aarch64__)
+namespace bf16 {
+extern const Table table;
+}
 #endif
 
 }  // namespace transformer_ops::cpu

@@ -5,7 +5,8 @@
 //     #include "waves/operators.h"
 //     OPWHEEL_CPU_BACKEND(waves, WAVES_OPERATORS)
 //
-// and one for each instruction set, baseline, avx2 and avx512, that setup.py compiles with the flags for it:
+// and one for each instruction set, baseline, avx2 and avx512, on aarch64 baseline and bf16, that setup.py compiles
+// with the flags for it:
 //
 //     #define OPWHEEL_ISA avx2
 //     #include "opwheel/cpu/vectorized_loops.h"
@@ -62,6 +63,8 @@ __attribute__((noinline)) inline void launch(const ElementwisePlan& plan, Choose
 
 #if defined(__x86_64__) && !defined(OPWHEEL_BASELINE_ONLY)
 #define OPWHEEL_DETAIL_LOOPS(function) {baseline::function, avx2::function, avx512::function}
+#elif defined(__aarch64__) && !defined(OPWHEEL_BASELINE_ONLY)
+#define OPWHEEL_DETAIL_LOOPS(function) {baseline::function, bf16::function}
 #else
 #define OPWHEEL_DETAIL_LOOPS(function) {baseline::function}
 #endif
@@ -84,6 +87,9 @@ __attribute__((noinline)) inline void launch(const ElementwisePlan& plan, Choose
   LIST(OPWHEEL_DETAIL_DECLARE_LOOP, OPWHEEL_IGNORE)                                                   \
   }                                                                                                   \
   namespace avx512 {                                                                                  \
+  LIST(OPWHEEL_DETAIL_DECLARE_LOOP, OPWHEEL_IGNORE)                                                   \
+  }                                                                                                   \
+  namespace bf16 {                                                                                    \
   LIST(OPWHEEL_DETAIL_DECLARE_LOOP, OPWHEEL_IGNORE)                                                   \
   }                                                                                                   \
   template <class Operator>                                                                           \

@@ -3,14 +3,16 @@
 //
 //     struct Norm { const void* x; void* y; int64_t length, stride; double eps; };      // what a kernel is given
 //     struct Table { ByDtype<Norm> norm; };
-//     namespace avx2 { extern const Table table; }                                      // and baseline, avx512
+//     namespace avx2 { extern const Table table; }              // and baseline, avx512; on aarch64 baseline, bf16
 //
 // which sources compiled for them define (opwheel/cpu/vectorized_rows.h), and runs the machine's best:
 //
-//     static const Table& table = best("waves", baseline::table, avx2::table, avx512::table);
+//     static const Table& table = best("waves", baseline::table, avx2::table, avx512::table);   // on x86-64
 //     run(table.norm, dtype_of(x), arguments, rows, length);
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <new>
 #include <string>
@@ -28,16 +30,12 @@
 
 namespace opwheel::cpu {
 
-template <class Table>
-const Table& best(const char* library, const Table& baseline, const Table& avx2, const Table& avx512) {
-  switch (instruction_set(library)) {
-    case InstructionSet::avx512:
-      return avx512;
-    case InstructionSet::avx2:
-      return avx2;
-    default:
-      return baseline;
-  }
+// The table of the machine's best instruction set: `better` has those after the baseline, in the order of
+// InstructionSet.
+template <class Table, class... Tables>
+const Table& best(const char* library, const Table& baseline, const Tables&... better) {
+  const Table* const tables[] = {&baseline, &better...};
+  return *tables[std::min(static_cast<std::size_t>(instruction_set(library)), sizeof...(better))];
 }
 
 // Runs a kernel for all rows, on several threads where there is work enough. `cost` is that of a row, in elements.

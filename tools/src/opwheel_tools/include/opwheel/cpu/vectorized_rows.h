@@ -119,9 +119,11 @@ inline Vector<ComputeType<T>> rounded(Vector<ComputeType<T>> values) {
   } else if constexpr (kIs<T, BFloat16>) {
     return rounded_to_bfloat16(values);
 #endif
+#if !defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
   } else if constexpr (kIs<T, BFloat16>) {
     const Bits bits = reinterpret_cast<Bits>(values), kept = (bits + 0x7fffu + (bits >> 16 & 1u)) & 0xffff0000u;
     return values != values ? values : reinterpret_cast<Floats>(kept);
+#endif
   } else {
     T memory[kLanes<ComputeType<T>>];
     put(memory, Whole{0}, values);

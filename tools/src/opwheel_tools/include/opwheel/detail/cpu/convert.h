@@ -10,6 +10,8 @@
 #include <cstdint>
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #include "opwheel/detail/dtype.h"
@@ -51,9 +53,13 @@ inline float widen(Half value) {
 
 // To the nearest, ties to even. AVX-512's own bfloat16 instruction is not used: it flushes subnormal numbers to zero.
 inline BFloat16 to_bfloat16(float value) {
+#if defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+  return {__builtin_bit_cast(uint16_t, vcvth_bf16_f32(value))};  // a nan keeps its sign and its upper bits
+#else
   const uint32_t bits = __builtin_bit_cast(uint32_t, value);
   const uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
   return {static_cast<uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : rounded)};
+#endif
 }
 inline Half to_half(float value) {
 #if defined(__F16C__)
@@ -183,14 +189,50 @@ constexpr bool kHasVectors = false;
 inline VectorOf<float>::type widen_vector(const float* from) { return load_vector<VectorOf<float>::type>(from); }
 inline VectorOf<double>::type widen_vector(const double* from) { return load_vector<VectorOf<double>::type>(from); }
 
-#if defined(__AVX2__)
+#if defined(__AVX2__) || defined(__aarch64__)
 typedef uint16_t Shorts __attribute__((vector_size(kWidth / 2)));
 typedef uint32_t Words __attribute__((vector_size(kWidth)));
 template <>
 constexpr bool kHasVectors<BFloat16> = true;
 template <>
 constexpr bool kHasVectors<Half> = true;
+#endif
 
+#if defined(__aarch64__)
+// NEON. Every processor has the conversions of float16; those to bfloat16 are six instructions, or one where it has
+// that (FEAT_BF16, which rounds to the nearest, ties to even, and keeps subnormal numbers).
+inline VectorOf<float>::type widen_vector(const BFloat16* from) {
+  const auto words = reinterpret_cast<uint16x4_t>(load_vector<Shorts>(from));
+  return reinterpret_cast<VectorOf<float>::type>(vshll_n_u16(words, 16));
+}
+inline VectorOf<float>::type widen_vector(const Half* from) {
+  return vcvt_f32_f16(reinterpret_cast<float16x4_t>(load_vector<Shorts>(from)));
+}
+inline Shorts to_half(VectorOf<float>::type value) { return reinterpret_cast<Shorts>(vcvt_f16_f32(value)); }
+#if defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+inline Shorts to_bfloat16(VectorOf<float>::type value) { return reinterpret_cast<Shorts>(vcvt_bf16_f32(value)); }
+#else
+// As to_bfloat16() of one: 1 where the last bit that stays is odd, and 0x7fff, are added, and upper halves kept.
+inline Shorts to_bfloat16(VectorOf<float>::type value) {
+  const auto bits = reinterpret_cast<uint32x4_t>(value);
+  const uint32x4_t tied = vsraq_n_u32(bits, vshlq_n_u32(bits, 15), 31);
+  const uint16x4_t rounded = vaddhn_u32(tied, vdupq_n_u32(0x7fff));
+  const uint16x4_t is_number = vmovn_u32(vceqq_f32(value, value));
+  return reinterpret_cast<Shorts>(vbsl_u16(is_number, rounded, vdup_n_u16(0x7fc0)));
+}
+#endif
+// Blocks of 16-bit elements, a register at a time.
+template <class T>
+inline void widen_block(float* block, const T* from, int64_t n)
+  requires kHasVectors<T>
+{
+  int64_t i = 0;
+  for (; i + 4 <= n; i += 4) store_vector(block + i, widen_vector(from + i));
+  for (; i < n; ++i) block[i] = widen(from[i]);
+}
+#endif
+
+#if defined(__AVX2__)
 // Rounding as to_bfloat16() does it for one. GCC's own conversions of vectors of integers take several instructions.
 #if defined(__AVX512F__)
 // Where the 16 words of a half register go, by vpermw: into the upper halves of 32-bit lanes, and back.
@@ -295,6 +337,16 @@ inline auto narrow_vector(V value) {
     return value;
   }
 }
+#if defined(__aarch64__)
+template <class T>
+inline void narrow_block(T* to, const float* block, int64_t n)
+  requires kHasVectors<T>
+{
+  int64_t i = 0;
+  for (; i + 4 <= n; i += 4) store_vector(to + i, narrow_vector<T>(load_vector<VectorOf<float>::type>(block + i)));
+  for (; i < n; ++i) to[i] = narrow<T>(block[i]);
+}
+#endif
 
 // Both ends are aligned to kLine; the size is a multiple of it.
 constexpr int64_t kLine = 64;

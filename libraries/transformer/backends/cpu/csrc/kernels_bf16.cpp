@@ -1,0 +1,2 @@
+#define OPWHEEL_ISA bf16
+#include "kernels.inc.h"
