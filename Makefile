@@ -3,18 +3,17 @@
 PYTHON ?= python3
 JOBS ?= 3
 RESULTS ?= cpu
+DIST := dist$(addprefix /,$(PLATFORM))
 VENV := .venv
 BIN := $(VENV)/bin
-# The SYCL runtime takes 1.7 GB, so that backend is in an environment of its own, which only its tests make.
+# SYCL: its runtime takes 1.7 GB. TORCH: what pip installs, if not what release/environments.py says.
 SYCL := .venv-sycl
-# What pip installs as PyTorch, if not what release/environments.py says.
 TORCH :=
 TRANSFORMER := libraries/transformer
 TRITON := $(TRANSFORMER)/backends/triton
 unexport PYTHONDONTWRITEBYTECODE
-# Dots, where something is quiet for more than two seconds.
+# The first shows dots where something is quiet for more than two seconds; the other installs what has changed.
 SHOW := @$(PYTHON) release/progress.py
-# Installs what has changed since it was installed; the names of its steps are in there.
 ENVIRONMENT = @$(PYTHON) release/environments.py $(if $(TORCH),--torch="$(TORCH)")
 # PyTorch deprecates jit.trace and jit.script, which the kit tests as long as they are there.
 KIT_OF := -m pytest --pyargs opwheel_tools.testing -q -W ignore::DeprecationWarning --library
@@ -22,18 +21,17 @@ KIT := $(KIT_OF) muladd --backend
 INTERPRETED := TRITON_INTERPRET=1 TRANSFORMER_OPS_BACKENDS=triton TRANSFORMER_OPS_REQUIRE=triton $(BIN)/python
 SYCL_TEST := PYTHONPATH=tests MULADD_REQUIRE=sycl $(SYCL)/bin/python
 .DEFAULT_GOAL := help
-.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' Makefile) FORCE
+.PHONY: $(shell sed -n 's/^\([a-z0-9-]*\):.*/\1/p' Makefile) FORCE
 
 help:
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' Makefile
 	@echo "* a part of make test"
 
 demo: $(VENV)/.demo ## install muladd's CPU backend (two minutes, 1.2 GB), show what is there, train a classifier of digits
 	$(BIN)/muladd doctor
 	$(SHOW) $(BIN)/python examples/digits.py
 	$(SHOW) $(BIN)/python examples/speed.py
-	@echo
-	@echo "shown: the installed backends, a classifier trained with muladd and with plain torch, and the speed of large results"
+	@printf '\n%s\n' "shown: the installed backends, a classifier trained with muladd and with plain torch, and the speed of large results"
 	@echo "means: the same results as plain torch; large results take a fraction of its time, small calls about as long"
 	@echo "next:  docs/tutorial.md for a model of your own; $(BIN)/muladd bench --quick measures the rest on this machine"
 
@@ -41,18 +39,15 @@ format: $(VENV)/.tools ## what lint would refuse, corrected where a program can 
 	$(BIN)/ruff check --fix && $(BIN)/ruff format
 	$(BIN)/clang-format -i $(CXX_SOURCES)
 
-# The longest ones first. They are independent of each other, and run on when one fails; each prints when it ends. One more
-# than two cores have, as some tests wait. PyTorch's threads wait asleep: parts share the cores.
+# The longest first; independent of each other. One more than two cores have, as some wait; PyTorch's threads wait asleep.
 PARTS := test-builds test-rest test-dispatch test-registry test-transformer test-sycl test-deploy test-docs test-kit
 demo test quick unit: export OMP_WAIT_POLICY = passive
-# Each kit starts with an empty cache of inductor's: whether the compiler knows the processor's instructions is not tried
-# again, which takes 8 seconds.
+# Whether the compiler knows the processor's instructions, which takes 8 seconds, is not tried in each kit's empty cache.
 test quick unit nightly: export TORCHINDUCTOR_VEC_ISA_OK = 1
 test: environments ## lint, types and the whole test suite: the parts with a star, JOBS=3 at a time
 	@$(MAKE) --no-print-directory -k -j$(JOBS) --output-sync=target HAS_ENVIRONMENTS=1 $(PARTS)
 
-# All environments come first, and are not looked at again: where a part has to wait make goes on with the next, and the
-# longest part would be the last.
+# All environments come first: where a part has to wait make goes on with the next, and the longest would be the last.
 environments: $(VENV)/.demo
 	@$(MAKE) --no-print-directory -j$(JOBS) environment $(SYCL)/.installed $(VENV)/other-torch
 environment: lint
@@ -108,8 +103,7 @@ test-transformer: $(VENV)/.installed ## * transformer_ops: its tests, and a part
 test-time-machine: $(VENV)/.installed ## CHECKOUTS=path: the judge on public fixes of wrong results, and on the commits before them
 	$(BIN)/python -m tests.time_machine $(or $(CHECKOUTS),$(error say where the clones are: make test-time-machine CHECKOUTS=path))
 	$(BIN)/python -m tests.time_machine.by_hand $(CHECKOUTS)
-# Not the tests of DTensor, which start processes of their own for several GPUs.
-LIGER_TESTS := rms_norm fused_add_rms_norm layer_norm swiglu geglu rope softmax cross_entropy fused_linear_cross_entropy
+LIGER_TESTS := rms_norm fused_add_rms_norm layer_norm swiglu geglu rope softmax cross_entropy fused_linear_cross_entropy # not DTensor's, which start processes for several GPUs
 test-liger: $(VENV)/.installed ## LIGER=path: the tests of Liger-Kernel's sources of the installed release, with transformer_ops in the place of its kernels
 	@test -d "$(LIGER)/test/transformers" || { echo "say where sources of Liger-Kernel are: make test-liger LIGER=path"; exit 1; }
 	cd $(LIGER) && PYTHONPATH=$(CURDIR)/$(TRANSFORMER)/tests/liger $(CURDIR)/$(BIN)/python -m pytest -p liger_plugin \
@@ -121,6 +115,7 @@ unit: $(VENV)/.unit ## tests without processes, compilers and network, in second
 	$(BIN)/python -m pytest tests/unit -q
 nightly: $(VENV)/.installed $(VENV)/.release $(VENV)/other-torch $(SYCL)/.installed ## what takes longer (tests/nightly.py); its result goes into benchmarks/results/nightly.json
 	@test -d dist || $(MAKE) --no-print-directory wheels
+	-@test -d dist/aarch64 || $(MAKE) --no-print-directory wheels PLATFORM=aarch64 TORCHES=2.10.0
 	$(BIN)/python -m tests.nightly
 quick: $(VENV)/.installed ## the test suite without its slow parts, in minutes
 	@$(MAKE) --no-print-directory -k -j$(JOBS) --output-sync=target quick-rest quick-operators quick-faults quick-kit
@@ -128,7 +123,6 @@ quick: $(VENV)/.installed ## the test suite without its slow parts, in minutes
 # One operator with its variants and its backward operator: the others have the same loops.
 quick-kit:
 	$(BIN)/python $(KIT) cpu -m "not compiles" --operators muladd,muladd_backward
-# The other files of tests/faults start hundreds of processes each: make test-registry.
 quick-faults:
 	$(BIN)/python -m pytest -q tests/faults/test_faults.py
 QUICK := $(BIN)/python -m pytest -q -m "not slow and not wheels and not nightly"
@@ -142,8 +136,7 @@ COMMIT = commit $$(git describe --always --dirty --abbrev=12)
 bench: $(VENV)/.installed ## the CPU backend against its alternatives, half an hour, into benchmarks/results/cpu.json (RESULTS=cpu)
 	$(BIN)/muladd bench --label "$(COMMIT)" --json benchmarks/results/$(RESULTS).json --plot benchmarks/results/$(RESULTS).png
 	$(BIN)/python -m benchmarks.summary
-# jemalloc and tcmalloc take part where they are installed (Debian: libjemalloc2, libtcmalloc-minimal4).
-bench-allocators: $(VENV)/.installed ## new results beside allocators that keep memory, five minutes, into benchmarks/results/allocators.json
+bench-allocators: $(VENV)/.installed ## new results beside allocators that keep memory (Debian: libjemalloc2, libtcmalloc-minimal4), five minutes, into benchmarks/results/allocators.json
 	$(BIN)/muladd bench --only new --only backward --skip compile --skip custom_op --label "$(COMMIT)" --json benchmarks/results/allocators.json
 	$(BIN)/python -m benchmarks.summary
 bench-transformer: $(VENV)/.installed ## the same for transformer_ops
@@ -161,19 +154,22 @@ lint: $(VENV)/.installed ## ruff, mypy, clang-format and clang-tidy
 	@$(BIN)/clang-format --dry-run --Werror $(CXX_SOURCES)
 	$(BIN)/python release/tidy.py
 
-wheels: $(VENV)/.installed $(VENV)/.release ## every wheel that can be built here, checked, into dist/; TORCHES=all: for PyTorch 2.10 to 2.15 (4 GB once)
-	$(BIN)/python -m release.build --out dist --python $(SYCL)/bin/python $(addprefix --torch ,$(TORCHES))
-	$(BIN)/python -m twine check --strict dist/*.whl dist/*.tar.gz
-	$(BIN)/python -m check_wheel_contents dist/muladd_*.whl dist/transformer_ops_*.whl # the metapackage has no modules
-	$(BIN)/python -m check_wheel_contents --ignore W002,W009 dist/opwheel-*.whl # neighbouring PyTorchs' libraries may be equal
-	$(BIN)/python -m release.audit dist/*.whl dist/variants/*.whl
+wheels: $(VENV)/.installed $(VENV)/.release ## every wheel that can be built here, checked, into dist/; TORCHES=all: for PyTorch 2.10 to 2.15 (4 GB once); PLATFORM=aarch64
+	$(BIN)/python -m release.build --out $(DIST) --python $(SYCL)/bin/python $(addprefix --torch ,$(TORCHES)) $(addprefix --platform ,$(PLATFORM))
+	$(BIN)/python -m twine check --strict $(DIST)/*.whl $(DIST)/*.tar.gz
+	$(BIN)/python -m check_wheel_contents $(DIST)/muladd_*.whl $(DIST)/transformer_ops_*.whl # the metapackage has no modules
+	$(BIN)/python -m check_wheel_contents --ignore W002,W009 $(DIST)/opwheel-*.whl # neighbouring PyTorchs' libraries may be equal
+	$(BIN)/python -m release.audit $(DIST)
 
 test-release: $(VENV)/.installed $(VENV)/.release ## the wheels in fresh environments of several Pythons, and built twice (15 minutes)
 	@test -d dist || $(MAKE) --no-print-directory wheels
-	$(BIN)/python -m pytest tests/release --ignore tests/release/test_torches.py
+	$(BIN)/python -m pytest tests/release $(addprefix --ignore tests/release/test_,torches.py aarch64.py)
 test-torch: $(VENV)/.installed $(VENV)/.release ## the wheels of `make wheels TORCHES=all` on PyTorch 2.10 to 2.15 (a quarter of an hour, 12 GB)
 	@test -d dist || $(MAKE) --no-print-directory wheels TORCHES=all
 	$(BIN)/python -m pytest tests/release/test_torches.py
+test-aarch64: $(VENV)/.installed $(VENV)/.release ## the wheels of `make wheels PLATFORM=aarch64 TORCHES=2.10.0`, emulated: kits and a training (an hour, 2 GB)
+	@test -d dist/aarch64 || $(MAKE) --no-print-directory wheels PLATFORM=aarch64 TORCHES=2.10.0
+	$(BIN)/python -m pytest tests/release/test_aarch64.py
 NEWEST ?= --pre torch
 test-newest: ## the kit on the newest PyTorch, prereleases too; NEWEST=torch==2.16.0 says which (docs/releasing.md)
 	@$(MAKE) --no-print-directory VENV=.venv-newest TORCH="$(NEWEST)" test-this-torch

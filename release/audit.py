@@ -1,4 +1,4 @@
-"""What is in a wheel, and what its library needs: `python -m release.audit WHEEL ...`.
+"""What is in a wheel, and what its library needs: `python -m release.audit WHEEL ...`, or folders of wheels.
 
 The promise of a backend's wheel is that one file serves every CPython and every torch from the targeted release on:
 only the stable ABI, no Python, nothing exported, old systems. opwheel's native libraries are the exception: they use
@@ -152,14 +152,20 @@ def audit(wheel: Path) -> list[str]:
         archive.extractall(folder)
         libraries = sorted(Path(folder).rglob("*.so"))
         found = [f"{library.name}: {problem}" for library in libraries for problem in library_problems(library)]
+        found += [
+            f"{library.name}: it is for {machine}, which the wheel's tag does not name"
+            for library in libraries
+            if not wheel.stem.endswith(f"_{(machine := read_tables(library).machine)}")
+        ]
     return [*wheel_problems(wheel), *found]
 
 
 def main() -> int:
     """The command line."""
-    wheels = [Path(name) for name in sys.argv[1:]]
+    named = [Path(name) for name in sys.argv[1:]]
+    wheels = [wheel for one in named for wheel in (sorted(one.rglob("*.whl")) if one.is_dir() else [one])]
     if not wheels:
-        print("release.audit: name the wheels to look into", file=sys.stderr)
+        print("release.audit: name the wheels to look into, or a folder that has some", file=sys.stderr)
         return 2
     found = [f"{wheel.name}: {problem}" for wheel in wheels for problem in audit(wheel)]
     print("\n".join(found) or f"audited {len(wheels)} wheels: as promised")

@@ -1,7 +1,8 @@
 """Builds source distributions, and from those the wheels: `python -m release.build --out dist [NAME ...]`.
 
-A project whose build requirements no given interpreter has is skipped, unless it is named. Files come out the same,
-byte for byte, from any checkout at any time with the same tools (docs/releasing.md).
+A project whose build requirements no given interpreter has is skipped, unless it is named; with --platform, so is one
+that cannot be built for another processor here. Files come out the same, byte for byte, from any checkout at any time
+with the same tools (docs/releasing.md).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import NamedTuple
 
 from build import BuildBackendException, BuildException, ProjectBuilder
 
+from . import cross
 from .archives import normalize_sdist, unpack_sdist
 from .platforms import tag_platform
 from .projects import ROOT, Project, projects, unmet_requirements
@@ -156,6 +158,7 @@ def main() -> int:
         metavar="RELEASE",
         help="a release of PyTorch to build native Autograd for, or 'all'; the installed one if left out",
     )
+    parser.add_argument("--platform", choices=cross.TARGETS, help="another processor; this one if left out")
     options = parser.parse_args()
     known = projects()
     unknown = set(options.names) - {project.name for project in known}
@@ -163,8 +166,12 @@ def main() -> int:
         parser.error(f"no project {', '.join(sorted(unknown))}; there are {', '.join(one.name for one in known)}")
     os.umask(0o022)  # modes of files are part of an archive
     os.environ["SOURCE_DATE_EPOCH"] = str(epoch())
-    if options.torch:
-        releases = RELEASES if options.torch == ["all"] else options.torch
+    releases = RELEASES if options.torch == ["all"] else options.torch
+    skipped = {}
+    if options.platform:
+        os.environ.update(cross.variables(options.platform, releases, cache_folder()))
+        skipped = cross.TARGETS[options.platform].skipped
+    elif releases:
         os.environ["OPWHEEL_TORCHES"] = torches(releases, cache_folder())  # framework/setup.py reads it
     for old in (*options.out.glob("*.whl"), *options.out.glob("*.tar.gz"), *options.out.glob(f"{VARIANTS}/*")):
         old.unlink()
@@ -174,7 +181,10 @@ def main() -> int:
     for project in known:
         if not options.names or project.name in options.names:
             try:
-                row = build_or_skip(project, pythons, options.out, is_named=bool(options.names))
+                if project.name in skipped:
+                    row = Built(project.name, skipped=skipped[project.name])
+                else:
+                    row = build_or_skip(project, pythons, options.out, is_named=bool(options.names))
                 rows += [row, *(variants_of(project, row.wheel, options.out) if row.wheel else ())]
             except (BuildException, BuildBackendException) as error:
                 print(f"release: {project.name} cannot be built: {error}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The platform tag of a wheel, from what its libraries need of the system."""
+"""Platform tags of wheels: that of one of ours, from what its libraries need, and those that an installer takes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ from pathlib import Path
 
 # They come with packages that the wheel depends on, and must be those in the process.
 FROM_OTHER_WHEELS = ["libtorch*.so", "libc10*.so", "libsycl.so.*", "libexecutorch.so"]
+
+
+def platform_tags(machine: str, glibc: int = 36) -> list[str]:
+    """What a Linux with glibc 2.``glibc`` on that processor can install, the newest first, for pip's ``--platform``."""
+    return [*(f"manylinux_2_{minor}_{machine}" for minor in range(glibc, 16, -1)), f"manylinux2014_{machine}"]
 
 
 def tag_platform(wheel: Path, out: Path) -> Path:

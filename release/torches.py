@@ -16,6 +16,8 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from .platforms import platform_tags
+
 # The oldest patch release of each minor: what is built with it runs with the later ones.
 RELEASES = ("2.10.0", "2.11.0", "2.12.0", "2.13.0", "2.14.0", "2.15.0")
 
@@ -33,22 +35,37 @@ def cache_folder() -> Path:
     return Path(base) / "opwheel/torches"
 
 
-def unpacked(release: str, cache: Path) -> Path:
-    """The folder with the package torch of a release; downloads it if it is not there.
+def download(requirement: str, folder: Path, machine: str = "") -> Path:
+    """A wheel from the index, for this machine or for another Linux processor.
 
     Raises:
         subprocess.CalledProcessError: pip cannot download it, and has said why.
     """
-    folder = cache / f"torch-{release}"
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-cache-dir", "--no-deps"]
+    platforms = [f"--platform={one}" for one in platform_tags(machine)] if machine else []
+    subprocess.run([*pip, "--only-binary", ":all:", *platforms, "--dest", str(folder), requirement], check=True)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def unpacked(release: str, cache: Path, machine: str = "") -> Path:
+    """The folder with the package torch of a release; downloads it if it is not there.
+
+    Args:
+        release: such as ``"2.13.0"``.
+        cache: the folder that it is in.
+        machine: the processor that it is for; empty for this one.
+
+    Raises:
+        subprocess.CalledProcessError: pip cannot download it, and has said why.
+    """
+    folder = cache / "-".join(filter(None, ("torch", release, machine)))
     if folder.exists():
         return folder
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache) as temporary:
         # Any Python will do: the libraries do not depend on it.
-        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-cache-dir", "--no-deps"]
-        subprocess.run([*pip, "--only-binary", ":all:", "--dest", temporary, f"torch=={release}"], check=True)
-        (wheel,) = Path(temporary).glob("torch-*.whl")
-        unpack(wheel, Path(temporary) / "unpacked")
+        unpack(download(f"torch=={release}", Path(temporary), machine), Path(temporary) / "unpacked")
         (Path(temporary) / "unpacked").rename(folder)  # all of it, or nothing
     return folder
 
@@ -60,9 +77,9 @@ def unpack(wheel: Path, folder: Path) -> None:
         archive.extractall(folder, names)
 
 
-def torches(releases: Sequence[str], cache: Path) -> str:
+def torches(releases: Sequence[str], cache: Path, machine: str = "") -> str:
     """The value of OPWHEEL_TORCHES."""
-    return os.pathsep.join(str(unpacked(release, cache)) for release in releases)
+    return os.pathsep.join(str(unpacked(release, cache, machine)) for release in releases)
 
 
 def main() -> int:

@@ -87,6 +87,7 @@ PARTS = {
         {"TEST_NIGHTLY": "1", "TRANSFORMER_OPS_BACKENDS": "triton", "TRITON_INTERPRET": "1"},
     ),
     "torch": Part(("tests/release/test_torches.py",), {}),
+    "aarch64": Part(("tests/release/test_aarch64.py",), {}),
     "other torch": Part(("tests/wheels/test_other_torch.py",), {"TEST_WHOLE_KIT": "1"}),
     "reproducible": Part(("tests/release/test_reproducible.py",), {}),
     "fuzz": Part(

@@ -49,7 +49,8 @@ def test_the_order(monkeypatch, tmp_path):
     packages(monkeypatch, tmp_path / "nvidia")
     assert cuda.find_toolkit("13.0").lib == tmp_path / "nvidia/cu13/lib"
     monkeypatch.setenv("PATH", str(toolkit(tmp_path / "path", "13.1") / "bin"))
-    assert cuda.find_toolkit("13.0") == cuda.Toolkit(tmp_path / "path/bin/nvcc", "13.1", tmp_path / "path/lib64")
+    root = tmp_path / "path"
+    assert cuda.find_toolkit("13.0") == cuda.Toolkit(root / "bin/nvcc", "13.1", root / "lib64", root / "include")
     monkeypatch.setenv("CUDA_HOME", str(toolkit(tmp_path / "home", runtime="targets/sbsa-linux/lib")))
     assert cuda.find_toolkit("13.0").lib == tmp_path / "home/targets/sbsa-linux/lib"
 

@@ -19,6 +19,7 @@ from opwheel._build.toolchain import (
     find_cxx,
     find_torch,
     include_folders,
+    is_cross,
     prefix_maps,
     stable_abi_macros,
 )
@@ -78,6 +79,7 @@ class Toolkit:
     nvcc: Path
     release: str
     lib: Path
+    include: Path
 
 
 def device_code(library: CudaLibrary, build_dir: Path) -> DeviceCode:
@@ -100,6 +102,8 @@ def device_code(library: CudaLibrary, build_dir: Path) -> DeviceCode:
         *stable_abi_macros(library.torch_target),
         *(f"-I{folder}" for folder in include_folders(library)),
         f"-isystem={torch.include}",
+        # For another processor nvcc looks in a folder of that name, which few toolkits have; the headers are the same.
+        *([f"-I{toolkit.include}", f"-isystem={toolkit.include}/cccl"] if is_cross() else []),
     ]
     lines = [
         "rule nvcc",
@@ -138,7 +142,7 @@ def find_toolkit(wanted: str) -> Toolkit:
         elif lib is None:
             seen.append(f"{nvcc} ({origin}) comes without libcudart_static.a")
         else:
-            return Toolkit(nvcc, release, lib)
+            return Toolkit(nvcc, release, lib, root / "include")
     raise ToolchainError(
         f"CUDA {wanted} is needed to build this, and there is none: {'; '.join(seen) or 'no nvcc found'}. Install the "
         f"compiler from PyPI (no GPU and no driver needed): pip install {' '.join(packages(wanted))}; or set CUDA_HOME."

@@ -1,0 +1,106 @@
+"""The wheels of `make wheels PLATFORM=aarch64 TORCHES=2.10.0`, on an emulated processor.
+
+QEMU computes what the instructions say, in a hundred times their time: the kits take most of an hour. Nothing here says
+anything of speed, nor of processors that do not keep to the architecture.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from release.emulated import MACHINE, Emulated
+
+from .conftest import ROOT, Environment
+
+pytestmark = [pytest.mark.slow, pytest.mark.wheels]
+
+# Both machines print the loss of each step of the example's training, and how many test images are right afterwards.
+DIGITS = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import digits, torch
+data, test = digits.load_data(0)
+models = digits.new_models(0)
+optimizers = {name: digits.new_optimizer(model) for name, model in models.items()}
+batches = digits.shuffled_batches(data, torch.Generator().manual_seed(0))
+losses = {name: [] for name in models}
+for batch in batches:
+    for name, model in models.items():
+        optimizers[name].zero_grad()
+        loss = digits.loss_of(model, batch)
+        loss.backward()
+        optimizers[name].step()
+        losses[name].append(loss.item())
+print(json.dumps({"losses": losses, "right": [digits.count_right(model, test) for model in models.values()]}))
+"""
+
+
+class EmulatedEnvironment(Environment):
+    """With the cross compiler for torch.compile, and a thread: more of them only wait for each other."""
+
+    def run(self, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+        settings = {"CXX": "aarch64-linux-gnu-g++", "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
+        return super().run(*arguments, **(settings | environment))
+
+
+@pytest.fixture(scope="session")
+def emulated() -> EmulatedEnvironment:
+    wheels = sorted((ROOT / "dist" / MACHINE).glob("*.whl"))
+    assert wheels, f"there is no wheel in dist/{MACHINE}: make wheels PLATFORM={MACHINE} TORCHES=2.10.0"
+    made = Emulated(Path(os.environ.get("TEST_EMULATED", ROOT / f".venv-{MACHINE}")))
+    made.make()
+    made.install([str(wheel) for wheel in wheels if "_cuda-" not in wheel.name and "_triton-" not in wheel.name])
+    return EmulatedEnvironment(made.python)
+
+
+def test_doctor(emulated: EmulatedEnvironment) -> None:
+    asked = emulated.run("-c", "import platform, torch; print(platform.machine(), torch.__version__)")
+    assert asked.stdout == f"{MACHINE} 2.10.0+cpu\n", asked.stderr
+    for library in ("muladd", "transformer_ops"):
+        report = json.loads(emulated.run("-m", library, "doctor", "--json").stdout)
+        assert report["ok"]
+        assert report["findings"] == []
+        assert report["backends"]["cpu"]["state"] == "loaded"
+        assert report["autograd"]["kind"] == "native"
+
+
+def test_lock(emulated: EmulatedEnvironment, tmp_path: Path) -> None:
+    lock = tmp_path / "muladd.lock"
+    written = emulated.run("-m", "muladd", "lock", lock)
+    assert written.returncode == 0, written.stdout + written.stderr
+    assert emulated.run("-c", "import muladd", MULADD_LOCK=str(lock)).returncode == 0
+    document = json.loads(lock.read_text())
+    document["distributions"]["muladd-cpu"]["sha256"] = "0" * 64
+    lock.write_text(json.dumps(document))
+    assert emulated.run("-m", "muladd", "lock", lock, "--check").returncode == 1
+
+
+@pytest.mark.parametrize("library", ["muladd", "transformer_ops"])
+@pytest.mark.parametrize("capability", ["bf16", "baseline"])
+def test_conformance(library: str, capability: str, emulated: EmulatedEnvironment) -> None:
+    """The whole kit with the best loops for the emulated processor, and its values with those for any processor."""
+    kit = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", "--pyargs", "opwheel_tools.testing"]
+    kit += ["--library", library, "--backend", "cpu", *(["-k", "values"] if capability == "baseline" else [])]
+    name = library.upper()
+    settings = {f"{name}_REQUIRE": "cpu", f"{name}_CPU_CAPABILITY": capability}
+    result = emulated.run(*kit, **settings)
+    assert result.returncode == 0, result.stdout[-8000:] + result.stderr[-2000:]
+    assert " passed" in result.stdout
+
+
+def test_digits_are_learned_as_elsewhere(emulated: EmulatedEnvironment) -> None:
+    """A pass over the data: rounding apart, both processors and both sets of operators take the same steps."""
+    command = ["-c", DIGITS, str(ROOT / "examples")]
+    there = json.loads(emulated.run(*command).stdout)
+    here = json.loads(subprocess.run([sys.executable, *command], capture_output=True, text=True, check=True).stdout)
+    for name, losses in here["losses"].items():
+        assert len(losses) > 40
+        assert there["losses"][name] == pytest.approx(losses, abs=1e-5), name
+        assert losses[-1] < losses[0] / 4
+    assert there["right"] == here["right"]
