@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from release import cross
+
 from .conftest import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.wheels]
 
 
-def test_a_second_build_from_another_checkout(tmp_path: Path) -> None:
+@pytest.mark.parametrize("machine", ["", *cross.TARGETS])
+def test_a_second_build_from_another_checkout(machine: str, tmp_path: Path) -> None:
+    if machine and shutil.which(cross.TARGETS[machine].compiler) is None:
+        pytest.skip(f"there is no cross compiler: apt-get install {cross.TARGETS[machine].package}")
     checkout = tmp_path / "another checkout"
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(checkout)], check=True)
     command = [sys.executable, "-m", "release.build", "--python", str(ROOT / ".venv-sycl/bin/python")]
+    command += ["--platform", machine] if machine else []
     environment = {**os.environ, "SOURCE_DATE_EPOCH": "1790000000"}
     outs = [tmp_path / "one", tmp_path / "two"]
     for folder, out in zip((ROOT, checkout), outs, strict=True):
