@@ -10,13 +10,6 @@
 // All is computed in C; what is beyond a matrix is zero.
 
 constexpr int64_t kQueries = 32;  // at a time: their scores for 2000 keys are in the second-level cache
-template <class C>
-constexpr int64_t kPanel = 2 * kLanes<C>;
-#if defined(__AVX512F__)
-constexpr int64_t kTile = 8;  // rows of a product that are in registers at a time, which are 32 here
-#else
-constexpr int64_t kTile = 4;
-#endif
 
 constexpr int64_t padded(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
@@ -45,10 +38,10 @@ struct Left {
   int64_t row, column;
 };
 
-// What is needed of kTile rows of a product: columns up to `columns`, and of its depth what lies between `first` and
-// `last`. In a causal head all else is zero, or not read.
+// What is needed of kTile rows of a product: columns from `begin`, where a panel begins, up to `columns`, and of its
+// depth what lies between `first` and `last`. In a causal head all else is zero, or not read.
 struct Part {
-  int64_t first, last, columns;
+  int64_t first, last, columns, begin = 0;
 };
 
 // A few rows of a product, of one panel's first columns, `vectors` registers of them. Panels have rows of `width`.
@@ -82,13 +75,14 @@ __attribute__((always_inline)) inline void multiply_tile(Left<C> a, const C* pan
 }
 
 // out = a b, or out += a b: of `rows`, a multiple of kTile, part(i) for those from i on, which for the last rows has
-// the most columns and the largest `last`.
+// the most columns and the largest `last`, for the first ones the smallest `first`; all have the same, if nothing is
+// added to, and one `begin`.
 template <class C, class PartOf>
 inline void multiply(Left<C> a, int64_t rows, Panels<C> b, C* out, int64_t stride, bool adds, const PartOf& part) {
   constexpr int64_t kDepth = 256;  // rows of a panel that stay in the first cache
   const Part most = part(rows - kTile);
-  for (int64_t from = 0; from < most.last; from += kDepth) {
-    for (int64_t column = 0; column < most.columns; column += kPanel<C>) {
+  for (int64_t from = part(0).first; from < most.last; from += kDepth) {
+    for (int64_t column = most.begin; column < most.columns; column += kPanel<C>) {
       const int64_t width = b.width(column);
       for (int64_t i = 0; i < rows; i += kTile) {
         const Part needed = part(i);
@@ -122,8 +116,9 @@ struct HeadRows {
   int64_t stride;
 
   HeadRows(T* data, int64_t stride) : data(data), stride(stride) {}
-  HeadRows(const Heads& heads, int64_t batch, int64_t head)
-      : data(static_cast<T*>(heads.data) + batch * heads.strides[0] + head * heads.strides[1]),
+  HeadRows(const Heads& heads, int64_t batch, int64_t head, int64_t first = 0)
+      : data(static_cast<T*>(heads.data) + batch * heads.strides[0] + head * heads.strides[1] +
+             first * heads.strides[2]),
         stride(heads.strides[2]) {}
   T* row(int64_t i) const { return data + i * stride; }
 };
@@ -145,8 +140,8 @@ inline void copy_rows(HeadRows<const T> x, int64_t from, int64_t rows, int64_t c
   }
 }
 template <class T, class C>
-inline void pack(HeadRows<const T> x, int64_t count, int64_t length, Panels<C> to) {
-  for (int64_t i = 0; i < count; ++i) {
+inline void pack(HeadRows<const T> x, int64_t begin, int64_t end, int64_t length, Panels<C> to) {
+  for (int64_t i = begin; i < end; ++i) {
     for (int64_t k = 0; k < to.columns; k += kLanes<C>) store_vector(to.at(i, k), get_padded(x.row(i), k, length));
   }
 }
@@ -159,15 +154,16 @@ inline void pack_block(const C* x, Panels<C> to) {
     }
   }
 }
-// A square of elements at a time, as many as a register has lanes in each direction.
+// A square of elements at a time, as many as a register has lanes in each direction. Rows from `begin` on, to whose
+// panel, as to the last one's, nothing else belongs.
 template <class T, class C>
-inline void pack_transposed(HeadRows<const T> x, int64_t count, int64_t length, Panels<C> to) {
+inline void pack_transposed(HeadRows<const T> x, int64_t begin, int64_t end, int64_t length, Panels<C> to) {
   constexpr int64_t kCount = kLanes<C>;
-  for (int64_t first = 0; first < to.columns; first += kCount) {
+  for (int64_t first = begin; first < padded(end, kPanel<C>); first += kCount) {
     for (int64_t k = 0; k < length; k += kCount) {
       Vector<C> square[kCount];
       for (int64_t j = 0; j < kCount; ++j) {
-        square[j] = first + j < count ? get_padded(x.row(first + j), k, length) : Vector<C>{};
+        square[j] = first + j < end ? get_padded(x.row(first + j), k, length) : Vector<C>{};
       }
       transpose(square);
       C* const column = to.at(k, first);
@@ -201,53 +197,20 @@ struct Rotation {
   }
 };
 
-// A head's keys for products: transposed, and, if `rows` is not null, as rows. Turned keys are in `turned` in between.
+// A head's keys for products, from `begin` on: transposed, and, if `rows` is not null, as rows. Turned keys are in
+// `turned` in between.
 template <class T, class C>
-inline void pack_keys(HeadRows<const T> k, const Rotation<T>& rotation, int64_t count, int64_t length, C* turned,
-                      int64_t stride, Panels<C> transposed, const std::type_identity_t<Panels<C>>* rows) {
+inline void pack_keys(HeadRows<const T> k, const Rotation<T>& rotation, int64_t begin, int64_t end, int64_t length,
+                      C* turned, int64_t stride, Panels<C> transposed, const std::type_identity_t<Panels<C>>* rows) {
   const auto pack_all = [&](auto x) {
-    pack_transposed(x, count, length, transposed);
-    if (rows != nullptr) pack(x, count, length, *rows);
+    pack_transposed(x, begin, end, length, transposed);
+    if (rows != nullptr) pack(x, begin, end, length, *rows);
   };
   if (!rotation) return pack_all(k);
-  copy_rows(k, 0, count, count, length, C(1), turned, stride);
-  rotation.turn(turned, stride, 0, count, C(1));
+  copy_rows(k, 0, end, end, length, C(1), turned, stride);
+  rotation.turn(turned, stride, 0, end, C(1));
   pack_all(HeadRows<const C>(turned, stride));
 }
-
-// How many keys the queries of a batch see: of a causal head those up to their positions, which are counted from 0, as
-// PyTorch does, unless they are given.
-class Visible {
- public:
-  Visible(const AttentionForm& form, int64_t batch)
-      : keys_(form.keys),
-        is_causal_(form.is_causal),
-        ids_(form.position_ids == nullptr ? nullptr : form.position_ids + batch * form.position_stride) {}
-
-  int64_t of(int64_t i) const {
-    if (!is_causal_) return keys_;
-    const int64_t position = ids_ == nullptr ? i : ids_[i];
-    return position + 1 < keys_ ? position + 1 : keys_;
-  }
-  // The most that one of `count` queries from i on sees.
-  int64_t most(int64_t i, int64_t count) const {
-    if (ids_ == nullptr) return of(i + count - 1);
-    int64_t most = 0;
-    for (int64_t r = 0; r < count; ++r) most = of(i + r) > most ? of(i + r) : most;
-    return most;
-  }
-  // The most that one of kTile queries from i on sees, in a block that sees `seen`. Given positions have no order.
-  int64_t in_tile(int64_t i, int64_t seen) const {
-    return is_causal_ && ids_ == nullptr && i + kTile < seen ? i + kTile : seen;
-  }
-  // The first query that sees key j.
-  int64_t first(int64_t j) const { return is_causal_ && ids_ == nullptr ? j : 0; }
-
- private:
-  int64_t keys_;
-  bool is_causal_;
-  const int64_t* ids_;
-};
 
 // The logarithm of the sum of exp(score) where the largest score is infinite, of which the difference from itself is nan:
 // as large as that, unless a score is nan, which the largest one does not tell.
@@ -274,6 +237,16 @@ inline C to_weights(C* row, int64_t count, C* lse) {
   return C(1) / total;
 }
 
+// The same of scores that a mask may change. A query that sees no key has weights of zero, no largest score, and a
+// factor of zero.
+template <class T, class C>
+inline C to_weights(C* row, const Mask<T>& mask, int64_t i, int64_t first, int64_t count, C* lse) {
+  if (count > 0 && (!mask || mask.change(row, i, first, count))) return to_weights(row, count, lse);
+  fill_zero(row, count);
+  if (lse != nullptr) *lse = -static_cast<C>(__builtin_inf());
+  return 0;
+}
+
 template <class T>
 void attention(const Attention& a, int64_t begin, int64_t end) {
   using C = ComputeType<T>;
@@ -286,126 +259,151 @@ void attention(const Attention& a, int64_t begin, int64_t end) {
   const Buffer<C> turned(form.cos == nullptr ? 0 : n * columns);
   int64_t packed = -1;  // the head whose keys and values are there
   for (int64_t i = begin; i < end; ++i) {
-    const int64_t batch = i / form.heads, head = i % form.heads, shared = head / form.group;
-    const Visible visible(form, batch);
-    const HeadRows<const T> q(a.q, batch, head);
-    const HeadRows<T> y(a.y, batch, head);
+    const int64_t head = i % form.heads, shared = head / form.group;
+    const Sequence sequence(form, i / form.heads);
+    const int64_t batch = sequence.batch, queries = sequence.queries;
+    const Visible visible(form, i / form.heads);
+    const Mask<T> mask(form, batch, head);
+    const HeadRows<const T> q(a.q, batch, head, sequence.first_query);
+    const HeadRows<T> y(a.y, batch, head, sequence.first_query);
     const Rotation<T> rotation(form, batch);
-    C* const lse = a.lse == nullptr ? nullptr : static_cast<C*>(a.lse) + i * form.queries;
+    C* const lse = a.lse == nullptr ? nullptr : static_cast<C*>(a.lse) + sequence.row_of(form, head);
     if (packed != i / form.group) {
-      const int64_t read = visible.most(0, form.queries);
-      pack_keys(HeadRows<const T>(a.k, batch, shared), rotation, read, d, turned.data, columns, keys, nullptr);
-      pack(HeadRows<const T>(a.v, batch, shared), read, d, values);
+      const int64_t unread = visible.template begin<C>(0, queries), read = visible.most(0, queries);
+      const HeadRows<const T> k(a.k, batch, shared, sequence.first_key), v(a.v, batch, shared, sequence.first_key);
+      pack_keys(k, rotation, unread, read, d, turned.data, columns, keys, nullptr);
+      pack(v, unread, read, d, values);
       packed = i / form.group;
     }
-    const int64_t next = i + 1 < end ? i + 1 : i;
-    const HeadRows<const T> next_k(a.k, next / form.heads, next % form.heads / form.group);
-    const HeadRows<const T> next_v(a.v, next / form.heads, next % form.heads / form.group);
-    for (int64_t from = 0; from < form.queries; from += kQueries) {
-      const int64_t count = form.queries - from < kQueries ? form.queries - from : kQueries;
-      const int64_t seen = visible.most(from, count);
+    const int64_t next = i + 1 < end ? i + 1 : i, next_shared = next % form.heads / form.group;
+    const Sequence next_sequence(form, next / form.heads);
+    const HeadRows<const T> next_k(a.k, next_sequence.batch, next_shared, next_sequence.first_key);
+    const HeadRows<const T> next_v(a.v, next_sequence.batch, next_shared, next_sequence.first_key);
+    for (int64_t from = 0; from < queries; from += kQueries) {
+      const int64_t count = queries - from < kQueries ? queries - from : kQueries;
+      const int64_t seen = visible.most(from, count), unseen = visible.template begin<C>(from, count);
       copy_rows(q, from, kQueries, count, d, static_cast<C>(form.scale), block.data, columns);
       rotation.turn(block.data, columns, from, count, C(1));
-      const auto of_scores = [&](int64_t r) { return Part{0, d, visible.in_tile(from + r, seen)}; };
+      const auto of_scores = [&](int64_t r) { return Part{0, d, visible.in_tile(from + r, seen), unseen}; };
       multiply({block.data, columns, 1}, kQueries, keys, scores.data, stride, false, of_scores);
       C factors[kQueries];
       for (int64_t r = 0; r < count; ++r) {
         C* const row = scores.data + r * stride;
-        fetch(q, from + kQueries + r, form.queries, d);
-        fetch(y, from + r, form.queries, d);
-        fetch(next_k, from + r, n, d);
-        fetch(next_v, from + r, n, d);
-        const int64_t own = visible.of(from + r);
-        factors[r] = to_weights(row, own, lse == nullptr ? nullptr : lse + from + r);
+        fetch(q, from + kQueries + r, queries, d);
+        fetch(y, from + r, queries, d);
+        fetch(next_k, from + r, next_sequence.keys, d);
+        fetch(next_v, from + r, next_sequence.keys, d);
+        const int64_t first = visible.from(from + r), own = visible.of(from + r);
+        C* const own_lse = lse == nullptr ? nullptr : lse + from + r;
+        factors[r] = to_weights(row + first, mask, from + r, first, own - first, own_lse);
+        fill_zero(row + unseen, first - unseen);
         fill_zero(row + own, seen - own);
       }
-      const auto of_sums = [&](int64_t r) { return Part{0, visible.in_tile(from + r, seen), columns}; };
+      const auto of_sums = [&](int64_t r) { return Part{unseen, visible.in_tile(from + r, seen), columns}; };
       multiply({scores.data, stride, 1}, kQueries, values, sums.data, columns, false, of_sums);
       for (int64_t r = 0; r < count; ++r) {
         T* const to = y.row(from + r);
+        if (factors[r] == 0) fill_zero(sums.data + r * columns, d);  // without a key there is no sum
         for_vectors<C>(d, [&](auto at) { put(to, at, get(sums.data + r * columns, at) * factors[r]); });
       }
     }
   }
 }
 
-// With p = exp(scores - lse), dp = grad v^T and ds = p * (dp - sum(p * dp) / sum(p)):
-// dv = p^T grad, dq = scale * ds k, dk = scale * ds^T q. Keys and values that several heads share have their sums.
-// The mean of dp is sum(grad * y), but y is rounded, and so is lse: where one key has nearly all of the weight, the
-// difference would be little but what they have lost.
+// Makes scores to p = exp(scores - lse), and dp to ds = p * (dp - sum(p * dp) / sum(p)). The mean of dp is sum(grad *
+// y), but y is rounded, and so is lse: where one key has nearly all of the weight, the difference would be little but
+// what they have lost.
+template <class C>
+inline void slopes_of(C* p, C* ds, int64_t count, C lse) {
+  const C total = sum<C>(count, [&](auto at) {
+    const auto weight = exp_of_negative(get(p, at) - lse);
+    put(p, at, weight);
+    return weight;
+  });
+  const C mean = sum<C>(count, [&](auto at) { return get(p, at) * get(ds, at); }) / total;
+  for_vectors<C>(count, [&](auto at) { put(ds, at, get(p, at) * (get(ds, at) - mean)); });
+}
+
+// With dp = grad v^T, and p and ds as above: dv = p^T grad, dq = scale * ds k, dk = scale * ds^T q. Keys and values
+// that several heads share have their sums.
 template <class T>
 void attention_backward(const AttentionBackward& a, int64_t begin, int64_t end) {
   using C = ComputeType<T>;
   const AttentionForm& form = a.form;
-  const int64_t n = form.keys, d = form.length, columns = padded(d, kLanes<C>), width = padded(n, kPanel<C>);
-  const Buffer<C> keys_memory(n * columns), transposed_keys(d * width), transposed_values(d * width);
+  const int64_t d = form.length, columns = padded(d, kLanes<C>), width = padded(form.keys, kPanel<C>);
+  const Buffer<C> keys_memory(form.keys * columns), transposed_keys(d * width), transposed_values(d * width);
   const Buffer<C> block(kQueries * columns), grads(kQueries * columns), sums(kQueries * columns);
   const Buffer<C> block_memory(kQueries * columns), grads_memory(kQueries * columns);
   const int64_t stride = width + kLanes<C>;  // rows that were a power of two apart would share a few lines of the cache
   const Buffer<C> weights(kQueries * stride), slopes(kQueries * stride), dk(width * columns), dv(width * columns);
-  const Panels<C> keys{keys_memory.data, n, columns}, keys_t{transposed_keys.data, d, width};
+  const Panels<C> keys{keys_memory.data, form.keys, columns}, keys_t{transposed_keys.data, d, width};
   const Panels<C> values_t{transposed_values.data, d, width};
   const Panels<C> block_panels{block_memory.data, kQueries, columns}, grad_panels{grads_memory.data, kQueries, columns};
   const C scale = static_cast<C>(form.scale);
   for (int64_t i = begin; i < end; ++i) {  // a head of keys and values
-    const int64_t heads = form.heads / form.group, batch = i / heads, shared = i % heads;
-    const Visible visible(form, batch);
-    const int64_t read = visible.most(0, form.queries);
-    const HeadRows<const T> k(a.k, batch, shared), v(a.v, batch, shared);
-    const HeadRows<T> dk_rows(a.dk, batch, shared), dv_rows(a.dv, batch, shared);
+    const int64_t heads = form.heads / form.group, shared = i % heads;
+    const Sequence sequence(form, i / heads);
+    const int64_t batch = sequence.batch, queries = sequence.queries, n = sequence.keys;
+    const Visible visible(form, i / heads);
+    const int64_t unread = visible.template begin<C>(0, queries), read = visible.most(0, queries);
+    const HeadRows<const T> k(a.k, batch, shared, sequence.first_key), v(a.v, batch, shared, sequence.first_key);
+    const HeadRows<T> dk_rows(a.dk, batch, shared, sequence.first_key);
+    const HeadRows<T> dv_rows(a.dv, batch, shared, sequence.first_key);
     const int64_t next = i + 1 < end ? i + 1 : i;
-    const HeadRows<const T> next_k(a.k, next / heads, next % heads), next_v(a.v, next / heads, next % heads);
+    const Sequence next_sequence(form, next / heads);
+    const HeadRows<const T> next_k(a.k, next_sequence.batch, next % heads, next_sequence.first_key);
+    const HeadRows<const T> next_v(a.v, next_sequence.batch, next % heads, next_sequence.first_key);
     const Rotation<T> rotation(form, batch);
-    pack_keys(k, rotation, read, d, dk.data, columns, keys_t, &keys);
-    pack_transposed(v, read, d, values_t);
-    fill_zero(dk.data, width * columns);
-    fill_zero(dv.data, width * columns);
+    pack_keys(k, rotation, unread, read, d, dk.data, columns, keys_t, &keys);
+    pack_transposed(v, unread, read, d, values_t);
+    fill_zero(dk.data, padded(n, kPanel<C>) * columns);
+    fill_zero(dv.data, padded(n, kPanel<C>) * columns);
     for (int64_t head = shared * form.group; head < (shared + 1) * form.group; ++head) {
-      const HeadRows<const T> q(a.q, batch, head), grad(a.grad, batch, head);
-      const HeadRows<T> dq(a.dq, batch, head);
-      const C* const lse = static_cast<const C*>(a.lse) + (batch * form.heads + head) * form.queries;
-      for (int64_t from = 0; from < form.queries; from += kQueries) {
-        const int64_t count = form.queries - from < kQueries ? form.queries - from : kQueries;
+      const HeadRows<const T> q(a.q, batch, head, sequence.first_query);
+      const HeadRows<const T> grad(a.grad, batch, head, sequence.first_query);
+      const HeadRows<T> dq(a.dq, batch, head, sequence.first_query);
+      const Mask<T> mask(form, batch, head);
+      const C* const lse = static_cast<const C*>(a.lse) + sequence.row_of(form, head);
+      for (int64_t from = 0; from < queries; from += kQueries) {
+        const int64_t count = queries - from < kQueries ? queries - from : kQueries;
         const int64_t seen = visible.most(from, count), seen_width = padded(seen, kPanel<C>);
+        const int64_t unseen = visible.template begin<C>(from, count);
         copy_rows(q, from, kQueries, count, d, scale, block.data, columns);
         rotation.turn(block.data, columns, from, count, C(1));
         copy_rows(grad, from, kQueries, count, d, C(1), grads.data, columns);
         pack_block(block.data, block_panels);
         pack_block(grads.data, grad_panels);
-        const auto of_scores = [&](int64_t r) { return Part{0, d, visible.in_tile(from + r, seen)}; };
+        const auto of_scores = [&](int64_t r) { return Part{0, d, visible.in_tile(from + r, seen), unseen}; };
         multiply({block.data, columns, 1}, kQueries, keys_t, weights.data, stride, false, of_scores);
         multiply({grads.data, columns, 1}, kQueries, values_t, slopes.data, stride, false, of_scores);
         for (int64_t r = 0; r < kQueries; ++r) {
           C* const p = weights.data + r * stride;
           C* const ds = slopes.data + r * stride;
-          fetch(q, from + kQueries + r, form.queries, d);
-          fetch(grad, from + kQueries + r, form.queries, d);
-          fetch(dq, from + r, form.queries, d);
+          fetch(q, from + kQueries + r, queries, d);
+          fetch(grad, from + kQueries + r, queries, d);
+          fetch(dq, from + r, queries, d);
           fetch(dk_rows, from + r, n, d);
           fetch(dv_rows, from + r, n, d);
-          fetch(next_k, from + r, n, d);
-          fetch(next_v, from + r, n, d);
-          const int64_t own = r < count ? visible.of(from + r) : 0;
-          if (own > 0) {
-            const C log_sum = lse[from + r];
-            const C total = sum<C>(own, [&](auto at) {
-              const auto weight = exp_of_negative(get(p, at) - log_sum);
-              put(p, at, weight);
-              return weight;
-            });
-            const C mean = sum<C>(own, [&](auto at) { return get(p, at) * get(ds, at); }) / total;
-            for_vectors<C>(own, [&](auto at) { put(ds, at, get(p, at) * (get(ds, at) - mean)); });
+          fetch(next_k, from + r, next_sequence.keys, d);
+          fetch(next_v, from + r, next_sequence.keys, d);
+          const int64_t first = r < count ? visible.from(from + r) : unseen;
+          int64_t own = r < count ? visible.of(from + r) : unseen;
+          if (own > first && mask && !mask.change(p + first, from + r, first, own - first)) own = first;
+          if (own > first) slopes_of(p + first, ds + first, own - first, lse[from + r]);
+          for (C* const row : {p, ds}) {
+            fill_zero(row + unseen, first - unseen);
+            fill_zero(row + own, seen_width - own);
           }
-          fill_zero(p + own, seen_width - own);
-          fill_zero(ds + own, seen_width - own);
         }
         const auto of_keys = [&](int64_t j) {
-          const int64_t first = visible.first(j);
+          const int64_t first = visible.first(unseen + j);
           return Part{first > from ? first - from : 0, kQueries, columns};
         };
-        multiply({weights.data, 1, stride}, padded(seen, kTile), grad_panels, dv.data, columns, true, of_keys);
-        multiply({slopes.data, 1, stride}, padded(seen, kTile), block_panels, dk.data, columns, true, of_keys);
-        const auto of_sums = [&](int64_t r) { return Part{0, visible.in_tile(from + r, seen), columns}; };
+        const int64_t rows = padded(seen - unseen, kTile), first_row = unseen * columns;
+        multiply({weights.data + unseen, 1, stride}, rows, grad_panels, dv.data + first_row, columns, true, of_keys);
+        multiply({slopes.data + unseen, 1, stride}, rows, block_panels, dk.data + first_row, columns, true, of_keys);
+        const auto of_sums = [&](int64_t r) { return Part{unseen, visible.in_tile(from + r, seen), columns}; };
+        if (unseen > 0 || seen == 0) fill_zero(sums.data, kQueries * columns);  // queries that see no key have no sum
         multiply({slopes.data, stride, 1}, kQueries, keys, sums.data, columns, false, of_sums);
         rotation.turn(sums.data, columns, from, count, C(-1));
         for (int64_t r = 0; r < count; ++r) {

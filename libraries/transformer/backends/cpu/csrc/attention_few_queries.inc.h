@@ -36,7 +36,8 @@ void few_query_scores(const FewQueryScores& a, int64_t begin, int64_t end) {
   int64_t copied = -1;  // the head whose queries are there
   for (int64_t unit = begin; unit < end; ++unit) {
     const int64_t i = unit / a.key_blocks(), batch = i / heads, shared = i % heads;
-    const int64_t n = Visible(form, batch).most(0, form.queries);
+    const Visible visible(form, batch);
+    const int64_t unseen = visible.template begin<C>(0, form.queries), n = visible.most(0, form.queries);
     if (copied != i) {
       fill_zero(queries.data, rows * columns);
       for (int64_t g = 0; g < form.group; ++g) {
@@ -50,9 +51,9 @@ void few_query_scores(const FewQueryScores& a, int64_t begin, int64_t end) {
     C* const scores = scores_of<C>(a, i);
     const int64_t first = unit % a.key_blocks() * kKeysOfBlock,
                   last = first + kKeysOfBlock < n ? first + kKeysOfBlock : n;
-    for (int64_t j = first; j < last; j += kPanel<C>) {
+    for (int64_t j = first > unseen ? first : unseen; j < last; j += kPanel<C>) {
       const int64_t count = n - j < kPanel<C> ? n - j : kPanel<C>;
-      pack_transposed(HeadRows<const T>(k.row(j), k.stride), count, d, transposed);
+      pack_transposed(HeadRows<const T>(k.row(j), k.stride), 0, count, d, transposed);
       for (int64_t r = 0; r < rows; r += kTile) {
         multiply_rows<2>(a.rows() - r, Left<C>{queries.data + r * columns, columns, 1}, panel.data, kPanel<C>, d,
                          scores + r * a.stride + j, a.stride, false);
@@ -67,11 +68,15 @@ void few_query_weights(const FewQueryWeights& a, int64_t begin, int64_t end) {
   using C = ComputeType<T>;
   const AttentionForm& form = a.form;
   for (int64_t unit = begin; unit < end; ++unit) {
-    const Visible visible(form, unit / (form.heads * form.queries));
-    const int64_t own = visible.of(unit % form.queries);
+    const int64_t i = unit % form.queries, batch = unit / (form.heads * form.queries);
+    const Visible visible(form, batch);
+    const Mask<T> mask(form, batch, unit / form.queries % form.heads);
+    const int64_t first = visible.from(i), own = visible.of(i);
+    const int64_t unseen = visible.template begin<C>(0, form.queries);
     C* const row = scores_of<C>(a, unit / a.rows()) + unit % a.rows() * a.stride;
     C* const lse = a.lse == nullptr ? nullptr : static_cast<C*>(a.lse) + unit;
-    row[a.stride - 1] = to_weights(row, own, lse);
+    row[a.stride - 1] = to_weights(row + first, mask, i, first, own - first, lse);
+    fill_zero(row + unseen, first - unseen);
     fill_zero(row + own, visible.most(0, form.queries) - own);
   }
 }
@@ -87,14 +92,15 @@ void few_query_sums(const FewQuerySums& a, int64_t begin, int64_t end) {
   const Buffer<C> sums(rows * columns), block(kDepth * columns);
   for (int64_t unit = begin; unit < end;) {
     const int64_t i = unit / blocks, batch = i / heads, shared = i % heads;
-    const int64_t n = Visible(form, batch).most(0, form.queries);
+    const Visible visible(form, batch);
+    const int64_t unseen = visible.template begin<C>(0, form.queries), n = visible.most(0, form.queries);
     const int64_t here = blocks - unit % blocks < end - unit ? blocks - unit % blocks : end - unit;
     const int64_t from = unit % blocks * kColumnsOfBlock, width_here = here * kColumnsOfBlock;
     const int64_t to = from + width_here < d ? from + width_here : d;
     const int64_t width = padded(to - from, kLanes<C>);
     const HeadRows<const T> v(a.v, batch, shared);
     const C* const weights = scores_of<C>(a, i);
-    for (int64_t j = 0; j < n; j += kDepth) {
+    for (int64_t j = unseen; j < n; j += kDepth) {
       const int64_t depth = n - j < kDepth ? n - j : kDepth;
       const auto add = [&](const C* values, int64_t stride) {
         for (int64_t column = 0; column < width; column += kPanel<C>) {
@@ -102,8 +108,8 @@ void few_query_sums(const FewQuerySums& a, int64_t begin, int64_t end) {
             const Left<C> left{weights + r * a.stride + j, a.stride, 1};
             C* const out = sums.data + r * columns + column;
             column + kLanes<C> < width
-                ? multiply_rows<2>(a.rows() - r, left, values + column, stride, depth, out, columns, j > 0)
-                : multiply_rows<1>(a.rows() - r, left, values + column, stride, depth, out, columns, j > 0);
+                ? multiply_rows<2>(a.rows() - r, left, values + column, stride, depth, out, columns, j > unseen)
+                : multiply_rows<1>(a.rows() - r, left, values + column, stride, depth, out, columns, j > unseen);
           }
         }
       };
@@ -124,6 +130,7 @@ void few_query_sums(const FewQuerySums& a, int64_t begin, int64_t end) {
       const HeadRows<T> y(a.y, batch, shared * form.group + r / form.queries);
       T* const row = y.row(r % form.queries) + from;
       const C factor = weights[r * a.stride + a.stride - 1];
+      if (factor == 0) fill_zero(sums.data + r * columns, columns);  // without a key there is no sum
       for_vectors<C>(to - from, [&](auto at) { put(row, at, get(sums.data + r * columns, at) * factor); });
     }
     unit += here;

@@ -19,7 +19,10 @@ struct Heads {
 // What both passes depend on. Each `group` of the heads share a head of k and v. If cos is not null, q and k are turned
 // as by Rope, with halves as pairs: cos and sin have a row for each position, `batch_stride` is 0 where batches share
 // them. If position_ids is not null, causal queries see keys up to these, of which a batch has `position_stride`, or 0
-// where batches share them.
+// where batches share them, and of the keys up to there they see `window`, or all if it is 0. If mask is not null, it
+// is added to scores, or, of bool, says which keys are seen; its strides are those of batches, heads and queries. If
+// query_starts is not null, sequences follow each other in one batch, as many as a call has rows for each head: they
+// begin there, the keys of each at its key_starts, and `keys` is the most that one of them has.
 struct AttentionForm {
   int64_t heads, group, queries, keys, length;
   double scale;
@@ -27,11 +30,15 @@ struct AttentionForm {
   const void *cos, *sin;
   int64_t angle_stride, batch_stride;
   const int64_t* position_ids;
-  int64_t position_stride;
+  int64_t position_stride, window;
+  const void* mask;
+  bool mask_is_bool;
+  int64_t mask_strides[3];
+  const int64_t *query_starts, *key_starts;
 };
 
 // y, and log(sum(exp)) of the scores, float (double for float64), if lse is not null. A call's rows are the heads of
-// all batches.
+// all batches, or of all sequences.
 struct Attention {
   Heads q, k, v, y;
   void* lse;

@@ -8,6 +8,7 @@ namespace {
 using namespace ::opwheel::cpu::OPWHEEL_ISA;
 
 // What others use comes first.
+#include "attention_visible.inc.h"
 #include "reciprocal_root.inc.h"
 #if defined(__AVX512F__)
 #include "norms_bfloat16.inc.h"

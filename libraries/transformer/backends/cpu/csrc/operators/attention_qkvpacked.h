@@ -32,7 +32,7 @@ inline Tensor attention_qkvpacked(const Tensor& qkv, bool is_causal, std::option
                                   const OptionalTensor& cos, const OptionalTensor& sin) {
   const Parts parts(qkv);
   const auto [q, k, v] = parts.get();
-  return attention(q, k, v, is_causal, scale, cos, sin, std::nullopt);
+  return attention_into(q, k, v, {is_causal, scale, cos, sin}, AttentionSizes(q, k, v), Tensor());
 }
 
 inline std::array<Tensor, 2> attention_qkvpacked_training(const Tensor& qkv, bool is_causal,
@@ -40,7 +40,7 @@ inline std::array<Tensor, 2> attention_qkvpacked_training(const Tensor& qkv, boo
                                                           const OptionalTensor& sin) {
   const Parts parts(qkv);
   const auto [q, k, v] = parts.get();
-  return attention_training(q, k, v, is_causal, scale, cos, sin, std::nullopt);
+  return training_results(q, k, v, {is_causal, scale, cos, sin});
 }
 
 inline Tensor attention_qkvpacked_backward(const Tensor& grad_output, const Tensor& qkv, const Tensor& y,
@@ -51,8 +51,7 @@ inline Tensor attention_qkvpacked_backward(const Tensor& grad_output, const Tens
   const AttentionSizes sizes(q, k, v);
   Tensor dqkv = new_empty_like(qkv);
   const Parts gradients(dqkv);
-  attention_backward_into(gradients.get(), sizes, grad_output, parts.get(), y, lse, is_causal, scale, cos, sin,
-                          std::nullopt);
+  attention_backward_into(gradients.get(), sizes, grad_output, parts.get(), y, lse, {is_causal, scale, cos, sin});
   return dqkv;
 }
 

@@ -6,6 +6,7 @@ import torch
 from opwheel import Operator
 from torch import Tensor
 
+from .attention_visible import Visible
 from .checks import check_like, check_shape
 from .invariance import RECORDED, along
 from .precision import wide
@@ -60,41 +61,25 @@ def _scaled(q: Tensor, scale: float | None) -> float:
     return q.shape[-1] ** -0.5 if scale is None else scale
 
 
-def _check_positions(position_ids: Tensor | None, q: Tensor, is_causal: bool, cos: Tensor | None) -> None:
-    if position_ids is None:
-        return
-    if not is_causal:
-        raise RuntimeError("argument 'position_ids' is given, but without 'is_causal' queries see all keys; pass None")
-    if cos is not None:
-        raise RuntimeError("argument 'position_ids' is given, and so is 'cos'; turn queries and keys with rope() first")
-    batches, queries = q.shape[:2]
-    if position_ids.dtype != torch.int64 or position_ids.shape not in ((queries,), (1, queries), (batches, queries)):
-        raise RuntimeError(
-            f"argument 'position_ids' is {position_ids.dtype} of shape {tuple(position_ids.shape)}, expected "
-            f"torch.int64 of shape ({queries},) or ({batches} or 1, {queries})"
-        )
+def _seen(q: Tensor, k: Tensor, visible: Visible) -> Tensor | None:
+    """Which queries see which keys; None where all see all."""
+    seen, mask = visible.seen(q.shape[1], k.shape[1], q.device), visible.attn_mask
+    if mask is None or mask.dtype != torch.bool:
+        return seen
+    return mask if seen is None else seen & mask
 
 
-def _positions(q: Tensor, keys: int, position_ids: Tensor | None) -> Tensor:
-    """Of the queries among the keys, ``(batch or 1, 1, queries, 1)``."""
-    if position_ids is None:
-        return torch.arange(q.shape[1], device=q.device).view(1, 1, -1, 1)
-    every = torch.arange(keys, device=q.device)  # others are refused
-    return every.index_select(0, position_ids.flatten()).view(-1, 1, q.shape[1], 1)
-
-
-def _where_seen(x: Tensor, other: float, q: Tensor, is_causal: bool, position_ids: Tensor | None) -> Tensor:
-    """What is known of each query and each key, and another number where the query does not see the key."""
-    if not is_causal:
-        return x
-    keys = x.shape[-1]
-    return torch.where(torch.arange(keys, device=q.device) <= _positions(q, keys, position_ids), x, other)
-
-
-def _scores(q: Tensor, k: Tensor, is_causal: bool, scale: float | None, position_ids: Tensor | None) -> Tensor:
-    heads = q.shape[2]
+def _scores(q: Tensor, k: Tensor, scale: float | None, visible: Visible) -> Tensor:
+    heads, mask, seen = q.shape[2], visible.attn_mask, _seen(q, k, visible)
     scores = _heads_first(q, heads) @ _heads_first(k, heads).transpose(-1, -2) * _scaled(q, scale)
-    return _where_seen(scores, -torch.inf, q, is_causal, position_ids)
+    if mask is not None and mask.dtype != torch.bool:
+        scores = scores + mask
+    return scores if seen is None else torch.where(seen, scores, -torch.inf)
+
+
+def _see_nothing(scores: Tensor, visible: Visible) -> Tensor | None:
+    """Queries whose scores are all hidden, ``(batch, heads, queries, 1)``; None where there are none."""
+    return (scores == -torch.inf).all(-1, keepdim=True) if visible.may_be_none else None
 
 
 def attention_reference(
@@ -106,9 +91,14 @@ def attention_reference(
     cos: Tensor | None = None,
     sin: Tensor | None = None,
     position_ids: Tensor | None = None,
+    attn_mask: Tensor | None = None,
+    window_size: int | None = None,
+    cu_seqlens_q: Tensor | None = None,
+    cu_seqlens_k: Tensor | None = None,
 ) -> Tensor:
     """The operator in terms of PyTorch's."""
-    return attention_training_reference(q, k, v, is_causal, scale, cos, sin, position_ids)[0]
+    which = position_ids, attn_mask, window_size, cu_seqlens_q, cu_seqlens_k
+    return attention_training_reference(q, k, v, is_causal, scale, cos, sin, *which)[0]
 
 
 def attention_training_reference(
@@ -120,15 +110,26 @@ def attention_training_reference(
     cos: Tensor | None = None,
     sin: Tensor | None = None,
     position_ids: Tensor | None = None,
+    attn_mask: Tensor | None = None,
+    window_size: int | None = None,
+    cu_seqlens_q: Tensor | None = None,
+    cu_seqlens_k: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """:func:`attention`, and of each query the logarithm of the sum of ``exp(score)``."""
+    visible = Visible(is_causal, position_ids, attn_mask, window_size, cu_seqlens_q, cu_seqlens_k)
     _check(q, k, v)
-    _check_positions(position_ids, q, is_causal, cos)
+    visible.check(q, k, cos)
     dtype = q.dtype
     q, k = _rotated(q, k, cos, sin)
-    scores = _scores(q, k, is_causal, scale, position_ids)
-    y = torch.softmax(scores, -1) @ _heads_first(v, q.shape[2])
-    return y.transpose(1, 2).to(dtype), torch.logsumexp(scores, -1)
+    scores = _scores(q, k, scale, visible)
+    nothing = _see_nothing(scores, visible)
+    if nothing is not None:
+        scores = torch.where(nothing, 0, scores)  # of which there are derivatives
+    weights, lse = torch.softmax(scores, -1), torch.logsumexp(scores, -1)
+    if nothing is not None:
+        weights, lse = torch.where(nothing, 0, weights), torch.where(nothing.squeeze(-1), -torch.inf, lse)
+    y = weights @ _heads_first(v, q.shape[2])
+    return y.transpose(1, 2).to(dtype), lse
 
 
 def attention_backward_reference(
@@ -143,27 +144,41 @@ def attention_backward_reference(
     cos: Tensor | None,
     sin: Tensor | None,
     position_ids: Tensor | None = None,
+    attn_mask: Tensor | None = None,
+    window_size: int | None = None,
+    cu_seqlens_q: Tensor | None = None,
+    cu_seqlens_k: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of ``q``, ``k`` and ``v``, from what ``attention_training`` gave.
 
     The mean of ``dp`` is ``sum(grad_output * y)``, which takes less, but loses what ``y`` is rounded by; ``sum(p)`` is
     1, but for what ``lse`` is rounded by.
     """
+    visible = Visible(is_causal, position_ids, attn_mask, window_size, cu_seqlens_q, cu_seqlens_k)
     _check(q, k, v)
-    _check_positions(position_ids, q, is_causal, cos)
+    visible.check(q, k, cos)
     check_like(grad_output, "grad_output", q, "q")
     check_like(y, "y", q, "q")
     heads, shared, dtype = q.shape[2], k.shape[2], q.dtype
     q, k = _rotated(q, k, cos, sin)
 
-    def seen(x: Tensor) -> Tensor:  # nan of a query is none of a key that it does not see, nor the other way round
-        return _where_seen(x, 0.0, q, is_causal, position_ids)
+    seen = _seen(q, k, visible)
 
-    p = seen(torch.exp(_scores(q, k, is_causal, scale, position_ids) - lse.unsqueeze(-1)))
+    def of_seen(x: Tensor) -> Tensor:  # nan of a query is none of a key that it does not see, nor the other way round
+        return x if seen is None else torch.where(seen, x, 0.0)
+
+    scores, lse = _scores(q, k, scale, visible), lse.unsqueeze(-1)
+    nothing = _see_nothing(scores, visible)
+    if nothing is None:
+        p = of_seen(torch.exp(scores - lse))
+        total = p.sum(-1, keepdim=True)
+    else:
+        p = of_seen(torch.where(nothing, 0, torch.exp(torch.where(nothing, 0, scores - lse))))
+        total = torch.where(nothing, 1, p.sum(-1, keepdim=True))
     gradients = _heads_first(grad_output, heads)
-    dp = seen(gradients @ _heads_first(v, heads).transpose(-1, -2))
-    mean = (p * dp).sum(-1, keepdim=True) / p.sum(-1, keepdim=True)
-    ds = seen(p * (dp - mean)) * _scaled(q, scale)
+    dp = of_seen(gradients @ _heads_first(v, heads).transpose(-1, -2))
+    mean = (p * dp).sum(-1, keepdim=True) / total
+    ds = of_seen(p * (dp - mean)) * _scaled(q, scale)
 
     def of_shared(x: Tensor) -> Tensor:
         return x.unflatten(1, (shared, heads // shared)).sum(2) if shared not in (0, heads) else x
@@ -178,14 +193,23 @@ def attention_backward_reference(
 
 
 # A token and what comes after it, of which it sees nothing.
-_CAUSAL = along(1, "q", "k", "v") | along(-2, "cos", "sin") | {"is_causal": True, "position_ids": None}
-_BATCH = along(0, "q", "k", "v") | along(-3, "cos", "sin") | {"position_ids": -2}
+_ONE_AFTER_THE_OTHER = {"cu_seqlens_q": None, "cu_seqlens_k": None}
+_CAUSAL = (
+    along(1, "q", "k", "v")
+    | along(-2, "cos", "sin")
+    | {"is_causal": True, "position_ids": None, "attn_mask": None}
+    | _ONE_AFTER_THE_OTHER
+)
+_BATCH = (
+    along(0, "q", "k", "v") | along(-3, "cos", "sin") | {"position_ids": -2, "attn_mask": -4} | _ONE_AFTER_THE_OTHER
+)
+_QUERIES = along(1, "q", "result") | {"is_causal": False, "cos": None, "attn_mask": -2} | _ONE_AFTER_THE_OTHER
 ATTENTION = Operator(
     "attention",
     reference=attention_reference,
     invariant=RECORDED
     | {
-        "batch": (_BATCH | {"result": 0}, along(1, "q", "result") | {"is_causal": False, "cos": None}),
+        "batch": (_BATCH | {"result": 0}, _QUERIES),
         "prefix": _CAUSAL | {"result": 1},
     },
     training="attention_training",
@@ -215,10 +239,25 @@ ATTENTION = Operator(
             ``(batch or 1, positions)``, in any order: query ``i`` sees keys 0 to ``position_ids[i]``. Queries that
             follow what is in a cache have those of the keys that were written for them; what the cache has behind the
             last of a sequence is not read on a CPU. Together with ``cos`` it is refused: call :func:`rope` first.
+        attn_mask: None, or which keys are seen, ``(batch or 1, heads or 1, queries or 1, keys)`` or the last two or
+            three of these: of bool, where True is seen, or of the dtype of ``q``, and added to the scores. Together
+            with ``is_causal`` a query sees the keys that both let it see. It is read as it lies, if its keys are
+            adjacent, and not expanded. Where it requires a gradient, all gradients are computed by PyTorch's operators,
+            with all scores in memory.
+        window_size: with ``is_causal``, None or how many keys a query sees: at position ``p`` those from
+            ``p - window_size + 1`` to ``p``. Blocks of keys before those of all queries of a block are not read.
+        cu_seqlens_q: None, or where sequences begin that follow each other in a batch of 1, and where the last one
+            ends, int32 or int64 ``(sequences + 1,)``, as flash-attn's ``flash_attn_varlen_func`` has it: queries see
+            keys of their own sequence alone. Positions are counted from the first key of the sequence, also those in
+            ``position_ids``. Not together with ``attn_mask`` or ``cos``.
+        cu_seqlens_k: the same of keys; None where it is ``cu_seqlens_q``. Causal queries of sequences with other
+            numbers of keys need ``position_ids``: flash-attn's count so that the last query sees the last key, and
+            PyTorch's from the first one.
 
     Returns:
         A contiguous tensor of the shape and dtype of ``q``. Computed in float32, float64 for float64, and rounded once;
-        on GPUs, for 16-bit dtypes, the factors of products are 16-bit numbers. Without keys it is zero.
+        on GPUs, for 16-bit dtypes, the factors of products are 16-bit numbers. For a query that sees no key it is zero,
+        and so are its gradients, as with :func:`torch.nn.functional.scaled_dot_product_attention`.
 
     Raises:
         RuntimeError: a shape or dtype does not fit, or a query's position has no key; with the Triton backend, heads of
@@ -228,7 +267,10 @@ ATTENTION = Operator(
 ATTENTION_TRAINING = Operator(
     "attention_training",
     reference=attention_training_reference,
-    derivatives={"q, k, v": "attention_backward(grad_y, q, k, v, y, lse, is_causal, scale, cos, sin, position_ids)"},
+    derivatives={
+        "q, k, v": "attention_backward(grad_y, q, k, v, y, lse, is_causal, scale, cos, sin, position_ids, attn_mask, "
+        "window_size, cu_seqlens_q, cu_seqlens_k)"
+    },
     not_differentiable=("lse",),
     invariant=RECORDED | {"batch": _BATCH | along(0, "y", "lse"), "prefix": _CAUSAL | {"y": 1, "lse": 2}},
     autocast="lower_precision",

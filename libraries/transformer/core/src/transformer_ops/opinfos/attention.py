@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import torch
 from opwheel_tools import ErrorSample, OpInfo, Sample, Tolerance
@@ -13,7 +14,7 @@ from ..operators.attention import attention_training_reference
 from ..operators.rope import rotated
 from .tensors import confident_rows, randn, rotations
 
-_Call = tuple[Tensor, Tensor, Tensor, bool, float | None, Tensor | None, Tensor | None, Tensor | None]
+_Call = tuple[Any, ...]
 
 
 def _arguments(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[_Call]:
@@ -24,6 +25,14 @@ def _arguments(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator
     yield make(2, 2, 2, 6), make(2, 6, 1, 6), make(2, 6, 1, 6), True, None, None, None, after_a_cache
     cos, sin = rotations(34, 2, device=device, dtype=dtype)
     yield make(1, 34, 2, 2), make(1, 34, 1, 2), make(1, 34, 1, 2), True, None, cos, sin, None
+    seen = torch.ones(1, 4, 3, 7, dtype=torch.bool, device=device).tril(2)
+    seen[:, 1, 2] = False  # a query that sees no key
+    yield make(2, 3, 4, 6), make(2, 7, 2, 6), make(2, 7, 2, 6), False, None, None, None, None, seen
+    added = randn(2, 1, 1, 6, device=device, dtype=dtype)
+    added[0, ..., 3:] = -torch.inf  # a shorter sequence, as padding has it
+    yield make(2, 2, 2, 5), make(2, 6, 1, 5), make(2, 6, 1, 5), True, None, None, None, after_a_cache, added, 3
+    starts = torch.tensor([0, 4, 4, 9], dtype=torch.int32, device=device)
+    yield *(make(1, 9, 2, 5) for _ in range(3)), True, None, None, None, None, None, 3, starts, starts
 
 
 def _confident(device: str, dtype: torch.dtype, requires_grad: bool) -> _Call:
@@ -61,12 +70,13 @@ def sdpa_of_rows(
     cos: Tensor | None = None,
     sin: Tensor | None = None,
     position_ids: Tensor | None = None,
+    attn_mask: Tensor | None = None,
 ) -> Tensor:
     """PyTorch's own attention, in this order of dimensions."""
     if cos is not None and sin is not None:
         q, k = (rotated(x, cos, sin, 2) for x in (q, k))
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-    seen = None
+    seen = attn_mask
     if position_ids is not None:
         seen = torch.arange(k.shape[2], device=k.device) <= position_ids.view(-1, 1, q.shape[2], 1)
     y = torch.nn.functional.scaled_dot_product_attention(
@@ -90,6 +100,8 @@ def _measured(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[
     for heads, shared, length in ((32, 8, 128), (12, 2, 64)):  # what follows a cache
         for queries in (1, 4, 16):
             yield Sample(make(1, queries, heads, length), *(make(1, 2048, shared, length) for _ in range(2)))
+    padded = torch.arange(512, device=device) < torch.tensor([512, 300], device=device).view(2, 1, 1, 1)
+    yield Sample(*(make(2, 512, 8, 64) for _ in range(3)), attn_mask=padded)
 
 
 def _errors(device: str) -> Iterator[ErrorSample]:
@@ -110,6 +122,35 @@ def _errors(device: str) -> Iterator[ErrorSample]:
         yield ErrorSample(Sample(q, q, q, True, None, None, None, wrong), RuntimeError, "'position_ids'")
     for beyond in (ids + 1, ids - 1):
         yield ErrorSample(Sample(q, q, q, True, None, None, None, beyond), (RuntimeError, IndexError), by_values=True)
+    for wrong in (q[0, 0, 0] > 0, q.transpose(1, 2) > 0, torch.ones(4, 4, device=device, dtype=torch.int64)):
+        yield ErrorSample(Sample(q, q, q, attn_mask=wrong), RuntimeError, "'attn_mask'")
+    yield ErrorSample(Sample(q, q, q, window_size=2), RuntimeError, "'window_size'")
+    yield ErrorSample(Sample(q, q, q, True, window_size=0), RuntimeError, "'window_size'")
+    yield from _errors_of_sequences(q[:1])
+
+
+def _errors_of_sequences(q: Tensor) -> Iterator[ErrorSample]:
+    starts, few, ids = (torch.tensor(values, device=q.device) for values in ([0, 1, 4], [0, 1, 3], range(4)))
+    table, mask = torch.ones(4, 8, device=q.device), torch.ones(4, 4, device=q.device) > 0
+    for given, name in (
+        ({"cu_seqlens_k": starts}, "cu_seqlens_k"),
+        ({"cu_seqlens_q": starts, "cu_seqlens_k": starts[1:]}, "cu_seqlens_k"),
+        ({"cu_seqlens_q": starts.float()}, "cu_seqlens_q"),
+        ({"cu_seqlens_q": starts[None]}, "cu_seqlens_q"),
+        ({"cu_seqlens_q": starts, "attn_mask": mask}, "attn_mask"),
+        ({"cu_seqlens_q": starts, "cos": table, "sin": table}, "cos"),
+    ):
+        yield ErrorSample(Sample(q, q, q, True, **given), RuntimeError, f"'{name}'")
+    yield ErrorSample(Sample(*[q.expand(2, -1, -1, -1)] * 3, cu_seqlens_q=starts), RuntimeError, "'q'")
+    yield ErrorSample(Sample(q, q[:, :3], q[:, :3], cu_seqlens_q=starts), RuntimeError, "'k'")
+    for wrong in (few, starts + 1, starts.flip(0), starts[:0]):
+        by_values = len(wrong) > 0
+        given = Sample(q, q, q, cu_seqlens_q=wrong)
+        yield ErrorSample(given, (RuntimeError, IndexError), by_values=by_values)
+    others = {"cu_seqlens_q": starts, "cu_seqlens_k": torch.tensor([0, 2, 4], device=q.device)}
+    yield ErrorSample(Sample(q, q, q, True, **others), (RuntimeError, IndexError), by_values=True)
+    others["position_ids"] = ids
+    yield ErrorSample(Sample(q, q, q, True, **others), (RuntimeError, IndexError), by_values=True)
 
 
 # On GPUs factors of products are rounded to 16 bits, turned queries and keys too, and weights are exp() of that.

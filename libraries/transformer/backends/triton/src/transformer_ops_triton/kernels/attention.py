@@ -17,7 +17,6 @@ from .arguments import (
     FLOATING,
     check_dtype,
     check_like,
-    check_position_ids,
     check_same,
     check_shape,
     outer_strides,
@@ -25,6 +24,7 @@ from .arguments import (
     wide,
     with_adjacent_elements,
 )
+from .attention_visible import Visible
 from .language import dot, load, rounded, store
 from .launch import compute_dtype, launch
 from .rope import rope
@@ -39,9 +39,24 @@ def _place(positions, heads, ROWS: tl.constexpr):
 
 
 @triton.jit
-def _head(x, strides, batch, head):
-    # Strides are of batches, positions and heads; elements are next to each other.
-    return x + batch * strides[0] + head * strides[2]
+def _head(x, strides, batch, head, start):
+    # Strides are of batches, positions and heads; elements are next to each other. A sequence begins at `start`.
+    return x + batch * strides[0] + start * strides[1] + head * strides[2]
+
+
+@triton.jit
+def _sequence(starts, batch, positions):
+    # Where a sequence begins, and how many positions it has: a batch, or, with `starts`, one of several in the first.
+    start = batch * 0
+    if starts is not None:
+        start = tl.load(starts + batch).to(tl.int64)
+        positions = tl.load(starts + batch + 1).to(tl.int64) - start
+    return start, positions
+
+
+@triton.jit
+def _batch(starts, batch):
+    return batch if starts is None else batch * 0
 
 
 @triton.jit
@@ -63,11 +78,11 @@ def _store_tile(x, strides, i, positions, c, values, LENGTH: tl.constexpr):
 
 
 @triton.jit
-def _positions(ids, ids_stride, batch, i, queries):
+def _positions(ids, ids_stride, batch, start, i, queries):
     # Of queries i among the keys.
     positions = i
     if ids is not None:
-        positions = tl.load(ids + batch * ids_stride + i, mask=i < queries, other=0)
+        positions = tl.load(ids + batch * ids_stride + start + i, mask=i < queries, other=0)
     return positions
 
 
@@ -83,15 +98,66 @@ def _most_seen(ids, positions, end, keys, CAUSAL: tl.constexpr):
 
 
 @triton.jit
-def _scores(q, k, positions, j, keys, CAUSAL: tl.constexpr, SCALE: tl.constexpr, COMPUTE: tl.constexpr):
-    # Of queries at these positions and keys j, -inf where a query does not see a key.
+def _first_seen(positions, i, queries, keys, WINDOW: tl.constexpr, ROWS: tl.constexpr):
+    # The first block of keys that some query of a block sees.
+    first = 0
+    if WINDOW > 0:
+        least = tl.min(tl.where(i < queries, positions, keys), 0)
+        first = tl.maximum(least + 1 - WINDOW, 0) // ROWS * ROWS
+    return first
+
+
+@triton.jit
+def _scores(
+    q,
+    k,
+    positions,
+    i,
+    queries,
+    j,
+    keys,
+    mask,
+    mask_strides,
+    CAUSAL: tl.constexpr,
+    WINDOW: tl.constexpr,
+    SCALE: tl.constexpr,
+    COMPUTE: tl.constexpr,
+):
+    # Of queries i at these positions and keys j, -inf where a query does not see a key. `mask` is that of the head.
+    scores = dot(q, tl.trans(k), COMPUTE) * SCALE
     seen = (j < keys)[None, :]
     if CAUSAL:
         seen = seen & (j[None, :] <= positions[:, None])
-    return tl.where(seen, dot(q, tl.trans(k), COMPUTE) * SCALE, -float("inf"))
+    if WINDOW > 0:
+        seen = seen & (j[None, :] > positions[:, None] - WINDOW)
+    if mask is not None:
+        at = i[:, None] * mask_strides[2] + j[None, :] * mask_strides[3]
+        there = (i < queries)[:, None] & (j < keys)[None, :]
+        if mask.dtype.element_ty == tl.uint8:
+            seen = seen & (tl.load(mask + at, mask=there, other=0) != 0)
+        else:
+            scores += load(mask, at, there, COMPUTE)
+    return tl.where(seen, scores, -float("inf"))
 
 
-@triton.jit(do_not_specialize=["ids_stride", "heads", "queries", "keys"])
+@triton.jit
+def _mask_of(mask, strides, batch, head):
+    return mask if mask is None else mask + batch * strides[0] + head * strides[1]
+
+
+@triton.jit
+def _divisor(total, HIDES: tl.constexpr):
+    # 1 where a query sees no key.
+    return tl.where(total == 0, 1, total) if HIDES else total
+
+
+@triton.jit
+def _log_sums(lse, at, there, COMPUTE: tl.constexpr, HIDES: tl.constexpr):
+    log_sums = load(lse, at, there, COMPUTE)
+    return tl.where(log_sums == -float("inf"), 0, log_sums) if HIDES else log_sums  # -inf minus itself would be nan
+
+
+@triton.jit(do_not_specialize=["ids_stride", "heads", "total_queries", "queries", "keys"])
 def _attention(
     q,
     q_strides,
@@ -104,28 +170,43 @@ def _attention(
     lse,
     ids,
     ids_stride,
+    mask,
+    mask_strides,
+    query_starts,
+    key_starts,
     heads,
     group,
+    total_queries,
     queries,
     keys,
     CAUSAL: tl.constexpr,
+    WINDOW: tl.constexpr,
+    HIDES: tl.constexpr,
     SCALE: tl.constexpr,
     COMPUTE: tl.constexpr,
     LENGTH: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    first, batch, head = _place(queries, heads, ROWS)
-    k, v = _head(k, k_strides, batch, head // group), _head(v, v_strides, batch, head // group)
+    first, sequence, head = _place(queries, heads, ROWS)
+    query_start, queries = _sequence(query_starts, sequence, queries)
+    key_start, keys = _sequence(key_starts, sequence, keys)
+    batch = _batch(query_starts, sequence)
+    k, v = _head(k, k_strides, batch, head // group, key_start), _head(v, v_strides, batch, head // group, key_start)
+    mask = _mask_of(mask, mask_strides, batch, head)
     i, c = first + tl.arange(0, ROWS), tl.arange(0, BLOCK)
-    q_tile = _tile(_head(q, q_strides, batch, head), q_strides, i, queries, c, LENGTH)
+    q_tile = _tile(_head(q, q_strides, batch, head, query_start), q_strides, i, queries, c, LENGTH)
     top = tl.full([ROWS], -float("inf"), COMPUTE)
     total = tl.zeros([ROWS], COMPUTE)
     sums = tl.zeros([ROWS, BLOCK], COMPUTE)
-    positions = _positions(ids, ids_stride, batch, i, queries)
-    for start in range(0, _most_seen(ids, positions, first + ROWS, keys, CAUSAL), ROWS):
+    positions = _positions(ids, ids_stride, batch, query_start, i, queries)
+    begin = _first_seen(positions, i, queries, keys, WINDOW, ROWS)
+    for start in range(begin, _most_seen(ids, positions, first + ROWS, keys, CAUSAL), ROWS):
         j = (start + tl.arange(0, ROWS)).to(tl.int64)
-        scores = _scores(q_tile, _tile(k, k_strides, j, keys, c, LENGTH), positions, j, keys, CAUSAL, SCALE, COMPUTE)
+        k_tile = _tile(k, k_strides, j, keys, c, LENGTH)
+        scores = _scores(
+            q_tile, k_tile, positions, i, queries, j, keys, mask, mask_strides, CAUSAL, WINDOW, SCALE, COMPUTE
+        )
         larger = tl.maximum(top, tl.max(scores, 1))
         shift = tl.where(tl.abs(larger) == float("inf"), 0, larger)  # that minus itself would be nan
         weights = tl.exp(scores - shift[:, None])
@@ -134,20 +215,38 @@ def _attention(
         total = total * factor + tl.sum(weights, 1)
         sums = sums * factor[:, None] + dot(rounded(weights, v_tile.dtype), v_tile, COMPUTE)
         top = larger
-    _store_tile(_head(y, y_strides, batch, head), y_strides, i, queries, c, sums / total[:, None], LENGTH)
-    tl.store(lse + (batch * heads + head) * queries + i, top + tl.log(total), mask=i < queries)
+    total = _divisor(total, HIDES)
+    y = _head(y, y_strides, batch, head, query_start)
+    _store_tile(y, y_strides, i, queries, c, sums / total[:, None], LENGTH)
+    of_rows = (batch * heads + head) * total_queries + query_start + i
+    tl.store(lse + of_rows, top + tl.log(total), mask=i < queries)
 
 
 @triton.jit
 def _weights(
-    q, k, v, grad, log_sums, positions, j, keys, CAUSAL: tl.constexpr, SCALE: tl.constexpr, COMPUTE: tl.constexpr
+    q,
+    k,
+    v,
+    grad,
+    log_sums,
+    positions,
+    i,
+    queries,
+    j,
+    keys,
+    mask,
+    mask_strides,
+    CAUSAL: tl.constexpr,
+    WINDOW: tl.constexpr,
+    SCALE: tl.constexpr,
+    COMPUTE: tl.constexpr,
 ):
-    # p, of queries at these positions and keys j, and dp, their gradients.
-    weights = tl.exp(_scores(q, k, positions, j, keys, CAUSAL, SCALE, COMPUTE) - log_sums[:, None])
-    return weights, dot(grad, tl.trans(v), COMPUTE)
+    # p, of queries i at these positions and keys j, and dp, their gradients.
+    scores = _scores(q, k, positions, i, queries, j, keys, mask, mask_strides, CAUSAL, WINDOW, SCALE, COMPUTE)
+    return tl.exp(scores - log_sums[:, None]), dot(grad, tl.trans(v), COMPUTE)
 
 
-@triton.jit(do_not_specialize=["ids_stride", "heads", "queries", "keys"])
+@triton.jit(do_not_specialize=["ids_stride", "heads", "total_queries", "queries", "keys"])
 def _attention_backward_of_queries(
     grad,
     grad_strides,
@@ -163,11 +262,18 @@ def _attention_backward_of_queries(
     means,
     ids,
     ids_stride,
+    mask,
+    mask_strides,
+    query_starts,
+    key_starts,
     heads,
     group,
+    total_queries,
     queries,
     keys,
     CAUSAL: tl.constexpr,
+    WINDOW: tl.constexpr,
+    HIDES: tl.constexpr,
     SCALE: tl.constexpr,
     COMPUTE: tl.constexpr,
     LENGTH: tl.constexpr,
@@ -177,37 +283,76 @@ def _attention_backward_of_queries(
     # dq, and of each query the mean of dp for the kernel of keys and values, sum(p * dp) / sum(p): the gradients of its
     # scores are p * (dp - mean). That mean is sum(grad * y) as well, but y is rounded, and so is lse: where one key has
     # nearly all of the weight, the difference would be little but what they have lost.
-    first, batch, head = _place(queries, heads, ROWS)
-    k, v = _head(k, k_strides, batch, head // group), _head(v, v_strides, batch, head // group)
+    first, sequence, head = _place(queries, heads, ROWS)
+    query_start, queries = _sequence(query_starts, sequence, queries)
+    key_start, keys = _sequence(key_starts, sequence, keys)
+    batch = _batch(query_starts, sequence)
+    k, v = _head(k, k_strides, batch, head // group, key_start), _head(v, v_strides, batch, head // group, key_start)
+    mask = _mask_of(mask, mask_strides, batch, head)
     i, c = first + tl.arange(0, ROWS), tl.arange(0, BLOCK)
-    q_tile = _tile(_head(q, q_strides, batch, head), q_strides, i, queries, c, LENGTH)
-    grad_tile = _tile(_head(grad, grad_strides, batch, head), grad_strides, i, queries, c, LENGTH)
-    of_rows = (batch * heads + head) * queries + i
-    log_sums = load(lse, of_rows, i < queries, COMPUTE)
-    positions = _positions(ids, ids_stride, batch, i, queries)
+    q_tile = _tile(_head(q, q_strides, batch, head, query_start), q_strides, i, queries, c, LENGTH)
+    grad_tile = _tile(_head(grad, grad_strides, batch, head, query_start), grad_strides, i, queries, c, LENGTH)
+    of_rows = (batch * heads + head) * total_queries + query_start + i
+    log_sums = _log_sums(lse, of_rows, i < queries, COMPUTE, HIDES)
+    positions = _positions(ids, ids_stride, batch, query_start, i, queries)
+    begin = _first_seen(positions, i, queries, keys, WINDOW, ROWS)
     seen = _most_seen(ids, positions, first + ROWS, keys, CAUSAL)
     total = tl.zeros([ROWS], COMPUTE)
     products = tl.zeros([ROWS], COMPUTE)
-    for start in range(0, seen, ROWS):
+    for start in range(begin, seen, ROWS):
         j = (start + tl.arange(0, ROWS)).to(tl.int64)
         k_tile = _tile(k, k_strides, j, keys, c, LENGTH)
         v_tile = _tile(v, v_strides, j, keys, c, LENGTH)
-        p, dp = _weights(q_tile, k_tile, v_tile, grad_tile, log_sums, positions, j, keys, CAUSAL, SCALE, COMPUTE)
+        p, dp = _weights(
+            q_tile,
+            k_tile,
+            v_tile,
+            grad_tile,
+            log_sums,
+            positions,
+            i,
+            queries,
+            j,
+            keys,
+            mask,
+            mask_strides,
+            CAUSAL,
+            WINDOW,
+            SCALE,
+            COMPUTE,
+        )
         total += tl.sum(p, 1)
         products += tl.sum(p * dp, 1)
-    mean = products / total
+    mean = products / _divisor(total, HIDES)
     tl.store(means + of_rows, mean, mask=i < queries)
     result = tl.zeros([ROWS, BLOCK], COMPUTE)
-    for start in range(0, seen, ROWS):
+    for start in range(begin, seen, ROWS):
         j = (start + tl.arange(0, ROWS)).to(tl.int64)
         k_tile = _tile(k, k_strides, j, keys, c, LENGTH)
         v_tile = _tile(v, v_strides, j, keys, c, LENGTH)
-        p, dp = _weights(q_tile, k_tile, v_tile, grad_tile, log_sums, positions, j, keys, CAUSAL, SCALE, COMPUTE)
+        p, dp = _weights(
+            q_tile,
+            k_tile,
+            v_tile,
+            grad_tile,
+            log_sums,
+            positions,
+            i,
+            queries,
+            j,
+            keys,
+            mask,
+            mask_strides,
+            CAUSAL,
+            WINDOW,
+            SCALE,
+            COMPUTE,
+        )
         result += dot(rounded(p * (dp - mean[:, None]), k_tile.dtype), k_tile, COMPUTE)
-    _store_tile(_head(dq, dq_strides, batch, head), dq_strides, i, queries, c, result * SCALE, LENGTH)
+    _store_tile(_head(dq, dq_strides, batch, head, query_start), dq_strides, i, queries, c, result * SCALE, LENGTH)
 
 
-@triton.jit(do_not_specialize=["ids_stride", "shared", "queries", "keys"])
+@triton.jit(do_not_specialize=["ids_stride", "shared", "total_queries", "queries", "keys"])
 def _attention_backward_of_keys(
     grad,
     grad_strides,
@@ -225,11 +370,18 @@ def _attention_backward_of_keys(
     means,
     ids,
     ids_stride,
+    mask,
+    mask_strides,
+    query_starts,
+    key_starts,
     shared,
     group,
+    total_queries,
     queries,
     keys,
     CAUSAL: tl.constexpr,
+    WINDOW: tl.constexpr,
+    HIDES: tl.constexpr,
     SCALE: tl.constexpr,
     COMPUTE: tl.constexpr,
     LENGTH: tl.constexpr,
@@ -237,29 +389,54 @@ def _attention_backward_of_keys(
     BLOCK: tl.constexpr,
 ):
     # dk and dv, sums over the `group` heads of queries that share a head.
-    first, batch, head = _place(keys, shared, ROWS)
+    first, sequence, head = _place(keys, shared, ROWS)
+    query_start, queries = _sequence(query_starts, sequence, queries)
+    key_start, keys = _sequence(key_starts, sequence, keys)
+    batch = _batch(query_starts, sequence)
     j, c = first + tl.arange(0, ROWS), tl.arange(0, BLOCK)
-    k_tile = _tile(_head(k, k_strides, batch, head), k_strides, j, keys, c, LENGTH)
-    v_tile = _tile(_head(v, v_strides, batch, head), v_strides, j, keys, c, LENGTH)
+    k_tile = _tile(_head(k, k_strides, batch, head, key_start), k_strides, j, keys, c, LENGTH)
+    v_tile = _tile(_head(v, v_strides, batch, head, key_start), v_strides, j, keys, c, LENGTH)
     of_k, of_v = tl.zeros([ROWS, BLOCK], COMPUTE), tl.zeros([ROWS, BLOCK], COMPUTE)
-    begin = 0
+    begin, end = 0, queries
     if CAUSAL and ids is None:
         begin = first  # no query before sees these keys
+        if WINDOW > 0:
+            end = tl.minimum(queries, first + ROWS + WINDOW)
     for one in range(group):
         of_head = head * group + one
-        of_rows = (batch * shared * group + of_head) * queries
-        for start in range(begin, queries, ROWS):
+        of_rows = (batch * shared * group + of_head) * total_queries + query_start
+        of_mask = _mask_of(mask, mask_strides, batch, of_head)
+        of_q = _head(q, q_strides, batch, of_head, query_start)
+        of_grad = _head(grad, grad_strides, batch, of_head, query_start)
+        for start in range(begin, end, ROWS):
             i = (start + tl.arange(0, ROWS)).to(tl.int64)
-            q_tile = _tile(_head(q, q_strides, batch, of_head), q_strides, i, queries, c, LENGTH)
-            grad_tile = _tile(_head(grad, grad_strides, batch, of_head), grad_strides, i, queries, c, LENGTH)
-            log_sums = load(lse, of_rows + i, i < queries, COMPUTE)
+            q_tile = _tile(of_q, q_strides, i, queries, c, LENGTH)
+            grad_tile = _tile(of_grad, grad_strides, i, queries, c, LENGTH)
+            log_sums = _log_sums(lse, of_rows + i, i < queries, COMPUTE, HIDES)
             mean = load(means, of_rows + i, i < queries, COMPUTE)
-            positions = _positions(ids, ids_stride, batch, i, queries)
-            p, dp = _weights(q_tile, k_tile, v_tile, grad_tile, log_sums, positions, j, keys, CAUSAL, SCALE, COMPUTE)
+            positions = _positions(ids, ids_stride, batch, query_start, i, queries)
+            p, dp = _weights(
+                q_tile,
+                k_tile,
+                v_tile,
+                grad_tile,
+                log_sums,
+                positions,
+                i,
+                queries,
+                j,
+                keys,
+                of_mask,
+                mask_strides,
+                CAUSAL,
+                WINDOW,
+                SCALE,
+                COMPUTE,
+            )
             of_v += dot(tl.trans(rounded(p, v_tile.dtype)), grad_tile, COMPUTE)
             of_k += dot(tl.trans(rounded(p * (dp - mean[:, None]), k_tile.dtype)), q_tile, COMPUTE)
-    _store_tile(_head(dk, dk_strides, batch, head), dk_strides, j, keys, c, of_k * SCALE, LENGTH)
-    _store_tile(_head(dv, dv_strides, batch, head), dv_strides, j, keys, c, of_v, LENGTH)
+    _store_tile(_head(dk, dk_strides, batch, head, key_start), dk_strides, j, keys, c, of_k * SCALE, LENGTH)
+    _store_tile(_head(dv, dv_strides, batch, head, key_start), dv_strides, j, keys, c, of_v, LENGTH)
 
 
 def attention(
@@ -271,9 +448,14 @@ def attention(
     cos: Tensor | None,
     sin: Tensor | None,
     position_ids: Tensor | None = None,
+    attn_mask: Tensor | None = None,
+    window_size: int | None = None,
+    cu_seqlens_q: Tensor | None = None,
+    cu_seqlens_k: Tensor | None = None,
 ) -> Tensor:
     """See ``transformer_ops.attention``."""
-    return attention_training(q, k, v, is_causal, scale, cos, sin, position_ids)[0]
+    which = position_ids, attn_mask, window_size, cu_seqlens_q, cu_seqlens_k
+    return attention_training(q, k, v, is_causal, scale, cos, sin, *which)[0]
 
 
 def attention_training(
@@ -285,10 +467,15 @@ def attention_training(
     cos: Tensor | None,
     sin: Tensor | None,
     position_ids: Tensor | None = None,
+    attn_mask: Tensor | None = None,
+    window_size: int | None = None,
+    cu_seqlens_q: Tensor | None = None,
+    cu_seqlens_k: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The result, and the logarithm of each query's sum of ``exp(score)``, ``(batch, heads, positions)``."""
     _check(q, k, v)
-    ids = _ids(position_ids, q, k, is_causal, cos)
+    which = position_ids, attn_mask, window_size, cu_seqlens_q, cu_seqlens_k
+    visible = Visible.of(q, k, is_causal, cos, *which)
     q, k = _turned(q, k, cos, sin)
     q, k, v = (with_adjacent_elements(x) for x in (q, k, v))
     batches, queries, heads, _ = q.shape
@@ -297,18 +484,19 @@ def attention_training(
     lse = q.new_empty(batches, heads, queries, dtype=wide(q.dtype))
     if keys == 0:
         return y.zero_(), lse.fill_(-torch.inf)
-    options = _options(q, is_causal, scale)
+    options = _options(q, is_causal, scale) | visible.constants
     launch(
         _attention,
-        batches * heads * triton.cdiv(queries, options["ROWS"]),
+        visible.sequences * heads * triton.cdiv(visible.queries, options["ROWS"]),
         q,
         *_with_strides(q, k, v, y),
         lse,
-        *ids,
+        *visible.tensors,
         heads,
         heads // max(shared, 1),
         queries,
-        keys,
+        visible.queries,
+        visible.keys,
         **options,
     )
     return y, lse
@@ -326,10 +514,15 @@ def attention_backward(
     cos: Tensor | None,
     sin: Tensor | None,
     position_ids: Tensor | None = None,
+    attn_mask: Tensor | None = None,
+    window_size: int | None = None,
+    cu_seqlens_q: Tensor | None = None,
+    cu_seqlens_k: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of ``q``, ``k`` and ``v``."""
     gradients = q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
-    write_gradients(gradients, grad_output, q, k, v, y, lse, is_causal, scale, cos, sin, position_ids)
+    which = position_ids, attn_mask, window_size, cu_seqlens_q, cu_seqlens_k
+    write_gradients(gradients, grad_output, q, k, v, y, lse, is_causal, scale, cos, sin, *which)
     return gradients
 
 
@@ -346,10 +539,15 @@ def write_gradients(
     cos: Tensor | None,
     sin: Tensor | None,
     position_ids: Tensor | None = None,
+    attn_mask: Tensor | None = None,
+    window_size: int | None = None,
+    cu_seqlens_q: Tensor | None = None,
+    cu_seqlens_k: Tensor | None = None,
 ) -> None:
     """Write those of ``q``, ``k`` and ``v`` into tensors of their shapes, whose elements of a head are adjacent."""
     _check(q, k, v)
-    ids = _ids(position_ids, q, k, is_causal, cos)
+    which = position_ids, attn_mask, window_size, cu_seqlens_q, cu_seqlens_k
+    visible = Visible.of(q, k, is_causal, cos, *which)
     q, k = _turned(q, k, cos, sin)
     check_like(grad_output, "grad_output", q, "q")
     check_like(y, "y", q, "q")
@@ -363,28 +561,28 @@ def write_gradients(
         dq.zero_()
         return
     lse, means = lse.contiguous(), lse.new_empty(lse.shape)
-    options = _options(q, is_causal, scale)
-    of_heads = (heads // max(shared, 1), queries, keys)
+    options = _options(q, is_causal, scale) | visible.constants
+    of_heads = (heads // max(shared, 1), queries, visible.queries, visible.keys)
     launch(
         _attention_backward_of_queries,
-        batches * heads * triton.cdiv(queries, options["ROWS"]),
+        visible.sequences * heads * triton.cdiv(visible.queries, options["ROWS"]),
         q,
         *_with_strides(grad, q, k, v, dq),
         lse,
         means,
-        *ids,
+        *visible.tensors,
         heads,
         *of_heads,
         **options,
     )
     launch(
         _attention_backward_of_keys,
-        batches * shared * triton.cdiv(keys, options["ROWS"]),
+        visible.sequences * shared * triton.cdiv(visible.keys, options["ROWS"]),
         q,
         *_with_strides(grad, q, k, v, dk, dv),
         lse,
         means,
-        *ids,
+        *visible.tensors,
         shared,
         *of_heads,
         **options,
@@ -408,18 +606,6 @@ def _turned(q: Tensor, k: Tensor, cos: Tensor | None, sin: Tensor | None) -> tup
             "torch.cat((cos, cos), -1)",
         )
     return rope(q, k, cos, sin, None, 2, False, None)
-
-
-def _ids(given: Tensor | None, q: Tensor, k: Tensor, is_causal: bool, cos: Tensor | None) -> tuple[Tensor | None, int]:
-    """The queries' positions where they are given, and from one batch to the next; 0 where batches share them."""
-    if given is None:
-        return None, 0
-    if not is_causal:
-        refuse("position_ids", "is given, but without 'is_causal' queries see all keys; pass None")
-    if cos is not None:
-        refuse("position_ids", "is given, and so is 'cos'; turn queries and keys with rope() first")
-    check_position_ids(given, q, q.shape[0], q.shape[1], k.shape[1], "k")
-    return given.contiguous(), q.shape[1] if given.shape[:-1].numel() > 1 else 0
 
 
 def _with_strides(*tensors: Tensor) -> list[object]:

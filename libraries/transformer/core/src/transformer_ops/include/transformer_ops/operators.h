@@ -38,14 +38,16 @@
   KERNEL(log_softmax_backward, "log_softmax_backward(Tensor grad_output, Tensor y) -> Tensor")                        \
   KERNEL(attention,                                                                                                   \
          "attention(Tensor q, Tensor k, Tensor v, bool is_causal=False, float? scale=None, Tensor? cos=None, "        \
-         "Tensor? sin=None, Tensor? position_ids=None) -> Tensor")                                                    \
+         "Tensor? sin=None, Tensor? position_ids=None, Tensor? attn_mask=None, int? window_size=None, "               \
+         "Tensor? cu_seqlens_q=None, Tensor? cu_seqlens_k=None) -> Tensor")                                           \
   KERNEL(attention_training,                                                                                          \
          "attention_training(Tensor q, Tensor k, Tensor v, bool is_causal=False, float? scale=None, "                 \
-         "Tensor? cos=None, Tensor? sin=None, Tensor? position_ids=None) -> (Tensor y, Tensor lse)")                  \
+         "Tensor? cos=None, Tensor? sin=None, Tensor? position_ids=None, Tensor? attn_mask=None, "                    \
+         "int? window_size=None, Tensor? cu_seqlens_q=None, Tensor? cu_seqlens_k=None) -> (Tensor y, Tensor lse)")    \
   KERNEL(attention_backward,                                                                                          \
          "attention_backward(Tensor grad_output, Tensor q, Tensor k, Tensor v, Tensor y, Tensor lse, "                \
-         "bool is_causal, float? scale, Tensor? cos, Tensor? sin, Tensor? position_ids) -> "                          \
-         "(Tensor, Tensor, Tensor)")                                                                                  \
+         "bool is_causal, float? scale, Tensor? cos, Tensor? sin, Tensor? position_ids, Tensor? attn_mask=None, "     \
+         "int? window_size=None, Tensor? cu_seqlens_q=None, Tensor? cu_seqlens_k=None) -> (Tensor, Tensor, Tensor)")  \
   KERNEL(attention_qkvpacked,                                                                                         \
          "attention_qkvpacked(Tensor qkv, bool is_causal=False, float? scale=None, Tensor? cos=None, "                \
          "Tensor? sin=None) -> Tensor")                                                                               \
