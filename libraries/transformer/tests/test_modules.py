@@ -24,6 +24,10 @@ PAIRS = {
         lambda: transformer_ops.LayerNorm(40, elementwise_affine=False),
     ),
 }
+LINEAR = {
+    "Linear": (lambda: nn.Linear(40, 24), lambda: transformer_ops.Linear(40, 24)),
+    "Linear without bias": (lambda: nn.Linear(40, 24, bias=False), lambda: transformer_ops.Linear(40, 24, bias=False)),
+}
 
 
 def results(module, x):
@@ -32,9 +36,9 @@ def results(module, x):
     return y, *torch.autograd.grad(y.square().sum(), (x, *module.parameters()))
 
 
-@pytest.mark.parametrize("pair", PAIRS)
-def test_norms(pair):
-    theirs, mine = (make() for make in PAIRS[pair])
+@pytest.mark.parametrize("pair", PAIRS | LINEAR)
+def test_norms_and_linear_layers(pair):
+    theirs, mine = (make() for make in (PAIRS | LINEAR)[pair])
     with torch.no_grad():
         for parameter in theirs.parameters():
             parameter.normal_()

@@ -5,74 +5,14 @@
 //     |panel |panel |    d rows: a product of q's elements         |panel |    n rows: a product of the weights
 //     |  0   |  1   |    and these is a row of scores              |  0   |    and these is a row of results
 //     +------+------+--                                            +------+--
-//
-// A panel lies in memory row after row, so that a product reads it from one end to the other, out of the first cache.
-// All is computed in C; what is beyond a matrix is zero.
 
 constexpr int64_t kQueries = 32;  // at a time: their scores for 2000 keys are in the second-level cache
-
-constexpr int64_t padded(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
-
-template <class C>
-inline void fill_zero(C* data, int64_t n) {
-  __builtin_memset(data, 0, static_cast<std::size_t>(n) * sizeof(C));
-}
-
-// A matrix in panels, of which the last may have one register's columns.
-template <class C>
-struct Panels {
-  C* data;
-  int64_t depth, columns;  // rows, and columns with the padding
-
-  C* at(int64_t row, int64_t column) const {
-    const int64_t first = column / kPanel<C> * kPanel<C>;
-    return data + first * depth + row * width(first) + (column - first);
-  }
-  int64_t width(int64_t first) const { return columns - first < kPanel<C> ? kLanes<C> : kPanel<C>; }
-};
-
-// The left side of a product: element (i, k) is data[i * row + k * column].
-template <class C>
-struct Left {
-  const C* data;
-  int64_t row, column;
-};
 
 // What is needed of kTile rows of a product: columns from `begin`, where a panel begins, up to `columns`, and of its
 // depth what lies between `first` and `last`. In a causal head all else is zero, or not read.
 struct Part {
   int64_t first, last, columns, begin = 0;
 };
-
-// A few rows of a product, of one panel's first columns, `vectors` registers of them. Panels have rows of `width`.
-template <int64_t vectors, int64_t height = kTile, class C>
-__attribute__((always_inline)) inline void multiply_tile(Left<C> a, const C* panel, int64_t width, int64_t depth,
-                                                         C* out, int64_t stride, bool adds) {
-  using V = Vector<C>;
-  V sums[height][vectors];
-#pragma GCC unroll 8
-  for (int64_t i = 0; i < height; ++i) {
-#pragma GCC unroll 2
-    for (int64_t v = 0; v < vectors; ++v) {
-      sums[i][v] = adds ? load_vector<V>(out + i * stride + v * kLanes<C>) : V{};
-    }
-  }
-  for (int64_t k = 0; k < depth; ++k) {
-    V b[vectors];
-    for (int64_t v = 0; v < vectors; ++v) b[v] = load_vector<V>(panel + k * width + v * kLanes<C>);
-#pragma GCC unroll 8
-    for (int64_t i = 0; i < height; ++i) {
-      const C factor = a.data[i * a.row + k * a.column];
-#pragma GCC unroll 2
-      for (int64_t v = 0; v < vectors; ++v) sums[i][v] += factor * b[v];
-    }
-  }
-#pragma GCC unroll 8
-  for (int64_t i = 0; i < height; ++i) {
-#pragma GCC unroll 2
-    for (int64_t v = 0; v < vectors; ++v) store_vector(out + i * stride + v * kLanes<C>, sums[i][v]);
-  }
-}
 
 // out = a b, or out += a b: of `rows`, a multiple of kTile, part(i) for those from i on, which for the last rows has
 // the most columns and the largest `last`, for the first ones the smallest `first`; all have the same, if nothing is
@@ -101,28 +41,6 @@ inline void multiply(Left<C> a, int64_t rows, Panels<C> b, C* out, int64_t strid
   }
 }
 
-// Elements of a row from `column` on, zero beyond its end.
-template <class T>
-inline Vector<ComputeType<T>> get_padded(const T* row, int64_t column, int64_t length) {
-  constexpr int64_t kCount = kLanes<ComputeType<T>>;
-  if (column + kCount <= length) return get(row, Whole{column});
-  return column < length ? get(row, Some{column, length - column}) : Vector<ComputeType<T>>{};
-}
-
-// A head's rows, as they are in memory.
-template <class T>
-struct HeadRows {
-  T* data;
-  int64_t stride;
-
-  HeadRows(T* data, int64_t stride) : data(data), stride(stride) {}
-  HeadRows(const Heads& heads, int64_t batch, int64_t head, int64_t first = 0)
-      : data(static_cast<T*>(heads.data) + batch * heads.strides[0] + head * heads.strides[1] +
-             first * heads.strides[2]),
-        stride(heads.strides[2]) {}
-  T* row(int64_t i) const { return data + i * stride; }
-};
-
 // Asks for a row that is read or written soon, where there is one.
 template <class T>
 inline void fetch(HeadRows<T> x, int64_t i, int64_t rows, int64_t length) {
@@ -139,12 +57,6 @@ inline void copy_rows(HeadRows<const T> x, int64_t from, int64_t rows, int64_t c
     }
   }
 }
-template <class T, class C>
-inline void pack(HeadRows<const T> x, int64_t begin, int64_t end, int64_t length, Panels<C> to) {
-  for (int64_t i = begin; i < end; ++i) {
-    for (int64_t k = 0; k < to.columns; k += kLanes<C>) store_vector(to.at(i, k), get_padded(x.row(i), k, length));
-  }
-}
 // Rows of C, padded as the panels are.
 template <class C>
 inline void pack_block(const C* x, Panels<C> to) {
@@ -154,24 +66,6 @@ inline void pack_block(const C* x, Panels<C> to) {
     }
   }
 }
-// A square of elements at a time, as many as a register has lanes in each direction. Rows from `begin` on, to whose
-// panel, as to the last one's, nothing else belongs.
-template <class T, class C>
-inline void pack_transposed(HeadRows<const T> x, int64_t begin, int64_t end, int64_t length, Panels<C> to) {
-  constexpr int64_t kCount = kLanes<C>;
-  for (int64_t first = begin; first < padded(end, kPanel<C>); first += kCount) {
-    for (int64_t k = 0; k < length; k += kCount) {
-      Vector<C> square[kCount];
-      for (int64_t j = 0; j < kCount; ++j) {
-        square[j] = first + j < end ? get_padded(x.row(first + j), k, length) : Vector<C>{};
-      }
-      transpose(square);
-      C* const column = to.at(k, first);
-      for (int64_t j = 0; j < kCount && k + j < length; ++j) store_vector(column + j * kPanel<C>, square[j]);
-    }
-  }
-}
-
 // Turns rows of C by the angles of their positions, or back; not at all without tables.
 template <class T>
 struct Rotation {
@@ -212,14 +106,14 @@ inline void pack_keys(HeadRows<const T> k, const Rotation<T>& rotation, int64_t 
   pack_all(HeadRows<const C>(turned, stride));
 }
 
-// The logarithm of the sum of exp(score) where the largest score is infinite, of which the difference from itself is nan:
-// as large as that, unless a score is nan, which the largest one does not tell.
+// The logarithm of the sum of exp(score) where the largest score is infinite, of which the difference from itself is
+// nan: as large as that, unless a score is nan, which the largest one does not tell.
 template <class C>
 inline C infinite_log_sum(const C* row, int64_t count, C top) {
   return top + sum<C>(count, [&](auto at) {
-    const Vector<C> score = get(row, at);
-    return score < 0 ? Vector<C>{} : score;
-  });
+           const Vector<C> score = get(row, at);
+           return score < 0 ? Vector<C>{} : score;
+         });
 }
 
 // Makes scores to exp(score - the largest), and gives the factor that makes these to weights.

@@ -66,6 +66,19 @@ struct AttentionBackward {
   AttentionForm form;
 };
 
+// out = left right + bias, of a linear layer or its gradients. Element (i, k) of the left side is
+// left[i * left_row + k * left_column]; if left is null, all are 1. `right` has a row for each column of the product,
+// or, if right_is_by_depth, for each k. bias may be null; `out` is contiguous. A call's rows are blocks of the product,
+// of `height` rows and `width` columns: its numbers do not depend on how it is divided.
+struct LinearProduct {
+  const void *left, *right;
+  void* out;
+  int64_t rows, columns, depth, left_row, left_column, right_stride;
+  bool right_is_by_depth;
+  const void* bias = nullptr;
+  int64_t height = 0, width = 0;
+};
+
 // The kernel that is given such arguments.
 template <class Arguments>
 struct KernelOf {
@@ -88,6 +101,7 @@ struct Table : KernelOf<RmsNorm>,
                KernelOf<FewQueryWeights>,
                KernelOf<FewQuerySums>,
                KernelOf<AttentionBackward>,
+               KernelOf<LinearProduct>,
                KernelOf<RopePair>,
                KernelOf<CrossEntropy>,
                KernelOf<CrossEntropyBackward>,

@@ -8,8 +8,9 @@ namespace {
 using namespace ::opwheel::cpu::OPWHEEL_ISA;
 
 // What others use comes first.
-#include "attention_visible.inc.h"
+#include "products.inc.h"
 #include "reciprocal_root.inc.h"
+#include "visible_keys.inc.h"
 #if defined(__AVX512F__)
 #include "norms_bfloat16.inc.h"
 #endif
@@ -19,6 +20,7 @@ using namespace ::opwheel::cpu::OPWHEEL_ISA;
 #include "attention.inc.h"
 #include "attention_few_queries.inc.h"
 #include "cross_entropy.inc.h"
+#include "linear.inc.h"
 #include "linear_cross_entropy.inc.h"
 #include "log_softmax.inc.h"
 #include "norms.inc.h"
@@ -45,6 +47,7 @@ const Table table = {
     {OPWHEEL_BY_DTYPE(few_query_weights)},
     {OPWHEEL_BY_DTYPE(few_query_sums)},
     {OPWHEEL_BY_DTYPE(attention_backward)},
+    {OPWHEEL_BY_DTYPE(linear_product)},
     {OPWHEEL_BY_DTYPE(rope)},
     {OPWHEEL_BY_DTYPE(cross_entropy)},
     {OPWHEEL_BY_DTYPE(cross_entropy_backward)},

@@ -2,6 +2,7 @@
 #include "operators/attention.h"
 #include "operators/attention_qkvpacked.h"
 #include "operators/cache.h"
+#include "operators/linear.h"
 #include "operators/linear_cross_entropy.h"
 #include "transformer_ops/operators.h"
 
@@ -41,6 +42,10 @@ OPWHEEL_KERNELS(transformer_ops, CPU, m) {
   implement<op::linear_cross_entropy_rows, cpu::linear_cross_entropy_rows>(m);
   implement<op::linear_cross_entropy_backward, cpu::linear_cross_entropy_backward>(m);
   implement<op::scaled, cpu::scaled>(m);
+  implement<op::linear, cpu::linear>(m);
+  implement<op::linear_backward_input, cpu::linear_backward_input>(m);
+  implement<op::linear_backward_weight, cpu::linear_backward_weight>(m);
+  implement<op::linear_backward_bias, cpu::linear_backward_bias>(m);
   implement<op::quantize_rowwise, cpu::quantize_rowwise>(m);
   implement<op::dequantize_rowwise, cpu::dequantize_rowwise>(m);
   implement<op::reshape_and_cache, cpu::reshape_and_cache>(m);

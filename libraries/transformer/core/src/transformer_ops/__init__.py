@@ -19,6 +19,7 @@ from .modules import (  # noqa: E402  # they call the operators
     CrossEntropyLoss,
     FusedLinearCrossEntropyLoss,
     LayerNorm,
+    Linear,
     RMSNorm,
     SwiGLU,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "CrossEntropyLoss",
     "FusedLinearCrossEntropyLoss",
     "LayerNorm",
+    "Linear",
     "Patch",
     "RMSNorm",
     "SwiGLU",

@@ -123,6 +123,17 @@ class LayerNorm(nn.LayerNorm):
         return _in_one_dtype(lambda *given: _ops.layer_norm(*given, self.eps), input, weight, bias)
 
 
+class Linear(nn.Linear):
+    """``torch.nn.Linear`` by :func:`transformer_ops.linear`: a row's bits do not depend on what is computed with it.
+
+    Its arguments are ``torch.nn.Linear``'s.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """``(..., in_features)`` to ``(..., out_features)``."""
+        return _ops.linear(input, self.weight, self.bias)  # type: ignore[no-any-return]
+
+
 class _GatedLinear(nn.Module):
     """``down_proj(activation(gate_proj(x)) * up_proj(x))``, with the names that Hugging Face's models have."""
 

@@ -1,4 +1,4 @@
-"""The backend cuda: every operator but attention; says what it is, and transformer_ops opens its library."""
+"""The backend cuda: every operator but attention and linear; says what it is, and transformer_ops opens its library."""
 
 from pathlib import Path
 

@@ -10,6 +10,7 @@ from . import (
     cross_entropy,
     fused_linear_cross_entropy,
     layer_norm,
+    linear,
     quantize,
     rms_norm,
     rope,
@@ -26,6 +27,7 @@ OP_INFOS: dict[str, OpInfo] = {
     **attention_qkvpacked.INFOS,
     **cross_entropy.INFOS,
     **fused_linear_cross_entropy.INFOS,
+    **linear.INFOS,
     **quantize.INFOS,
     **cache.INFOS,
 }

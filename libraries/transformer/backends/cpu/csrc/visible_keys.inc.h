@@ -1,13 +1,5 @@
 // Which keys the queries of attention see. Included by kernels.inc.h.
 
-template <class C>
-constexpr int64_t kPanel = 2 * kLanes<C>;  // columns of a product's right side that are together in memory
-#if defined(__AVX512F__)
-constexpr int64_t kTile = 8;  // rows of a product that are in registers at a time, which are 32 here
-#else
-constexpr int64_t kTile = 4;
-#endif
-
 // A sequence of a call: one of the batches, or, where several follow each other in one, some of its positions.
 struct Sequence {
   int64_t batch, first_query, queries, first_key, keys;
