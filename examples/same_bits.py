@@ -2,7 +2,7 @@
 
 Sampling computes one token at a time, from keys and values that it keeps; training computes all tokens of all sequences
 at once. Policy gradients take the two for the same numbers. ``python same_bits.py`` prints how many differ with the
-operators of transformer_ops, and with PyTorch's own in their place; the matrix products are PyTorch's, in bfloat16.
+operators of transformer_ops, and with PyTorch's own in their place, in float32 and in bfloat16.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ HEAD = WIDTH // HEADS
 
 
 class Operators(NamedTuple):
-    """What the model computes with, besides matrix products."""
+    """What the model computes with."""
 
+    linear: Callable[..., torch.nn.Linear]
     norm: Callable[[Tensor, Tensor], Tensor]
     rope: Callable[..., Any]
     attention: Callable[[Tensor, Tensor, Tensor, bool], Tensor]
@@ -36,6 +37,7 @@ def _attention_of_torch(q: Tensor, k: Tensor, v: Tensor, is_causal: bool) -> Ten
 
 
 OURS = Operators(
+    linear=transformer_ops.Linear,
     norm=transformer_ops.rms_norm,
     rope=transformer_ops.rope,
     attention=lambda q, k, v, is_causal: transformer_ops.attention(q, k, v, is_causal=is_causal),
@@ -43,6 +45,7 @@ OURS = Operators(
     losses=lambda logits, target: transformer_ops.cross_entropy(logits, target, reduction="none"),
 )
 PLAIN = OURS._replace(
+    linear=torch.nn.Linear,
     norm=lambda x, weight: functional.rms_norm(x, x.shape[-1:], weight, 1e-6),
     attention=_attention_of_torch,
     gate=lambda a, b: functional.silu(a) * b,
@@ -57,10 +60,10 @@ class Block(torch.nn.Module):
         super().__init__()
         self.operators = operators
         self.norms = torch.nn.ParameterList(torch.ones(WIDTH) for _ in range(2))
-        self.qkv = torch.nn.Linear(WIDTH, 3 * WIDTH, bias=False)
-        self.out = torch.nn.Linear(WIDTH, WIDTH, bias=False)
-        self.up = torch.nn.Linear(WIDTH, 4 * WIDTH, bias=False)
-        self.down = torch.nn.Linear(2 * WIDTH, WIDTH, bias=False)
+        self.qkv = operators.linear(WIDTH, 3 * WIDTH, bias=False)
+        self.out = operators.linear(WIDTH, WIDTH, bias=False)
+        self.up = operators.linear(WIDTH, 4 * WIDTH, bias=False)
+        self.down = operators.linear(2 * WIDTH, WIDTH, bias=False)
 
     def forward(self, x: Tensor, angles: tuple[Tensor, Tensor], kept: list[Tensor] | None = None) -> Tensor:
         """Of whole sequences; or of one token each, after those whose keys and values are kept."""
@@ -75,7 +78,7 @@ class Block(torch.nn.Module):
 
 
 class Model(torch.nn.Module):
-    """A decoder, in bfloat16."""
+    """A decoder."""
 
     def __init__(self, operators: Operators) -> None:
         super().__init__()
@@ -83,10 +86,9 @@ class Model(torch.nn.Module):
         self.embedding = torch.nn.Embedding(CLASSES, WIDTH)
         self.blocks = torch.nn.ModuleList(Block(operators) for _ in range(BLOCKS))
         self.norm = torch.nn.Parameter(torch.ones(WIDTH))
-        self.head = torch.nn.Linear(WIDTH, CLASSES, bias=False)
+        self.head = operators.linear(WIDTH, CLASSES, bias=False)
         turns = torch.arange(LENGTH)[:, None] / 1000 ** (torch.arange(HEAD // 2) * 2 / HEAD)
         self.register_buffer("angles", torch.cat((turns, turns), -1))
-        self.bfloat16()
 
     def forward(self, tokens: Tensor, kept: list[list[Tensor]] | None = None, position: int = 0) -> Tensor:
         """Logits of the tokens that follow."""
@@ -123,10 +125,10 @@ def train(model: Model, tokens: Tensor, optimizer: torch.optim.Optimizer) -> Ten
     return log_probabilities.detach()
 
 
-def compare(operators: Operators) -> tuple[int, int, float]:
+def compare(operators: Operators, dtype: torch.dtype) -> tuple[int, int, float]:
     """How many log-probabilities differ between sampling and training, of how many, and by how much at most."""
     torch.manual_seed(0)
-    model = Model(operators)
+    model = Model(operators).to(dtype)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     generator = torch.Generator().manual_seed(0)
     differences = []
@@ -139,10 +141,12 @@ def compare(operators: Operators) -> tuple[int, int, float]:
 
 
 def main() -> None:
-    """Print both."""
-    for name, operators in {"transformer_ops": OURS, "plain torch": PLAIN}.items():
-        count, total, largest = compare(operators)
-        print(f"{name}: {count} of {total} log-probabilities differ, by {largest:g} at most")
+    """Print both, in either dtype."""
+    for dtype in (torch.float32, torch.bfloat16):
+        for name, operators in {"transformer_ops": OURS, "plain torch": PLAIN}.items():
+            count, total, largest = compare(operators, dtype)
+            kind = str(dtype).removeprefix("torch.")
+            print(f"{name}, {kind}: {count} of {total} log-probabilities differ, by {largest:g} at most")
 
 
 if __name__ == "__main__":
