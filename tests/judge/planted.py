@@ -492,6 +492,14 @@ DEFECTS = [
         "    return (x * weight).sum(-1).to(x.dtype)",
         "    return (x * weight.to(x.dtype)).sum(-1)",
     ),
+    # A block that is longer than a row.
+    Defect(
+        "zero_behind_a_row_is_the_largest",
+        "top_index",
+        "numbers",
+        "    return x.max(-1).indices",
+        "    return torch.nn.functional.pad(x, (0, 1)).max(-1).indices.clamp(max=x.shape[-1] - 1)",
+    ),
     # A failed call.
     Defect(
         "failed_call_leaves_its_input_changed",

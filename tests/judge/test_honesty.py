@@ -34,6 +34,16 @@ def test_a_derivative_at_a_tie_may_be_anything_finite():
     assert torch.equal(expected["jumps"], (programs.weights(torch.zeros(1000)) != 0)[:, None].expand(1000, 2))
 
 
+def test_a_derivative_may_be_that_of_any_of_many_equal_numbers():
+    """Four of nineteen zeros are chosen, and no draw chooses each of them; other numbers are no zeros."""
+    program, largest = programs.PROGRAMS["gradients"], subjects.make(lambda x: x.topk(4).values)
+    x = torch.zeros(6, 19)
+    x[0] = torch.linspace(1, 2, 19)
+    (case,) = cases.cases_of([(x,)])
+    (expected,) = expectation.expect(program, (0,), largest, case)
+    assert torch.equal(expected["jumps"], x == 0)
+
+
 def test_results_that_are_too_large_are_not_compared():
     """Of two vectors of 1,500 elements, all products."""
     program, products = programs.PROGRAMS["values"], subjects.make(lambda x, y: x[:, None] * y)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from .cases import Case
 from .intermediates import Rounding
-from .programs import Program, moving, with_memory
+from .programs import DERIVATIVES, Program, moving, with_memory
 from .rounding import FACTOR, TINY, is_moved, jumps, largest_error, moved, unit_of, wide_dtype
 from .subjects import Subject
 
@@ -90,6 +90,8 @@ def expect(
         )
         for i, (one, own_one) in enumerate(zip(want, own, strict=True))
     ]
+    if want_of in DERIVATIVES:
+        found = [_with_ties(one, case.tensors[i]) for one, i in zip(found, numbers, strict=True)]
     if any(one["want"] is not None and _has_nan(one["want"]) for one in found) and has_nan:
         without = list(_without_nan(want_of, callee, case.tensors, numbers, is_wide))
         found = [_regardless_of_nan(one, [each[i] for each in without]) for i, one in enumerate(found)]
@@ -128,6 +130,17 @@ def _regardless_of_nan(expected: Expected, without: list[Tensor | None]) -> Expe
         is_free &= one == first
     jumping = _jumping(expected["unit"], expected["jumps"] | is_free)
     return {**expected, **jumping, "want": torch.where(is_free, first, want)}
+
+
+def _with_ties(expected: Expected, x: Tensor) -> Expected:
+    """The derivative by x, which may be anything at each number that is the same as one at which it jumps.
+
+    Of many equal numbers, a few are the largest ones; which, is for the kernel to choose.
+    """
+    if expected["want"] is None or x.is_complex() or not bool(expected["jumps"].any()):
+        return expected
+    x = x.double()
+    return {**expected, **_jumping(expected["unit"], torch.isin(x, x[expected["jumps"]]))}
 
 
 def _has_nan(x: Tensor) -> bool:

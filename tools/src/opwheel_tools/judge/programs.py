@@ -311,6 +311,9 @@ def counts_lower_bits(f: F, t: Tensors, i: int, bits: int) -> Tensors:
     return [torch.tensor(any(bool(((a != b) & ~(a.isnan() & b.isnan())).any()) for a, b in both))]
 
 
+DERIVATIVES = (gradients, gradients_of_sum, second_derivatives)  # one by each of the inputs that their numbers name
+
+
 class Program(NamedTuple):
     """A way to call a function.
 

@@ -244,6 +244,9 @@ def _numbers(specs: list[Spec], inputs: int) -> Iterator[Variant]:
                 expressions[i] = _changed(specs[i], change)
             whose = "all numbers" if chosen == floats else f"numbers of input {chosen[0]}"
             yield _variant(f"{whose}: {name}", "numbers", specs, expressions)
+    if floats:  # of which 0, where a kernel has read nothing, is the largest
+        negative = [_changed(spec, "-{x}.abs()") if i in floats else spec.expression for i, spec in enumerate(specs)]
+        yield _variant("all numbers: none positive", "numbers", specs, negative)
 
 
 def _changed(spec: Spec, change: str) -> str:
