@@ -132,25 +132,29 @@ def _errors(device: str) -> Iterator[ErrorSample]:
 def _errors_of_sequences(q: Tensor) -> Iterator[ErrorSample]:
     starts, few, ids = (torch.tensor(values, device=q.device) for values in ([0, 1, 4], [0, 1, 3], range(4)))
     table, mask = torch.ones(4, 8, device=q.device), torch.ones(4, 4, device=q.device) > 0
-    for given, name in (
+    refused: tuple[tuple[dict[str, Any], str], ...] = (
         ({"cu_seqlens_k": starts}, "cu_seqlens_k"),
         ({"cu_seqlens_q": starts, "cu_seqlens_k": starts[1:]}, "cu_seqlens_k"),
         ({"cu_seqlens_q": starts.float()}, "cu_seqlens_q"),
         ({"cu_seqlens_q": starts[None]}, "cu_seqlens_q"),
+        ({"cu_seqlens_q": starts[:0]}, "cu_seqlens_q"),
         ({"cu_seqlens_q": starts, "attn_mask": mask}, "attn_mask"),
         ({"cu_seqlens_q": starts, "cos": table, "sin": table}, "cos"),
-    ):
+    )
+    for given, name in refused:
         yield ErrorSample(Sample(q, q, q, True, **given), RuntimeError, f"'{name}'")
     yield ErrorSample(Sample(*[q.expand(2, -1, -1, -1)] * 3, cu_seqlens_q=starts), RuntimeError, "'q'")
     yield ErrorSample(Sample(q, q[:, :3], q[:, :3], cu_seqlens_q=starts), RuntimeError, "'k'")
-    for wrong in (few, starts + 1, starts.flip(0), starts[:0]):
-        by_values = len(wrong) > 0
-        given = Sample(q, q, q, cu_seqlens_q=wrong)
-        yield ErrorSample(given, (RuntimeError, IndexError), by_values=by_values)
-    others = {"cu_seqlens_q": starts, "cu_seqlens_k": torch.tensor([0, 2, 4], device=q.device)}
-    yield ErrorSample(Sample(q, q, q, True, **others), (RuntimeError, IndexError), by_values=True)
-    others["position_ids"] = ids
-    yield ErrorSample(Sample(q, q, q, True, **others), (RuntimeError, IndexError), by_values=True)
+    others = torch.tensor([0, 2, 4], device=q.device)
+    wrong_values: tuple[dict[str, Any], ...] = (
+        {"cu_seqlens_q": few},
+        {"cu_seqlens_q": starts + 1},
+        {"cu_seqlens_q": starts.flip(0)},
+        {"is_causal": True, "cu_seqlens_q": starts, "cu_seqlens_k": others},
+        {"is_causal": True, "cu_seqlens_q": starts, "cu_seqlens_k": others, "position_ids": ids},
+    )
+    for given in wrong_values:
+        yield ErrorSample(Sample(q, q, q, **given), (RuntimeError, IndexError), by_values=True)
 
 
 # On GPUs factors of products are rounded to 16 bits, turned queries and keys too, and weights are exp() of that.

@@ -71,8 +71,7 @@ class Visible(NamedTuple):
                 refuse("cos", "is given, and so is 'cu_seqlens_q'; turn queries and keys with rope() first")
             if is_causal:
                 _check_causal(starts, of_keys, ids)
-            lengths = (int(one.diff().max()) if len(one) > 1 else 0 for one in (starts, of_keys))
-            sizes = len(starts) - 1, *lengths
+            sizes = len(starts) - 1, _longest(starts), _longest(of_keys)
         elif cu_seqlens_k is not None:
             refuse("cu_seqlens_k", "is given, but 'cu_seqlens_q' is None; pass both")
         return cls(ids, ids_stride, mask, mask_strides, starts, of_keys, window_size or 0, *sizes)
@@ -140,6 +139,10 @@ def _sequences(q: Tensor, k: Tensor, starts: Tensor, of_keys: Tensor | None) -> 
     if of_both[0].shape != of_both[1].shape:
         refuse("cu_seqlens_k", f"has {len(of_both[1])} elements, but 'cu_seqlens_q' has {len(starts)}")
     return of_both[0].contiguous(), of_both[1].contiguous()
+
+
+def _longest(starts: Tensor) -> int:
+    return int(starts.diff().max()) if len(starts) > 1 else 0
 
 
 def _check_causal(starts: Tensor, of_keys: Tensor, ids: Tensor | None) -> None:
