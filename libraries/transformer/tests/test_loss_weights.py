@@ -179,6 +179,23 @@ def test_z_loss_of_weighted_tokens(reduction):
     assert z_loss.isfinite().all()
 
 
+@pytest.mark.parametrize("is_fused", [False, True])
+@given(scale=st.floats(-12, 0), z=st.floats(-4, 2), reduction=st.sampled_from(REDUCTIONS), is_trained=st.booleans())
+@settings(max_examples=EXAMPLES, deadline=None)
+def test_small_cross_entropies_beside_large_z_losses(is_fused, scale, z, reduction, is_trained):
+    """What the one rounds to must not be lost in the other: a mean divides them by different numbers."""
+    x, head, target = torch.randn(6, 5), torch.randn(5, 5), torch.randint(5, (6,))
+    weight, options = 10**scale * (0.5 + torch.rand(5)), {"lse_square_scale": 10**z, "reduction": reduction}
+    x.requires_grad_(is_trained)
+    if is_fused:
+        loss = transformer_ops.fused_linear_cross_entropy(x, head, target, class_weight=weight, **options)
+        logits = x.detach().double() @ head.double().T
+    else:
+        loss, logits = transformer_ops.cross_entropy(x, target, weight=weight, **options), x.detach().double()
+    wanted = exact(logits, target, weight.double(), None, 10**z, 0, 0, reduction)
+    torch.testing.assert_close(loss.detach().double(), wanted, rtol=1e-5, atol=0)
+
+
 def test_tokens_that_a_mask_leaves_out():
     """A weight of 0 is as an ignored target."""
     x, target = torch.randn(6, 5), torch.randint(5, (6,))

@@ -65,7 +65,7 @@ class Trial(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """What the processes that run it need to know."""
-        return {"program": self.program, "numbers": list(self.numbers)}
+        return {"program": self.program, "numbers": list(self.numbers), "is_given": self.variant.is_given}
 
 
 def plain(case: int, variant: Variant, wrt: tuple[int, ...]) -> Iterator[Trial]:

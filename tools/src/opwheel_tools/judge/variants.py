@@ -72,6 +72,11 @@ class Variant(NamedTuple):
     expressions: tuple[str, ...]
 
     @property
+    def is_given(self) -> bool:
+        """Whether it is the given call itself."""
+        return not self.group
+
+    @property
     def is_finite(self) -> bool:
         """Whether it has neither infinities nor nan, at which derivatives are a matter of taste."""
         return not ("nan" in self.name or "infini" in self.name)

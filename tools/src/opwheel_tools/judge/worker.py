@@ -114,7 +114,7 @@ class Session:
                 path = Path(task["folder"]) / f"trial-{number}"
                 try:
                     case = _with_saved(path)
-                    expected = _expected(trial["program"], tuple(trial["numbers"]), subject, case)
+                    expected = _expected(trial, subject, case)
                 except RefusedByReference as error:
                     say(end=number, refused=str(error))
                     continue
@@ -156,10 +156,11 @@ class Session:
         return {"called": called, "replaced": replaced, "running": running}, got
 
 
-def _expected(program: str, numbers: tuple[int, ...], subject: Subject, case: Case) -> list[Expected]:
-    if program == "counts_lower_bits":
+def _expected(trial: Any, subject: Subject, case: Case) -> list[Expected]:
+    numbers = tuple(trial["numbers"])
+    if trial["program"] == "counts_lower_bits":
         return expect_lower_bits(numbers, subject, case)
-    return expect(PROGRAMS[program], numbers, subject, case)
+    return expect(PROGRAMS[trial["program"]], numbers, subject, case, is_given=trial["is_given"])
 
 
 def _with_saved(path: Path) -> Case:

@@ -35,9 +35,9 @@ inline void run(opwheel::Device, ScalarType dtype, const LossTotal& a, int64_t, 
     const TokenWeights<C> tokens = token_weights_of<C>(a);
     double cross_entropy = 0, z = 0;
     tokens.for_counted([&](int64_t i, double token) {
-      const double lse = static_cast<const C*>(a.lse)[i], row_z = token * a.lse_square_scale * lse * lse;
-      cross_entropy += static_cast<const C*>(a.row_loss)[i] - row_z;
-      z += row_z;
+      const double lse = static_cast<const C*>(a.lse)[i];
+      cross_entropy += static_cast<const C*>(a.row_loss)[i];
+      z += token * a.lse_square_scale * lse * lse;
     });
     if (a.divisors != nullptr) {
       const auto [of_entropy, of_z] = tokens.divisors();

@@ -41,7 +41,7 @@ struct LossTotalOf {
     namespace cuda = opwheel::cuda;
     const C *const losses = static_cast<const C*>(a.row_loss), *const lse = static_cast<const C*>(a.lse);
     const auto z_of = [&](int64_t i) { return tokens.of_token(i) * C(a.lse_square_scale) * lse[i] * lse[i]; };
-    C cross_entropy = cuda::sum<C>(a.rows, [&](int64_t i) { return losses[i] - z_of(i); });
+    C cross_entropy = cuda::sum<C>(a.rows, [&](int64_t i) { return losses[i]; });
     C z = cuda::sum<C>(a.rows, z_of);
     if (a.divisors != nullptr) {
       const C of_entropy = cuda::sum<C>(a.rows, [&](int64_t i) { return tokens.of_class(i); });

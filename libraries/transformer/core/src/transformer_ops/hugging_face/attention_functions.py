@@ -22,7 +22,7 @@ from .code_digest import UnknownCodeError, code_digest
 _ops = torch.ops.transformer_ops
 
 # What others have put in its place, here or later, is theirs.
-_PYTORCHS = functional.scaled_dot_product_attention
+_PYTORCHS: Any = functional.scaled_dot_product_attention
 if not isinstance(_PYTORCHS, BuiltinFunctionType):
     _PYTORCHS = None
 
@@ -93,7 +93,7 @@ def _by_operator(shipped: Callable[..., Any]) -> Callable[..., Any]:
         **options: Any,
     ) -> Any:
         is_ours = (
-            not torch.jit.is_tracing()
+            not torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
             and functional.scaled_dot_product_attention is _PYTORCHS
             and attention_mask is None
             and not dropout

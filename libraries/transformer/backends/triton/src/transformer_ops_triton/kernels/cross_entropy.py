@@ -250,6 +250,10 @@ class Loss(NamedTuple):
         weights = tokens if self.weight is None else tokens * self.weight[torch.where(counted, target, 0)]
         return torch.stack((weights.sum(), tokens.sum()))
 
+    def without_z(self) -> Loss:
+        """Of the cross entropy alone: z-losses of a mean have a divisor of their own."""
+        return self._replace(lse_square_scale=0.0)
+
     def constants(self, logits: Tensor) -> dict[str, object]:
         """What both kernels are compiled for."""
         return {
@@ -286,13 +290,13 @@ class Loss(NamedTuple):
         )
 
     def total(self, row_loss: Tensor, lse: Tensor, target: Tensor, divisors: Tensor | None) -> Tensor:
-        """The loss of all rows; a mean where there are divisors."""
-        if divisors is None:
-            return row_loss.sum()
+        """The loss of all rows, from their cross entropies without z-losses; a mean where there are divisors."""
         z = self.lse_square_scale * lse[0].square()  # 0 of rows that do not count
         if self.token_weight is not None:
             z = torch.where(target != self.ignore_index, z * self.token_weight, 0)
-        return (row_loss - z).sum() / divisors[0] + z.sum() / divisors[1]
+        if divisors is None:
+            return row_loss.sum() + z.sum()
+        return row_loss.sum() / divisors[0] + z.sum() / divisors[1]
 
     def backward(
         self, grad: Tensor, divisors: Tensor | None, logits: Tensor, target: Tensor, lse: Tensor, dx: Tensor
@@ -364,7 +368,8 @@ def cross_entropy_rows(
     target = targets(target, input, classes, ignore_index)
     kept = input.new_empty(_kept(rows, reduction), dtype=wide(input.dtype))
     row_loss, lse = torch.empty_like(kept[:rows]), kept[: 2 * rows].view(2, rows)
-    loss.forward(rows_of(input), target, row_loss, lse)
+    loss_of_rows = loss if reduction == "none" else loss.without_z()
+    loss_of_rows.forward(rows_of(input), target, row_loss, lse)
     if reduction == "none":
         return row_loss, kept
     divisors = None

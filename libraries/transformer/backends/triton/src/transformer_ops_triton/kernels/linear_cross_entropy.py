@@ -166,7 +166,7 @@ def fused_linear_cross_entropy(
     _check_reduction(reduction)
     loss = Loss(ignore_index, lse_square_scale, label_smoothing, softcap)
     of = _checked(loss, input, weight, target, bias, class_weight, token_weight)
-    return _total(of, _forward(of), reduction)
+    return _total(of, _forward(of._replace(loss=of.loss.without_z())), reduction)
 
 
 def fused_linear_cross_entropy_training(
@@ -189,7 +189,7 @@ def fused_linear_cross_entropy_training(
     results, gradients = _new_rows(of), _new_gradients(of, None, reduction)
     one = torch.ones_like(gradients.factor)
     for part, rows, x, logits in _parts(of):
-        part.forward(logits, of.target[rows], results.loss[rows], results.lse[:, rows])
+        part.without_z().forward(logits, of.target[rows], results.loss[rows], results.lse[:, rows])
         _add_part(gradients, of, part, rows, x, logits, results.lse, one.expand(len(x)))
     d_input, d_weight, d_bias, factor, _ = gradients
     return _total(of, results, reduction), d_input, d_weight, d_bias, factor

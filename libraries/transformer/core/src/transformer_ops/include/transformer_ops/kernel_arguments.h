@@ -128,9 +128,9 @@ struct CrossEntropyBackward {
   bool grad_per_row;
 };
 
-// The loss of all rows, from those of the rows and their lse. A mean divides the cross entropies by the sum of the
-// weights of the targets that count, and the z-losses by their number, each times its token's weight: these are the
-// divisors, which are written; null for a sum.
+// The loss of all rows, from their cross entropies, without z-losses, and lse. A mean divides the cross entropies by
+// the sum of the weights of the targets that count, and the z-losses by their number, each times its token's weight:
+// these are the divisors, which are written; null for a sum.
 struct LossTotal {
   const void *row_loss, *lse, *weight, *token_weight;
   const int64_t* target;

@@ -109,7 +109,7 @@ inline std::array<Tensor, 2> cross_entropy_rows(const Tensor& input, const Tenso
                                .length = classes,
                                .x_stride = x.stride,
                                .ignore_index = ignore_index,
-                               .lse_square_scale = lse_square_scale,
+                               .lse_square_scale = is_reduced ? 0 : lse_square_scale,  // it has a divisor of its own
                                .label_smoothing = label_smoothing,
                                .softcap = softcap};
   run(device, dtype, arguments, rows, 4 * classes);

@@ -79,9 +79,16 @@ struct GradientsOfLoss {
   }
 };
 
-// `row_loss` and what is kept are written, or, where it is null, what is kept is read. The logits' gradients take the
+// The losses of rows that are written, with z-losses of a scale: 0 where these are added to the sum of all rows.
+struct RowLosses {
+  char* data = nullptr;
+  double lse_square_scale = 0;
+};
+
+// `losses` and what is kept are written, or, where they are null, what is kept is read. The logits' gradients take the
 // logits' place.
-inline void linear_cross_entropy(const LinearLoss& of, char* row_loss, const Kept& kept, GradientsOfLoss* gradients) {
+inline void linear_cross_entropy(const LinearLoss& of, const RowLosses& losses, const Kept& kept,
+                                 GradientsOfLoss* gradients) {
   const int64_t at_once = rows_at_once(of.dtype, of.rows, of.classes);
   const int64_t bytes = opwheel::element_size(opwheel::code_of(of.accumulated));
   const Tensor buffer = new_buffer(std::min(at_once, of.rows), of.classes, of.dtype, of.device);
@@ -90,18 +97,18 @@ inline void linear_cross_entropy(const LinearLoss& of, char* row_loss, const Kep
     const auto at = [&](auto* of_rows) { return of_rows == nullptr ? nullptr : of_rows + begin * bytes; };
     const void* const tokens = at(static_cast<const char*>(data_or_null(of.token_weight)));
     const Tensor x = opwheel::rows_of(of.input, begin, count), some = logits_of(x, of.weight, of.bias, buffer);
-    if (row_loss != nullptr) {
+    if (losses.data != nullptr) {
       const CrossEntropy forward{.x = data<void>(some),
                                  .weight = data_or_null(of.class_weight),
                                  .token_weight = tokens,
                                  .target = of.target.data + begin,
-                                 .loss = at(row_loss),
+                                 .loss = at(losses.data),
                                  .lse = at(kept.lse),
                                  .lse_rest = at(kept.lse_rest),
                                  .length = of.classes,
                                  .x_stride = of.classes,
                                  .ignore_index = of.options.ignore_index,
-                                 .lse_square_scale = of.options.lse_square_scale,
+                                 .lse_square_scale = losses.lse_square_scale,
                                  .label_smoothing = of.options.label_smoothing,
                                  .softcap = of.options.softcap};
       run(of.device, of.dtype, forward, count, 4 * of.classes);
@@ -134,7 +141,7 @@ inline void linear_cross_entropy(const LinearLoss& of, char* row_loss, const Kep
 inline Tensor reduced_loss(const LinearLoss& of, bool is_mean, GradientsOfLoss* gradients) {
   const Tensor row_loss = of.new_wide({of.rows});
   const Kept kept = Kept::new_for(of.input, of.rows, is_mean);
-  linear_cross_entropy(of, data<char>(row_loss), kept, gradients);
+  linear_cross_entropy(of, {data<char>(row_loss)}, kept, gradients);
   Tensor loss = of.new_wide({});
   const LossTotal total{.row_loss = data<void>(row_loss),
                         .lse = kept.lse,
@@ -192,7 +199,7 @@ inline std::array<Tensor, 2> linear_cross_entropy_rows(const Tensor& input, cons
   const LinearLoss loss(input, weight, target, bias, options, class_weight, token_weight);
   Tensor row_loss = loss.new_wide({loss.rows});
   Kept kept = Kept::new_for(input, loss.rows, false);
-  linear_cross_entropy(loss, data<char>(row_loss), kept, nullptr);
+  linear_cross_entropy(loss, {data<char>(row_loss), lse_square_scale}, kept, nullptr);
   return {std::move(row_loss), std::move(kept.tensor)};
 }
 
@@ -215,7 +222,7 @@ inline std::array<Tensor, 3> linear_cross_entropy_backward(
   const LinearLoss loss(input, weight, target, bias, options, class_weight, token_weight);
   const Tensor grad = of_rows(given_grad, "grad_loss", input, loss.rows);
   GradientsOfLoss gradients(loss, data<char>(grad), false);
-  linear_cross_entropy(loss, nullptr, Kept::checked(given_kept, input, loss.rows, false), &gradients);
+  linear_cross_entropy(loss, {}, Kept::checked(given_kept, input, loss.rows, false), &gradients);
   if (loss.dtype == loss.accumulated) {
     return {std::move(gradients.input), std::move(gradients.weight), std::move(gradients.bias)};
   }
