@@ -124,7 +124,7 @@ def test_the_whole_sweep():
     points = list(sweep.points(transformer_ops.library.overloads.values()))
     names = dict.fromkeys(point.overload.operator.name for point in points)
     losses = ["cross_entropy_rows", "fused_linear_cross_entropy"]
-    others = ["rms_norm", "fused_add_rms_norm", "layer_norm", "swiglu", "geglu", "softmax", "rope"]
+    others = ["rms_norm", "fused_add_rms_norm", "layer_norm", "swiglu", "geglu", "softmax", "log_softmax", "rope"]
     assert sorted(names) == sorted(losses + others)
     of_one = [point for point in points if point.overload.operator.name == "softmax"]
     assert len({(one.dtype, one.layout) for one in of_one}) == 4 * 6

@@ -69,7 +69,7 @@ def test_every_family():
 @pytest.mark.nightly
 def test_an_older_release(tmp_path):
     """Its requirements are older than those of the installed release."""
-    needed = ("transformers==4.57.6", "huggingface_hub==0.36.0", "tokenizers==0.22.2")
+    needed = ("transformers==4.57.6", "huggingface_hub==0.36.0", "tokenizers==0.22.2", "kernels==0.9.0")
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "-t", tmp_path, *needed], check=True)
 
     records = compare(EVERY_DAY, os.environ | {"PYTHONPATH": str(tmp_path)})

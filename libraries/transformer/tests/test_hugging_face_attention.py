@@ -66,6 +66,13 @@ def test_other_calls_are_the_models_own(case):
     check(tiny(**options).to(torch.bfloat16 if case == "bfloat16" else torch.float32), 0, **inputs)
 
 
+def test_what_is_replaced_depends_on_what_the_model_chose():
+    found = [
+        transformer_ops.patch(tiny(attn_implementation=name)).operators().get("attention") for name in ("sdpa", "eager")
+    ]
+    assert found == [2, None]
+
+
 def test_dropout_is_the_models_own():
     model = tiny(attention_dropout=0.5)
     transformer_ops.patch(model)

@@ -58,4 +58,6 @@ def test_the_interpreter_takes_the_cpu_where_it_is_chosen():
     status = states(TRITON_INTERPRET="1", TRANSFORMER_OPS_BACKENDS="triton")["triton"]
     assert (status["state"], status["dispatch_key"]) == ("loaded", "CPU")
     assert status["missing"] == []
-    assert status["by_reference"] == []
+    # It is PyTorch's own product on a GPU, of which no bits are claimed.
+    of_linear = ["linear", "linear_backward_bias", "linear_backward_input", "linear_backward_weight"]
+    assert sorted(status["by_reference"]) == of_linear

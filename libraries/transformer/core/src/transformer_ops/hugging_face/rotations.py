@@ -125,8 +125,9 @@ class Attention(Form):
     attention: FunctionType
     functions: AttentionFunctions | None
 
-    def operator(self, _module: Any) -> str:
-        return "rope and attention" if self.functions else "rope"
+    def operator(self, module: Any) -> str:
+        chosen = getattr(getattr(module, "config", None), "_attn_implementation", None)
+        return "rope and attention" if self.functions and chosen == "sdpa" else "rope"
 
     def forward(self, own: Any) -> Callable[..., Any]:
         changed: Callable[..., Any] | None = self._changed(own)
