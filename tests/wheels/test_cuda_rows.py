@@ -11,6 +11,7 @@ import pytest
 
 from tests.mutants.mutations import CUDA_ROW_MUTATIONS
 from tests.portions import first_of
+from tests.third_party.environment import IS_WHOLE_KIT
 
 from .row_kernels import GENERAL, build_kernels, build_schemas, copy_sources, kit, libraries, run_pytest
 
@@ -44,7 +45,8 @@ def simulated(toolkit, tmp_path_factory):
 
 
 def test_the_kit(run, simulated):
-    result = run(simulated, *kit("cuda"))
+    # By day one dtype, and what is not about dtypes.
+    result = run(simulated, *kit("cuda"), *([] if IS_WHOLE_KIT else ["-k", "not (float16 or bfloat16 or float64)"]))
     assert result.returncode == 0, result.stdout[-6000:] + result.stderr[-2000:]
     assert int(re.search(r"(\d+) passed", result.stdout)[1]) > 50
     for check in ("bounds", "growth"):  # which must not count as passed

@@ -223,7 +223,7 @@ def test_what_does_not_fit_is_refused(options, message):
 
 
 @needs_the_cpu_kernel
-@pytest.mark.parametrize("capability", ["baseline", "avx2"])
+@pytest.mark.parametrize("capability", [pytest.param("baseline", marks=pytest.mark.nightly), "avx2"])
 def test_older_processors(capability):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
     environment = os.environ | {"TRANSFORMER_OPS_CPU_CAPABILITY": capability}

@@ -17,6 +17,7 @@ from transformer_ops.opinfos import tensors
 from tests.command_line import invoke
 
 
+@pytest.mark.nightly
 def test_quick(tmp_path):
     file = tmp_path / "run.json"
     picture = tmp_path / "run.png"

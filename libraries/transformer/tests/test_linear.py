@@ -145,7 +145,7 @@ def test_autocast_and_its_count_of_operations_are_pytorchs():
 
 
 @needs_the_kernels
-@pytest.mark.parametrize("capability", ["baseline", "avx2"])
+@pytest.mark.parametrize("capability", [pytest.param("baseline", marks=pytest.mark.nightly), "avx2"])
 def test_on_older_processors(capability):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
     environment = os.environ | {"TRANSFORMER_OPS_CPU_CAPABILITY": capability}
