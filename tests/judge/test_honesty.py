@@ -20,7 +20,7 @@ def test_a_derivative_at_a_kink_may_be_anything_finite():
     program, relu = programs.PROGRAMS["gradients"], subjects.make(torch.relu)
     (case,) = cases.cases_of([(torch.zeros(1000),)])
     (expected,) = expectation.expect(program, (0,), relu, case)
-    assert torch.equal(expected["jumps"], programs.weights(torch.zeros(1000)) != 0)
+    assert bool(expected["jumps"][programs.weights(torch.zeros(1000)) != 0].all())
     (case,) = cases.cases_of([(torch.randn(1000),)])
     (expected,) = expectation.expect(program, (0,), relu, case)
     assert not bool(expected["jumps"].any())
@@ -31,7 +31,7 @@ def test_a_derivative_at_a_tie_may_be_anything_finite():
     program, largest = programs.PROGRAMS["gradients"], subjects.make(lambda x: x.amax(-1))
     (case,) = cases.cases_of([(torch.ones(1000, 2),)])
     (expected,) = expectation.expect(program, (0,), largest, case)
-    assert torch.equal(expected["jumps"], (programs.weights(torch.zeros(1000)) != 0)[:, None].expand(1000, 2))
+    assert bool(expected["jumps"][programs.weights(torch.zeros(1000)) != 0].all())
 
 
 def test_a_derivative_may_be_that_of_any_of_many_equal_numbers():

@@ -125,11 +125,13 @@ def test_decompositions_for_exported_programs():
 
 @pytest.mark.parametrize("address", [None, 0])
 def test_a_pytorch_whose_tensors_lie_elsewhere_calls_the_operators_itself(monkeypatch, address):
+    monkeypatch.delenv("OPWHEEL_AUTOGRAD", raising=False)
     monkeypatch.setattr(calls.private, "tensor_address", lambda tensor: address)
     assert "do not begin as the native library takes them to" in calls._library.__wrapped__()
 
 
 def test_a_library_of_calls_that_cannot_be_opened(monkeypatch, tmp_path):
+    monkeypatch.delenv("OPWHEEL_AUTOGRAD", raising=False)
     (tmp_path / "libcalls.so").write_text("no library")
     monkeypatch.setattr(calls, "library_file", lambda name: tmp_path / "libcalls.so")
     assert "libcalls.so" in calls._library.__wrapped__()
@@ -137,6 +139,7 @@ def test_a_library_of_calls_that_cannot_be_opened(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize(("abiflags", "name"), [("t", "cpython"), ("td", "cpython"), ("", "pypy")])
 def test_a_python_without_the_global_lock_has_no_library_of_calls(abiflags, name, monkeypatch):
+    monkeypatch.delenv("OPWHEEL_AUTOGRAD", raising=False)
     monkeypatch.setattr(calls, "library_file", lambda name: pytest.fail(f"{name} is looked for"))
     python = SimpleNamespace(abiflags=abiflags, implementation=SimpleNamespace(name=name))
     monkeypatch.setattr(calls, "sys", python)

@@ -20,12 +20,12 @@ struct LogSoftmaxRows {
       // The largest are counted and the others summed: next to 1 a small sum would be lost, and it is the logarithm of
       // an element with nearly all of the weight.
       const auto [count, others] = team.two_sums([&](auto at) {
-        const auto weights = map([top](C value) { return exp(value - top); }, x[at]);
+        const auto weights = map([top](C value) { return std::exp(value - top); }, x[at]);
         return opwheel::cuda::Two<typename Team::Values>{
             map([](C weight) { return weight < C(1) ? C(0) : weight; }, weights),
             map([](C weight) { return weight < C(1) ? weight : C(0); }, weights)};
       });
-      const C log_total = log1p(others + (count - C(1)));
+      const C log_total = std::log1p(others + (count - C(1)));
       team.store(static_cast<T*>(a.y) + i * a.length,
                  [&](auto at) { return map([&](C value) { return (value - top) - log_total; }, x[at]); });
     });
@@ -47,7 +47,7 @@ struct LogSoftmaxRowsBackward {
       const auto grad = team.load(static_cast<const T*>(a.grad) + i * a.grad_stride);
       const C total = team.sum([&](auto at) { return grad[at]; });
       team.store(static_cast<T*>(a.dx) + i * a.length,
-                 [&](auto at) { return grad[at] - map([](C value) { return exp(value); }, y[at]) * total; });
+                 [&](auto at) { return grad[at] - map([](C value) { return std::exp(value); }, y[at]) * total; });
     });
   }
 };

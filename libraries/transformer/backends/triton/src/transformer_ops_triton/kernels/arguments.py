@@ -104,15 +104,20 @@ def write_back(rows: Tensor, tensor: Tensor) -> None:
         tensor.copy_(rows.view(tensor.shape))
 
 
+def check_on_device(fits: Tensor, message: str) -> None:
+    """Check one truth without waiting for the device: there it is an assertion, as in PyTorch's own."""
+    torch._assert_async(fits, message)
+
+
 def check_indices(index: Tensor, name: str, limit: int, what: str, *, except_for: int | None = None) -> None:
-    """Check that 0 <= index < limit, without waiting for the device: there it is an assertion, as in PyTorch's own.
+    """Check that 0 <= index < limit, on the device.
 
     PyTorch's builds for ROCm leave it out: kernels read and write nothing at other indices.
     """
     fits = (index >= 0) & (index < limit)
     if except_for is not None:
         fits |= index == except_for
-    torch._assert_async(fits.all(), f"argument '{name}' has an element that is no {what}: there are {limit}")
+    check_on_device(fits.all(), f"argument '{name}' has an element that is no {what}: there are {limit}")
 
 
 def check_position_ids(ids: Tensor, q: Tensor, batches: int, positions: int, limit: int, of: str) -> None:

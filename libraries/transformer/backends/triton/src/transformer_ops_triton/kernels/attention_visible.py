@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .arguments import check_device, check_position_ids, outer_strides, refuse
+from .arguments import check_device, check_on_device, check_position_ids, outer_strides, refuse
 
 
 class Visible(NamedTuple):
@@ -135,7 +135,7 @@ def _sequences(q: Tensor, k: Tensor, starts: Tensor, of_keys: Tensor | None) -> 
             refuse(name, f"is {given.dtype} of shape {tuple(given.shape)}, {expected}")
         fits = (given[0] == 0) & (given[-1] == positions.shape[1]) & (given.diff() >= 0).all()
         message = f"argument '{name}' does not say where sequences begin and the last one ends"
-        torch._assert_async(fits, f"{message}: expected numbers that do not fall from 0 to {positions.shape[1]}")
+        check_on_device(fits, f"{message}: expected numbers that do not fall from 0 to {positions.shape[1]}")
     if of_both[0].shape != of_both[1].shape:
         refuse("cu_seqlens_k", f"has {len(of_both[1])} elements, but 'cu_seqlens_q' has {len(starts)}")
     return of_both[0].contiguous(), of_both[1].contiguous()
@@ -148,7 +148,7 @@ def _longest(starts: Tensor) -> int:
 def _check_causal(starts: Tensor, of_keys: Tensor, ids: Tensor | None) -> None:
     """Check that queries are where their sequence has a key."""
     if ids is None:
-        torch._assert_async(
+        check_on_device(
             (starts == of_keys).all(),
             "argument 'cu_seqlens_k' has other sequences than 'cu_seqlens_q': causal queries need 'position_ids', "
             "which say where they are among the keys of their sequence",
@@ -156,4 +156,4 @@ def _check_causal(starts: Tensor, of_keys: Tensor, ids: Tensor | None) -> None:
     elif ids.numel():
         own = torch.searchsorted(starts, torch.arange(ids.numel(), device=ids.device), right=True) - 1
         has_key = ids.flatten() < of_keys.diff()[own]
-        torch._assert_async(has_key.all(), "argument 'position_ids' has a position without a key in its sequence")
+        check_on_device(has_key.all(), "argument 'position_ids' has a position without a key in its sequence")
