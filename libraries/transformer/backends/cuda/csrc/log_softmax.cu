@@ -16,7 +16,7 @@ struct LogSoftmaxRows {
     using C = ComputeType<T>;
     team.for_rows([&](int64_t i) {
       const auto x = team.load(static_cast<const T*>(a.x) + i * a.x_stride);
-      const C top = team.maximum([&](auto at) { return x[at]; });
+      const C top = team.maximum(-static_cast<C>(INFINITY), [&](auto at) { return x[at]; });
       // The largest are counted and the others summed: next to 1 a small sum would be lost, and it is the logarithm of
       // an element with nearly all of the weight.
       const auto [count, others] = team.two_sums([&](auto at) {
