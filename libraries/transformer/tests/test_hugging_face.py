@@ -72,6 +72,8 @@ def test_a_patched_model_computes_the_same(family):
     assert [str(type(module)) for module in model.modules()] == [str(cls) for cls in classes]
     assert not patch.not_replaced
     replaced = {"rms_norm": norms, gated: 2, "rope": 2, "attention": 2, "fused_linear_cross_entropy": 1}
+    if family == "Gemma2":  # whose softcap PyTorch's attention does not have
+        del replaced["attention"]
     assert patch.operators() == replaced
     assert f"{norms} rms_norm" in str(patch)
     assert patch.replaced["model.layers.1.mlp"] == gated
