@@ -40,7 +40,7 @@ format: $(VENV)/.tools ## what lint would refuse, corrected where a program can 
 	$(BIN)/clang-format -i $(CXX_SOURCES)
 
 # The longest first; independent of each other. One more than two cores have, as some wait; PyTorch's threads wait asleep.
-PARTS := test-builds test-rest test-dispatch test-registry test-transformer test-sycl test-deploy test-docs test-kit
+PARTS := test-registry test-builds test-rest test-dispatch test-transformer test-sycl test-deploy test-docs test-kit
 demo test quick unit: export OMP_WAIT_POLICY = passive
 # Whether the compiler knows the processor's instructions, which takes 8 seconds, is not tried in each kit's empty cache.
 test quick unit nightly: export TORCHINDUCTOR_VEC_ISA_OK = 1

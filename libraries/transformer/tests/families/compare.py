@@ -195,7 +195,6 @@ def _without_chance(config: Any) -> Any:
         if is_dropped and not name.startswith("_"):
             setattr(config, name, 0.0)
     config.is_decoder = True
-    config._attn_implementation = "eager"
     config._experts_implementation = "eager"
     return config
 
