@@ -2,8 +2,7 @@
 
 Attention of transformers looks a function up by the name in its configuration, and calls it. Where that is the one
 around :func:`torch.nn.functional.scaled_dot_product_attention`, and its code is known, a call on a CPU that is causal,
-has no mask and as many keys as queries is computed by the operator, which reads keys once for all heads that share
-them.
+has no mask and as many keys as queries is computed by the operator.
 """
 
 from __future__ import annotations
