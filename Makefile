@@ -167,9 +167,9 @@ test-release: $(VENV)/.installed $(VENV)/.release ## the wheels in fresh environ
 test-torch: $(VENV)/.installed $(VENV)/.release ## the wheels of `make wheels TORCHES=all` on PyTorch 2.10 to 2.15 (a quarter of an hour, 12 GB)
 	@test -d dist || $(MAKE) --no-print-directory wheels TORCHES=all
 	$(BIN)/python -m pytest tests/release/test_torches.py
-matrix: $(VENV)/.installed $(VENV)/.release ## all wheels for every platform, PyTorch and Python that there are here, audited, installed and run, and what is missing (hours, 20 GB)
+matrix: $(VENV)/.installed $(VENV)/.release ## all wheels for every platform, PyTorch and Python that there are here, audited, installed and run, and what is missing
 	$(BIN)/python -m release.matrix
-test-aarch64: $(VENV)/.installed $(VENV)/.release ## the wheels of `make wheels PLATFORM=aarch64 TORCHES=2.10.0`, emulated: kits and a training (an hour, 2 GB)
+test-aarch64: $(VENV)/.installed $(VENV)/.release ## the wheels of `make wheels PLATFORM=aarch64 TORCHES=2.10.0`, emulated: kits and a training
 	@test -d dist/aarch64 || $(MAKE) --no-print-directory wheels PLATFORM=aarch64 TORCHES=2.10.0
 	$(BIN)/python -m pytest tests/release/test_aarch64.py
 NEWEST ?= --pre torch
