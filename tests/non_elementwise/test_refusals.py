@@ -122,3 +122,35 @@ def test_an_accelerator_is_not_asked_for_a_part_of_a_table(monkeypatch):
     monkeypatch.setattr(torch.Tensor, "cpu", copied)
     checks.CHECKS["vmap"](overload, checks.Samples(overload, 0, torch.float64, torch.device("cpu")))
     assert on_cpu
+
+
+def test_a_reference_that_computes_what_is_refused():
+    """It computes in the place of kernels that are not installed."""
+
+    def of_two(x):
+        if x.dim() != 2:
+            raise RuntimeError("argument 'x' must have 2 dimensions")
+        return x.sqrt()
+
+    def samples(device, dtype, requires_grad):
+        yield Sample(torch.ones(3, 2, dtype=dtype))
+
+    def errors(device):
+        yield ErrorSample(Sample(torch.ones(2)), RuntimeError)
+
+    names = {"right": of_two, "wrong": torch.sqrt}
+    register_python(
+        "waves_lenient",
+        {f"{name}(Tensor x) -> Tensor": of_two for name in names},
+        [Operator(name, reference=reference) for name, reference in names.items()],
+    )
+    register_op_infos("waves_lenient", {name: OpInfo(samples=samples, errors=errors) for name in names})
+    overloads = overloads_of(torch.library.Library("waves_lenient", "FRAGMENT"))
+
+    def check(name):
+        of_float32 = checks.Samples(overloads[name], 0, torch.float32, torch.device("cpu"))
+        checks.CHECKS["errors"](overloads[name], of_float32)
+
+    check("right")
+    with pytest.raises(AssertionError, match=r"\(float32\[2\]\) is declared to be refused, and the reference computes"):
+        check("wrong")

@@ -22,6 +22,7 @@ from torch.utils import _pytree as pytree
 
 from ...invariance.inputs import LAYOUTS, room_for
 from ...opinfo.lookup import op_info_of
+from ...opinfo.samples import Sample
 from ..guarded_memory import Guards, guarded_memory
 from .agreement import (
     agree,
@@ -248,6 +249,7 @@ def growth(overload: Overload, samples: Samples) -> None:
 def errors(overload: Overload, samples: Samples) -> None:
     """What is declared to be refused is refused, and so are samples, a tensor changed, that the reference refuses.
 
+    The reference refuses what is declared as well: it computes where there is no kernel.
     What is refused for its values alone would be the last that an accelerator does in this process: see refusals.py.
     """
     declared = op_info_of(overload).errors
@@ -256,6 +258,8 @@ def errors(overload: Overload, samples: Samples) -> None:
             if one.by_values and samples.device.type != "cpu":
                 continue
             check_raises(one.error, one.match, partial(overload.op, *one.sample.args, **one.sample.kwargs))
+            if samples.device.type == "cpu" and not raises(partial(_reference_of, overload, one.sample)):
+                raise AssertionError(f"{one.sample!r} is declared to be refused, and the reference computes something")
     for i in overload.tensor_positions:
         for what, change in _CHANGES.items():
             given, again = (_with_changed(samples.values(), i, change) for _ in range(2))
@@ -265,6 +269,10 @@ def errors(overload: Overload, samples: Samples) -> None:
                 raise AssertionError(
                     f"'{overload.names[i]}' has {what}: the reference refuses it, the kernel computes something"
                 )
+
+
+def _reference_of(overload: Overload, sample: Sample) -> Any:
+    return run_reference(overload, overload.bind(sample.args, sample.kwargs))
 
 
 _OTHER_DTYPES = {torch.float64: torch.float32, torch.float32: torch.float64, torch.int64: torch.int32}

@@ -33,7 +33,9 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 def _linear_backward_input(grad_output: Tensor, weight: Tensor) -> Tensor:
     _check(grad_output, "grad_output", ("weight", weight))
-    check_shape(weight, "weight", (grad_output.shape[-1], *weight.shape[1:2]))
+    if weight.dim() != 2:
+        raise RuntimeError(f"argument 'weight' has {weight.dim()} dimensions, expected 2")
+    check_shape(weight, "weight", (grad_output.shape[-1], weight.shape[1]))
     return (wide(grad_output) @ wide(weight)).to(weight.dtype)
 
 
