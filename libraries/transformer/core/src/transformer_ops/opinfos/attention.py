@@ -71,8 +71,13 @@ def sdpa_of_rows(
     sin: Tensor | None = None,
     position_ids: Tensor | None = None,
     attn_mask: Tensor | None = None,
+    window_size: int | None = None,
+    cu_seqlens_q: Tensor | None = None,
+    cu_seqlens_k: Tensor | None = None,
 ) -> Tensor:
-    """PyTorch's own attention, in this order of dimensions."""
+    """PyTorch's own attention, in this order of dimensions; it has no windows and no packed sequences."""
+    if any(one is not None for one in (window_size, cu_seqlens_q, cu_seqlens_k)):
+        raise NotImplementedError("scaled_dot_product_attention takes no window_size and no cu_seqlens")
     if cos is not None and sin is not None:
         q, k = (rotated(x, cos, sin, 2) for x in (q, k))
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))

@@ -46,10 +46,16 @@ def _backward_bias_samples(device: str, dtype: torch.dtype, requires_grad: bool)
 
 
 def _measured(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
-    make = partial(randn, device=device, dtype=dtype, requires_grad=requires_grad)
+    make = partial(randn, device=device, dtype=dtype)
+
+    def weight(outputs: int, inputs: int) -> Tensor:
+        """As models initialise it: results are about 1, whatever the number of products that are summed."""
+        return (make(outputs, inputs) / inputs**0.5).requires_grad_(requires_grad)
+
     for rows in (1, 16, 512):
-        yield Sample(make(rows, 2048), make(2048, 2048))
-    yield Sample(make(512, 768), make(3072, 768), make(3072))
+        yield Sample(make(rows, 2048, requires_grad=requires_grad), weight(2048, 2048))
+    x, bias = (make(*shape, requires_grad=requires_grad) for shape in ((512, 768), (3072,)))
+    yield Sample(x, weight(3072, 768), bias)
 
 
 def _errors(device: str) -> Iterator[ErrorSample]:

@@ -17,7 +17,8 @@ from .tensors import Calls, Make, randn
 def _samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
     make = partial(randn, device=device, dtype=dtype)
     leaf = partial(make, requires_grad=requires_grad)
-    yield Sample(leaf(2, 4, 3, 8), leaf(2, 2, 3, 8), make(1, 3, 8), make(1, 3, 8))
+    cos, sin = (torch.cat((half, half), -1) for half in (make(1, 3, 4), make(1, 3, 4)))  # as models have them
+    yield Sample(leaf(2, 4, 3, 8), leaf(2, 2, 3, 8), cos, sin)
     yield Sample(leaf(2, 4, 3, 8), leaf(2, 2, 3, 8), make(2, 3, 8), make(2, 3, 8), None, 1, True)
     yield Sample(leaf(2, 3, 4, 40), leaf(2, 3, 1, 40), make(3, 20), make(3, 20), None, 2, False, 40)
     ids = torch.tensor([[4, 0, 2], [1, 1, 3]], device=device)
