@@ -206,15 +206,21 @@ void attention(const Attention& a, int64_t begin, int64_t end) {
 
 // Makes scores to p = exp(scores - lse), and dp to ds = p * (dp - sum(p * dp) / sum(p)). The mean of dp is sum(grad *
 // y), but y is rounded, and so is lse: where one key has nearly all of the weight, the difference would be little but
-// what they have lost.
+// what they have lost. An lse that is so large that hardly a digit is left after its point says nothing of the weights;
+// the largest score and their sum do.
 template <class C>
 inline void slopes_of(C* p, C* ds, int64_t count, C lse) {
+  constexpr C most = sizeof(C) == sizeof(double) ? C(1e12) : C(1e4);
+  const bool has_digits = !(lse > most || lse < -most) || __builtin_isinf(lse);
+  const C top =
+      has_digits ? lse : maximum<C>(count, -static_cast<C>(__builtin_inf()), [&](auto at) { return get(p, at); });
   const C total = sum<C>(count, [&](auto at) {
-    const auto weight = exp_of_negative(get(p, at) - lse);
+    const auto weight = exp_of_negative(get(p, at) - top);
     put(p, at, weight);
     return weight;
   });
-  const C mean = sum<C>(count, [&](auto at) { return get(p, at) * get(ds, at); }) / total;
+  if (!has_digits) for_vectors<C>(count, [&](auto at) { put(p, at, get(p, at) / total); });
+  const C mean = sum<C>(count, [&](auto at) { return get(p, at) * get(ds, at); }) / (has_digits ? total : C(1));
   for_vectors<C>(count, [&](auto at) { put(ds, at, get(p, at) * (get(ds, at) - mean)); });
 }
 
