@@ -49,7 +49,7 @@ GROUPS = (
         "cpu-rows",
         "Loops over rows on the CPU",
         "in kernels for the CPU that work on one row at a time: norms, softmax, losses",
-        ("cpu/rows.h", "cpu/row_kernels.h", "cpu/row_table.h", "cpu/vectorized_rows.h"),
+        ("cpu/rows.h", "cpu/row_kernels.h", "cpu/row_table.h", "cpu/vectorized_rows.h", "cpu/short_rows.h"),
     ),
     Group(
         "cuda",

@@ -49,7 +49,7 @@ def test_header_stands_alone(compile_source, header):
     assert compile_source(f'#define OPWHEEL_ISA tested\n#include "{header}"\n#include "{header}"\n') == ""
 
 
-@pytest.mark.parametrize("header", ["vectorized_loops.h", "vectorized_rows.h"])
+@pytest.mark.parametrize("header", ["vectorized_loops.h", "vectorized_rows.h", "short_rows.h"])
 def test_a_header_for_one_instruction_set_wants_its_name(compile_source, header):
     assert "define OPWHEEL_ISA, the name of the instruction set" in compile_source(f'#include "opwheel/cpu/{header}"\n')
 

@@ -1,4 +1,4 @@
-"""exp, sigmoid, tanh and erf of vectors (opwheel/detail/cpu/vector_math.h): the errors that the header names."""
+"""exp, sigmoid, tanh, erf and log1p of vectors (opwheel/detail/cpu/vector_math.h): the errors that the header names."""
 
 import ctypes
 import math
@@ -32,6 +32,7 @@ FUNCTION(exp_of_negative, exp_of_negative)
 FUNCTION(sigmoid, sigmoid)
 FUNCTION(tanh, tanh)
 FUNCTION(erf, erf)
+FUNCTION(log1p, log1p)
 FUNCTION(exp_of_negative_for_bfloat16, exp_of_negative_for<isa::BFloat16>)
 FUNCTION(sigmoid_for_bfloat16, sigmoid_for<isa::BFloat16>)
 extern "C" void bfloat16_float(const void* x, void* y, int64_t n) {
@@ -138,6 +139,14 @@ def test_error_of_erf(functions, floats):
     assert error.max() <= 1.5e-7
 
 
+def test_units_of_log1p(functions, floats):
+    x = floats[floats >= 0]
+    want = torch.log1p(x.double())
+    normal = want > LEAST
+    assert units(functions("log1p", x)[normal], want[normal]).max() <= 1
+    assert (functions("log1p", x)[~normal].double() - want[~normal]).abs().max() <= 1.2e-38
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_special_values(functions, dtype):
     inf, nan = float("inf"), float("nan")
@@ -145,12 +154,16 @@ def test_special_values(functions, dtype):
     for function in ("sigmoid", "tanh", "erf"):
         expected = getattr(torch, function)(x)
         torch.testing.assert_close(functions(function, x), expected, equal_nan=True, rtol=1e-6, atol=1e-7)
+    numbers = torch.tensor([0.0, nan, inf], dtype=dtype)
+    torch.testing.assert_close(functions("log1p", numbers), numbers, equal_nan=True, rtol=0, atol=0)
     torch.testing.assert_close(functions("exp_of_negative", x[:4]), torch.exp(x[:4]), equal_nan=True, rtol=0, atol=0)
 
 
 def exact(function, x):
     """To 40 digits."""
     with mpmath.workdps(40):
+        if function == "log1p":
+            return mpmath.log1p(mpmath.mpf(x))
         exp = mpmath.exp(mpmath.mpf(x))
         return exp if function == "exp_of_negative" else exp / (1 + exp)
 
@@ -164,6 +177,23 @@ def test_units_of_doubles(functions, function):
     x = torch.cat([*draws, edges])
     for value, got in zip(x.tolist(), functions(function, x).tolist(), strict=True):
         want = exact(function, value)
+        assert abs(mpmath.mpf(got) - want) <= 2 * math.ulp(float(want)), value
+
+
+def test_units_of_log1p_of_doubles(functions):
+    generator = torch.Generator().manual_seed(0)
+    x = 10 ** (torch.rand(3000, dtype=torch.float64, generator=generator) * 40 - 20)
+    around = 2**0.5 * 2 ** torch.arange(20, dtype=torch.float64) - 1  # where the exponent changes
+    x = torch.cat(
+        [
+            x,
+            around,
+            around.nextafter(torch.zeros((), dtype=torch.float64)),
+            torch.tensor([1e300, 5e-324], dtype=torch.float64),
+        ]
+    )
+    for value, got in zip(x.tolist(), functions("log1p", x).tolist(), strict=True):
+        want = exact("log1p", value)
         assert abs(mpmath.mpf(got) - want) <= 2 * math.ulp(float(want)), value
 
 

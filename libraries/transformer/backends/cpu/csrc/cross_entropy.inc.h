@@ -17,42 +17,55 @@ inline V cap_slope(V x, C softcap) {
 //   loss = w[t] (1 - smoothing) (z - x[t]) + smoothing / n sum(w (z - x)) + lse_square_scale z^2
 // where w, the weights of classes, is 1 for all if there is none. All of it is multiplied by the weight of the token.
 // Logits may be large and close together: z is the largest of them and a small number, whose sum, lse, is rounded.
-// Differences from z are taken from one and then the other, and lse_rest is what lse has lost. The target's own exp is
-// left out of the sum of the others, and added by log1p: it would hide them where the target is nearly certain, and
-// with them the loss.
+// Differences from z are taken from one and then the other, and lse_rest is what lse has lost. As many rows at a time
+// as a vector has lanes, which logarithms are taken of.
 template <class T>
 void cross_entropy(const CrossEntropy& a, int64_t begin, int64_t end) {
   using C = ComputeType<T>;
+  constexpr int64_t kMost = kLanes<C>;
   const int64_t n = a.length;
   const C softcap = static_cast<C>(a.softcap), smoothing = static_cast<C>(a.label_smoothing);
   const C *w = static_cast<const C*>(a.weight), *u = static_cast<const C*>(a.token_weight);
-  for (int64_t i = begin; i < end; ++i) {
-    C &loss = static_cast<C*>(a.loss)[i], &lse = static_cast<C*>(a.lse)[i], &lse_rest = static_cast<C*>(a.lse_rest)[i];
-    loss = lse = lse_rest = C(0);
-    const int64_t target = a.target[i];
-    if (target == a.ignore_index) continue;
-    const T* x = static_cast<const T*>(a.x) + i * a.x_stride;
-    // The cap keeps the order, so that the largest logit is the largest one before.
-    const C largest = maximum<C>(n, -static_cast<C>(__builtin_inf()), [&](auto at) { return get(x, at); });
-    const C top = capped(Vector<C>{} + largest, softcap)[0];
-    const C chosen = capped(Vector<C>{} + static_cast<C>(widen(x[target])), softcap)[0];
-    const auto sum_of_exps = [&](const T* some, int64_t count) {
-      return sum<C>(count, [&](auto at) { return exp_of_negative(capped(get(some, at), softcap) - top); });
-    };
-    const double others = sum_of_exps(x, target) + sum_of_exps(x + target + 1, n - target - 1);
-    const C log_total = static_cast<C>(__builtin_log1p(others + __builtin_expm1(chosen - top)));
-    lse = top + log_total;
-    lse_rest = (top - lse) + log_total;
-    const C factor = w == nullptr ? C(1) : w[target];
-    loss = factor * (C(1) - smoothing) * ((top - chosen) + log_total);
-    if (smoothing > 0 && w == nullptr) {
-      loss += smoothing * (sum<C>(n, [&](auto at) { return top - capped(get(x, at), softcap); }) / C(n) + log_total);
-    } else if (smoothing > 0) {
-      const auto weighted = [&](auto at) { return get(w, at) * ((top - capped(get(x, at), softcap)) + log_total); };
-      loss += smoothing / C(n) * sum<C>(n, weighted);
+  const bool is_smoothed = smoothing > 0;
+  const C weights = is_smoothed && w != nullptr ? sum<C>(n, [&](auto at) { return get(w, at); }) : C(n);
+  const auto cap = [&](auto values) { return capped(values, softcap); };
+  const int64_t most = rows_at_a_time<C>(n);
+  Columns<T> columns;
+  for (int64_t i = begin; i < end; i += most) {
+    const int64_t rows = end - i < most ? end - i : most;
+    const T* const x = static_cast<const T*>(a.x) + i * a.x_stride;
+    const auto skips = [&](int64_t r) { return a.target[i + r] == a.ignore_index; };
+    const auto value = [&](int64_t r, auto at) { return get(x + r * a.x_stride, at); };
+    C targets[kLanes<C>] = {}, factors[kLanes<C>] = {};
+    for (int64_t r = 0; r < rows; ++r) {
+      if (skips(r)) continue;
+      const int64_t target = a.target[i + r];
+      targets[r] = static_cast<C>(widen(x[r * a.x_stride + target]));
+      factors[r] = w == nullptr ? C(1) : w[target];
+    }
+    LogSums<C> found;
+    if (n <= kLanes<C>) {
+      columns.read(x, a.x_stride, rows, n);
+      found = log_sums<C>(Side{n}, [&](auto at) { return cap(get(&columns, at)); });
+    } else {
+      found = log_sums<C>(rows, n, value, cap, skips);
+    }
+    const Vector<C> top = found.top, log_total = log1p(found.beside), lse = top + log_total;
+    const Vector<C> lse_rest = (top - lse) + log_total, chosen = cap(get(targets, Whole{0}));
+    Vector<C> loss = get(factors, Whole{0}) * (C(1) - smoothing) * ((top - chosen) + log_total);
+    for (int64_t r = 0; is_smoothed && r < rows; ++r) {
+      const C from = top[r], of_all = log_total[r] * weights;
+      const auto below = [&](auto at) {
+        return (w == nullptr ? Vector<C>{} + C(1) : get(w, at)) * (from - cap(value(r, at)));
+      };
+      loss[r] += smoothing / C(n) * (sum<C>(n, below) + of_all);
     }
     loss += static_cast<C>(a.lse_square_scale) * lse * lse;
-    if (u != nullptr) loss *= u[i];
+    for (int64_t r = 0; r < rows; ++r) {
+      static_cast<C*>(a.loss)[i + r] = skips(r) ? C(0) : u == nullptr ? loss[r] : loss[r] * u[i + r];
+      static_cast<C*>(a.lse)[i + r] = skips(r) ? C(0) : lse[r];
+      static_cast<C*>(a.lse_rest)[i + r] = skips(r) ? C(0) : lse_rest[r];
+    }
   }
 }
 

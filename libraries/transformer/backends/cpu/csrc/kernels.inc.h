@@ -1,5 +1,6 @@
 // The kernels of one instruction set, which OPWHEEL_ISA names, and their table.
 #include "kernels.h"
+#include "opwheel/cpu/short_rows.h"
 #include "opwheel/cpu/vectorized_rows.h"
 
 namespace transformer_ops::cpu::OPWHEEL_ISA {
@@ -8,6 +9,7 @@ namespace {
 using namespace ::opwheel::cpu::OPWHEEL_ISA;
 
 // What others use comes first.
+#include "log_sums.inc.h"
 #include "products.inc.h"
 #include "reciprocal_root.inc.h"
 #include "visible_keys.inc.h"

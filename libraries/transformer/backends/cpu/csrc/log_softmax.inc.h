@@ -3,25 +3,32 @@
 template <class T>
 void log_softmax(const LogSoftmax& a, int64_t begin, int64_t end) {
   using C = ComputeType<T>;
-  const int64_t n = a.length;
-  for (int64_t i = begin; i < end; ++i) {
-    const T* x = static_cast<const T*>(a.x) + i * a.x_stride;
-    const C top = maximum<C>(n, -static_cast<C>(__builtin_inf()), [&](auto at) { return get(x, at); });
-    const C total = sum<C>(n, [&](auto at) { return exp_of_negative(get(x, at) - top); });
-    C log_total = static_cast<C>(__builtin_log(static_cast<double>(total)));
-    if (total < 2) {  // one element has most of the weight, and its logarithm is the sum of the others
-      const C others = sum<C>(n, [&](auto at) {
-        const auto below = get(x, at) - top;
-        return below < 0 ? exp_of_negative(below) : Vector<C>{};
-      });
-      log_total = static_cast<C>(__builtin_log1p(static_cast<double>(others)));
-    }
-    T* y = static_cast<T*>(a.y) + i * n;
-    const T* next = next_of_one(x, a.x_stride, n, i + 1 == end);
-    for_vectors<C>(n, [&](auto at) {
-      prefetch(next, at);
-      put(y, at, (get(x, at) - top) - log_total, a.stream);
+  const int64_t n = a.length, most = rows_at_a_time<C>(n);
+  const T* const x = static_cast<const T*>(a.x);
+  T* const y = static_cast<T*>(a.y);
+  if (n <= kLanes<C>) {
+    return for_columns<T>(begin, end, [&](int64_t i, int64_t rows, auto& columns) {
+      columns.read(x + i * a.x_stride, a.x_stride, rows, n);
+      const auto found = log_sums<C>(Side{n}, [&](auto at) { return get(&columns, at); });
+      const auto log_total = log1p(found.beside);
+      for_vectors<C>(Side{n}, [&](auto at) { put(&columns, at, (get(&columns, at) - found.top) - log_total); });
+      columns.write(y + i * n, n, rows, n);
     });
+  }
+  for (int64_t i = begin; i < end; i += most) {
+    const int64_t rows = end - i < most ? end - i : most;
+    const auto value = [&](int64_t r, auto at) { return get(x + (i + r) * a.x_stride, at); };
+    const auto same = [](auto values) { return values; };
+    const auto found = log_sums<C>(rows, n, value, same, [](int64_t) { return false; });
+    const auto log_totals = log1p(found.beside);
+    for (int64_t r = 0; r < rows; ++r) {
+      const C top = found.top[r], log_total = log_totals[r];
+      const T* next = next_of_one(x + (i + r) * a.x_stride, a.x_stride, n, i + r + 1 == end);
+      for_vectors<C>(n, [&](auto at) {
+        prefetch(next, at);
+        put(y + (i + r) * n, at, (value(r, at) - top) - log_total, a.stream);
+      });
+    }
   }
 }
 

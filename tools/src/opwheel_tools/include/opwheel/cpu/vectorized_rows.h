@@ -280,10 +280,20 @@ inline void transpose(V (&square)[count]) {
   }
 }
 
+// Two numbers that are added up side by side.
+template <class N>
+struct Two {
+  N first, second;
+};
+template <class V>
+inline Two<V> first_lanes(Two<V> values, int64_t count, Two<V> rest) {
+  return {first_lanes(values.first, count, rest.first), first_lanes(values.second, count, rest.second)};
+}
+
 // Calls add(i, value(at)) for all of n elements, i < 4: what is added up does not wait for each other. Lanes beyond the
 // last element are those of `rest`.
-template <class C, class Value, class Add>
-__attribute__((always_inline)) inline void add_up(int64_t n, Vector<C> rest, const Value& value, const Add& add) {
+template <class C, class Values, class Value, class Add>
+__attribute__((always_inline)) inline void add_up(int64_t n, Values rest, const Value& value, const Add& add) {
   int64_t k = 0;
   for (; k + 4 * kLanes<C> <= n; k += 4 * kLanes<C>) {
     for (int64_t i = 0; i < 4; ++i) add(i, value(Whole{k + i * kLanes<C>}));
@@ -291,41 +301,55 @@ __attribute__((always_inline)) inline void add_up(int64_t n, Vector<C> rest, con
   for (; k + kLanes<C> <= n; k += kLanes<C>) add(0, value(Whole{k}));
   if (k < n) add(1, first_lanes(value(Some{k, n - k}), n - k, rest));
 }
-// All lanes of four vectors.
+// All lanes of a vector.
 template <class C, class Combine>
-__attribute__((always_inline)) inline C combine_lanes(const Vector<C> (&partial)[4], const Combine& combine) {
-  Vector<C> all = combine(combine(partial[0], partial[1]), combine(partial[2], partial[3]));
+__attribute__((always_inline)) inline C combine_lanes(Vector<C> all, const Combine& combine) {
   if constexpr (kLanes<C> >= 16) all = combine(all, turned<8>(all));
   if constexpr (kLanes<C> >= 8) all = combine(all, turned<4>(all));
   if constexpr (kLanes<C> >= 4) all = combine(all, turned<2>(all));
   return combine(all, turned<1>(all))[0];
 }
-// Combines value(at) over all of n elements; lanes beyond the last element count as `start`.
+template <class C, class Combine>
+__attribute__((always_inline)) inline C combine_lanes(const Vector<C> (&partial)[4], const Combine& combine) {
+  return combine_lanes<C>(combine(combine(partial[0], partial[1]), combine(partial[2], partial[3])), combine);
+}
+// Combines value(at) over all of n elements, but for the lanes of the vector that is left; lanes beyond the last
+// element count as `start`.
 template <class C, class Value, class Combine>
-__attribute__((always_inline)) inline C reduce(int64_t n, C start, const Value& value, const Combine& combine) {
+__attribute__((always_inline)) inline Vector<C> reduce_to_lanes(int64_t n, C start, const Value& value,
+                                                                const Combine& combine) {
   const Vector<C> initial = Vector<C>{} + start;
   Vector<C> partial[4] = {initial, initial, initial, initial};
   add_up<C>(n, initial, value, [&](int64_t i, Vector<C> values) { partial[i] = combine(partial[i], values); });
-  return combine_lanes<C>(partial, combine);
+  return combine(combine(partial[0], partial[1]), combine(partial[2], partial[3]));
+}
+// And its lanes.
+template <class C, class Value, class Combine>
+__attribute__((always_inline)) inline C reduce(int64_t n, C start, const Value& value, const Combine& combine) {
+  return combine_lanes<C>(reduce_to_lanes<C>(n, start, value, combine), combine);
 }
 template <class C, class Value>
 __attribute__((always_inline)) inline C sum(int64_t n, const Value& value) {
   return reduce<C>(n, C(0), value, [](Vector<C> a, Vector<C> b) { return a + b; });
 }
-// The sums of value(at) and of its square.
-template <class C>
-struct SumAndSquares {
-  C sum, squares;
-};
-template <class C, class Value>
-__attribute__((always_inline)) inline SumAndSquares<C> sum_and_squares(int64_t n, const Value& value) {
-  Vector<C> sums[4] = {}, squares[4] = {};
-  add_up<C>(n, Vector<C>{}, value, [&](int64_t i, Vector<C> values) {
-    sums[i] += values;
-    squares[i] += values * values;
+// The sums of the two numbers that values(at) has.
+template <class C, class Values>
+__attribute__((always_inline)) inline Two<C> sums(int64_t n, const Values& values) {
+  Vector<C> first[4] = {}, second[4] = {};
+  add_up<C>(n, Two<Vector<C>>{}, values, [&](int64_t i, Two<Vector<C>> some) {
+    first[i] += some.first;
+    second[i] += some.second;
   });
   const auto add = [](Vector<C> a, Vector<C> b) { return a + b; };
-  return {combine_lanes<C>(sums, add), combine_lanes<C>(squares, add)};
+  return {combine_lanes<C>(first, add), combine_lanes<C>(second, add)};
+}
+// The sums of value(at) and of its square.
+template <class C, class Count, class Value>
+__attribute__((always_inline)) inline auto sum_and_squares(Count n, const Value& value) {
+  return sums<C>(n, [&](auto at) {
+    const Vector<C> one = value(at);
+    return Two<Vector<C>>{one, one * one};
+  });
 }
 // Of numbers: whether nan counts is not defined.
 template <class C, class Value>

@@ -1,11 +1,11 @@
-// exp, sigmoid, tanh and erf on vectors of float, free of branches and divisions, and of double, of which tanh and erf
-// are the C library's, for one instruction set.
+// exp, sigmoid, tanh, erf and log1p on vectors of float, free of branches, and of double, of which tanh and erf are the
+// C library's, for one instruction set.
 //
 // The polynomials are weighted least-squares fits, at Chebyshev nodes, of the functions named beside them. The errors
 // are those that a test allows (tests/toolchain/test_vector_math.py), against float64: exp_of_negative(x) is exp(x) for
 // x <= 0, within 2 units in the last place; zero below -86, where exp(x) is less than 4.5e-38. sigmoid(x) is 1 / (1 +
 // exp(-x)), within 4 units where it is more than 4.5e-38, and zero below; tanh(x) is within 6 units. Of double both are
-// within 2 units, subnormal results too.
+// within 2 units, subnormal results too. log1p(x) is log(1 + x) for x >= 0, within 2 units of double and 1 of float.
 // exp_of_negative_for<T>() and sigmoid_for<T>() are the same for what is multiplied and rounded to T, and never
 // subtracted from: for bfloat16 their relative error is up to 2^-12, a sixteenth of its unit in the last place. Of 1 -
 // p, of p - 1, or of a sum with both signs, it may leave no digit: exp_of_negative() and sigmoid() are for those.
@@ -57,6 +57,30 @@ inline Doubles sigmoid(Doubles x) {
   const Doubles e = exp_of_negative(x < 0 ? x : -x), one = Doubles{} + 1.0;
   return (x < 0 ? e : one) / (one + e);
 }
+
+// With 1 + x = 2^e * m, sqrt(1/2) <= m < sqrt(2), it is e * ln 2 + log(m), and what the sum 1 + x is rounded by,
+// divided by it. With s = (m - 1) / (m + 1), log(m) = log((1 + s) / (1 - s)) = 2 s + s^3 q(s^2).
+inline Doubles log1p(Doubles x) {
+  constexpr uint64_t kFraction = (uint64_t{1} << 52) - 1, kOne = uint64_t{1023} << 52, kInteger = uint64_t{1075} << 52;
+  const Doubles total = x + 1.0, lost = x - (total - 1.0);
+  const LongBits bits = reinterpret_cast<LongBits>(total);
+  const Doubles whole = reinterpret_cast<Doubles>((bits >> 52) | kInteger) - (4503599627370496.0 + 1023.0);
+  const Doubles fraction = reinterpret_cast<Doubles>((bits & kFraction) | kOne);
+  const auto is_upper = fraction > 1.4142135623730951;
+  const Doubles m = is_upper ? fraction * 0.5 : fraction, e = is_upper ? whole + 1.0 : whole;
+  const Doubles s = (m - 1.0) / (m + 1.0), t = s * s;
+  Doubles q = t * 0.13087217031578989 + 0.13268712289333263;
+  q = q * t + 0.15386242164348365;
+  q = q * t + 0.18181795590761908;
+  q = q * t + 0.22222222392222160;
+  q = q * t + 0.28571428570801121;
+  q = q * t + 0.40000000000000882;
+  q = q * t + 0.66666666666666666;
+  const Doubles small = s * t * q + (e * 1.90821492927058770002e-10 + lost / total);
+  const Doubles result = e * 6.93147180369123816490e-01 + (2.0 * s + small);
+  return x < __builtin_inf() ? result : x;
+}
+
 inline Doubles tanh(Doubles x) {
   return each(x, [](double value) { return __builtin_tanh(value); });
 }
@@ -176,6 +200,16 @@ inline Floats erf(Floats x) {
   l = l * u + 1.88040227e-4f;
   const Floats outer = 1.0f - exp_of_negative(l - u);
   return t < 1.0f ? x + x * p : x < 0 ? -outer : x != x ? x : outer;
+}
+
+// In double, a half of the vector after the other.
+inline Floats log1p(Floats x) {
+  using Half = float __attribute__((vector_size(kWidth / 2)));
+  Half halves[2];
+  __builtin_memcpy(halves, &x, sizeof x);
+  for (Half& half : halves) half = __builtin_convertvector(log1p(__builtin_convertvector(half, Doubles)), Half);
+  __builtin_memcpy(&x, halves, sizeof x);
+  return x;
 }
 
 }  // namespace

@@ -1,0 +1,148 @@
+// Rows of no more elements than a vector has lanes, side by side: a lane has a row, and a vector the elements at one
+// position of all of them. Each of them alone would be a vector that is nearly empty, and reductions over its lanes.
+//
+// A function of a row, a result and a count is written once, with `auto`, for rows and for columns: of columns, get()
+// and put() take the positions that sum(), maximum() and for_vectors() give, and reductions give a number for each
+// lane.
+//
+//     const auto normalise = [](const auto* x, auto* y, auto n) {
+//       const auto total = sum<C>(n, [&](auto at) { return get(x, at); });
+//       for_vectors<C>(n, [&](auto at) { put(y, at, get(x, at) / total); });
+//     };
+//     for_columns<T>(begin, end, [&](int64_t i, int64_t rows, auto& columns) {   // n <= kLanes<C>
+//       columns.read(x + i * stride, stride, rows, n);
+//       normalise(&columns, &columns, Side{n});
+//       columns.write(y + i * stride, stride, rows, n);
+//     });
+//     for (int64_t i = begin; i < end; ++i) normalise(x + i * stride, y + i * stride, n);   // of longer ones
+//
+// Numbers are added up in the order in which sum() adds the lanes of one vector: results have the same bits.
+#pragma once
+
+#include "opwheel/cpu/vectorized_rows.h"
+
+namespace opwheel::cpu::OPWHEEL_ISA {
+namespace {
+
+// How many elements the rows have that are side by side.
+struct Side {
+  int64_t count;
+};
+// Where to read and write: the elements at one position of all rows.
+struct Column {
+  int64_t index;
+};
+
+// A vector's number of rows of `count` elements each, of which `rows` are there; the others are zero.
+template <class T>
+struct Columns {
+  using C = ComputeType<T>;
+  Vector<C> values[kLanes<C>];
+
+  void read(const T* x, int64_t stride, int64_t rows, int64_t count) {
+    if (count == 1) {
+      T memory[kLanes<C>] = {};
+      for (int64_t r = 0; r < rows; ++r) memory[r] = x[r * stride];
+      values[0] = get(memory, Whole{0});
+      return;
+    }
+    for (int64_t r = 0; r < kLanes<C>; ++r) {
+      if (r >= rows) {
+        values[r] = Vector<C>{};
+      } else if (count == kLanes<C>) {
+        values[r] = get(x + r * stride, Whole{0});
+      } else {
+        values[r] = get(x + r * stride, Some{0, count});
+      }
+    }
+    transpose(values);
+  }
+  // What the vectors have is no longer there.
+  void write(T* y, int64_t stride, int64_t rows, int64_t count) {
+    if (count == 1) {
+      T memory[kLanes<C>];
+      put(memory, Whole{0}, values[0]);
+      for (int64_t r = 0; r < rows; ++r) y[r * stride] = memory[r];
+      return;
+    }
+    transpose(values);
+    for (int64_t r = 0; r < rows; ++r) {
+      if (count == kLanes<C>) {
+        put(y + r * stride, Whole{0}, values[r]);
+      } else {
+        put(y + r * stride, Some{0, count}, values[r]);
+      }
+    }
+  }
+};
+
+template <class T>
+inline Vector<ComputeType<T>> get(const Columns<T>* columns, Column at) {
+  return columns->values[at.index];
+}
+// A number for each position, the same for all rows.
+template <class T>
+inline Vector<ComputeType<T>> get(const T* row, Column at) {
+  return Vector<ComputeType<T>>{} + static_cast<ComputeType<T>>(widen(row[at.index]));
+}
+template <class T>
+inline void put(Columns<T>* columns, Column at, Vector<ComputeType<T>> values, bool = false) {
+  columns->values[at.index] = values;
+}
+template <class T>
+inline void prefetch(const T*, Column) {}
+
+template <class C, class Body>
+__attribute__((always_inline)) inline void for_vectors(Side n, const Body& body) {
+  for (int64_t k = 0; k < n.count; ++k) body(Column{k});
+}
+// Positions are combined as the lanes of a vector are: those half a vector apart, and so on.
+template <class Values, class Value, class Combine>
+__attribute__((always_inline)) inline Values combine_positions(Side n, Values rest, const Value& value,
+                                                               const Combine& combine) {
+  Values partial[kWidth / 4];
+  int64_t width = 1;
+  while (width < n.count) width *= 2;
+  for (int64_t k = 0; k < width; ++k) partial[k] = k < n.count ? value(Column{k}) : rest;
+  for (width /= 2; width > 0; width /= 2) {
+    for (int64_t k = 0; k < width; ++k) partial[k] = combine(partial[k], partial[k + width]);
+  }
+  return partial[0];
+}
+template <class C, class Value, class Combine>
+__attribute__((always_inline)) inline Vector<C> reduce(Side n, C start, const Value& value, const Combine& combine) {
+  return combine_positions(n, Vector<C>{} + start, value, combine);
+}
+template <class C, class Value>
+__attribute__((always_inline)) inline Vector<C> sum(Side n, const Value& value) {
+  return reduce<C>(n, C(0), value, [](Vector<C> a, Vector<C> b) { return a + b; });
+}
+template <class C, class Values>
+__attribute__((always_inline)) inline Two<Vector<C>> sums(Side n, const Values& values) {
+  using Pair = Two<Vector<C>>;
+  const auto add = [](Pair a, Pair b) { return Pair{a.first + b.first, a.second + b.second}; };
+  return combine_positions(n, Pair{}, values, add);
+}
+template <class C, class Value>
+__attribute__((always_inline)) inline Vector<C> maximum(Side n, C start, const Value& value) {
+  return reduce<C>(n, start, value, [](Vector<C> a, Vector<C> b) { return a > b ? a : b; });
+}
+
+// Combines the lanes of each vector, whose result is in the lane of that number; as combine_lanes() does, but for a
+// vector's number of them at once. What the vectors have is no longer there.
+template <class V, std::size_t count, class Combine>
+inline V combine_lanes_of_each(V (&rows)[count], const Combine& combine) {
+  transpose(rows);
+  return combine_positions(Side{count}, V{}, [&](Column at) { return rows[at.index]; }, combine);
+}
+
+// Calls body(i, rows, columns) for all rows begin <= i < end, with room for those that are side by side.
+template <class T, class Body>
+inline void for_columns(int64_t begin, int64_t end, const Body& body) {
+  constexpr int64_t kMost = kLanes<ComputeType<T>>;
+  Columns<T> columns;
+  for (int64_t i = begin; i < end; i += kMost) body(i, end - i < kMost ? end - i : kMost, columns);
+}
+
+}  // namespace
+}  // namespace opwheel::cpu::OPWHEEL_ISA
