@@ -91,6 +91,8 @@ def _serve() -> None:
         request = json.loads(line)
         child = os.fork()
         if child == 0:
+            if not request["finalize"]:
+                gc.unfreeze()  # what asks whether objects are frozen counts them
             code = _become(request)
             if not request["finalize"]:
                 sys.stdout.flush()

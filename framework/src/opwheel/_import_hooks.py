@@ -20,7 +20,7 @@ def without_collections() -> Iterator[None]:
     """Pause the garbage collector, where it is on: an import keeps what it makes, so collecting finds nothing.
 
     What was made meanwhile is old at the end, without being looked at: else the next allocation would begin to. Unless
-    somebody has frozen objects, which would be thawed.
+    it is little, or somebody has frozen objects, which would be thawed; to count those takes milliseconds.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -28,7 +28,7 @@ def without_collections() -> Iterator[None]:
         yield
     finally:
         if was_on:
-            if gc.get_freeze_count() == 0:
+            if gc.get_count()[0] > gc.get_threshold()[0] and gc.get_freeze_count() == 0:
                 gc.freeze()
                 gc.unfreeze()  # into the oldest generation
             gc.enable()
