@@ -40,7 +40,12 @@ def judge(
         ),
     ] = None,
     imports: Annotated[
-        list[str] | None, typer.Option("--import", metavar="MODULE", help="Import this first; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--import",
+            metavar="MODULE",
+            help="Import this first, beside the package with an operator's namespace; may be repeated.",
+        ),
     ] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the verdict here.")] = None,
     save: Annotated[Path, typer.Option(help="A folder for the inputs of findings that no text makes.")] = Path(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-import importlib
+import importlib.util
 import inspect
 import runpy
 import sys
@@ -266,3 +266,9 @@ def _code_of(function: Any) -> tuple[tuple[str, int], ...]:
 def place_of(code: CodeType) -> tuple[str, int]:
     """File and line of a function, by which two processes know it."""
     return str(Path(code.co_filename).resolve()), code.co_firstlineno
+
+
+def packages_of(*names: str) -> list[str]:
+    """The packages that register operators of these names: those that have a namespace's name, and can be imported."""
+    namespaces = dict.fromkeys(name.partition("::")[0] for name in names if "::" in name)
+    return [one for one in namespaces if one.isidentifier() and importlib.util.find_spec(one) is not None]

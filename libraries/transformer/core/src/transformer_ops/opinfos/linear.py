@@ -50,7 +50,8 @@ def _measured(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[
 
     def weight(outputs: int, inputs: int) -> Tensor:
         """As models initialise it: results are about 1, whatever the number of products that are summed."""
-        return (make(outputs, inputs) / inputs**0.5).requires_grad_(requires_grad)
+        values: Tensor = make(outputs, inputs) / inputs**0.5
+        return values.requires_grad_(requires_grad)
 
     for rows in (1, 16, 512):
         yield Sample(make(rows, 2048, requires_grad=requires_grad), weight(2048, 2048))
