@@ -6,7 +6,7 @@ import transformer_ops
 from torch.nn import functional
 
 WIDTHS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 64, 65)
-ROWS = (1, 2, 7, 8, 9, 15, 16, 17, 40)
+ROWS = (1, 2, 7, 8, 9, 15, 16, 17, 40, 1100)
 TOLERANCES = {torch.float64: 1e-13, torch.float32: 2e-6, torch.bfloat16: 2**-7, torch.float16: 2**-10}
 LAYOUTS = {
     "contiguous": lambda x: x,
@@ -38,6 +38,14 @@ OPERATORS = {
         lambda x, weight: functional.rms_norm(x, x.shape[1:], weight, 1e-6),
     ),
     "fused_add_rms_norm_": (fused, fused_reference),
+    "swiglu": (
+        lambda x, weight: transformer_ops.swiglu(x, x),
+        lambda x, weight: functional.silu(x) * x,
+    ),
+    "geglu": (
+        lambda x, weight: transformer_ops.geglu(x, x),
+        lambda x, weight: functional.gelu(x, approximate="tanh") * x,
+    ),
 }
 
 

@@ -58,19 +58,51 @@ struct Gelu {
   }
 };
 
-// Rows that follow each other without gaps are computed as one: short ones would be little but tails.
+// u activated, times v.
+template <class F, class T>
+inline void gate(int64_t n, const T* u, const T* v, T* result, bool stream) {
+  T* const y[] = {result};
+  const auto product = [](auto& values, auto from_u, auto from_v) {
+    values[0] = rounded_roughly<T>(F::template value<T>(from_u)) * from_v;
+  };
+  map(n, y, stream, product, u, v);
+}
+
+// Short rows with gaps, of which the results have none, are brought together first: each would be little but a tail.
+template <class F, class T>
+void gated_short_rows(const Gated& a, int64_t begin, int64_t end) {
+  constexpr int64_t kMost = 1024;
+  const int64_t n = a.length, most = kMost / n;
+  T u[kMost], v[kMost];
+  const auto gather = [&](const void* from, int64_t stride, int64_t first, int64_t rows, T* to) {
+    const T* x = static_cast<const T*>(from) + first * stride;
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t k = 0; k < n; ++k) to[r * n + k] = x[r * stride + k];
+    }
+  };
+  T* const y = static_cast<T*>(a.y);
+  for (int64_t i = begin; i < end; i += most) {
+    const int64_t rows = end - i < most ? end - i : most;
+    if (i > begin && a.a_stride == 0 && a.b_stride == 0) {  // the same row again
+      __builtin_memcpy(y + i * n, y + begin * n, rows * n * sizeof(T));
+      continue;
+    }
+    gather(a.a, a.a_stride, i, rows, u);
+    gather(a.b, a.b_stride, i, rows, v);
+    gate<F, T>(rows * n, u, v, y + i * n, false);
+  }
+}
+
+// Rows that follow each other without gaps are computed as one.
 template <class F, class T>
 void gated_rows(const Gated& a, int64_t begin, int64_t end) {
   const bool has_gaps = a.a_stride != a.length || a.b_stride != a.length || a.y_stride != a.length;
+  if (has_gaps && a.y_stride == a.length && 0 < a.length && a.length <= 4) return gated_short_rows<F, T>(a, begin, end);
   const int64_t rows = has_gaps ? 1 : end - begin;
   for (int64_t i = begin; i < end; i += rows) {
     const T* u = static_cast<const T*>(a.a) + i * a.a_stride;
     const T* v = static_cast<const T*>(a.b) + i * a.b_stride;
-    T* const y[] = {static_cast<T*>(a.y) + i * a.y_stride};
-    const auto product = [](auto& result, auto from_u, auto from_v) {
-      result[0] = rounded_roughly<T>(F::template value<T>(from_u)) * from_v;
-    };
-    map(rows * a.length, y, a.stream, product, u, v);
+    gate<F, T>(rows * a.length, u, v, static_cast<T*>(a.y) + i * a.y_stride, a.stream);
   }
 }
 
