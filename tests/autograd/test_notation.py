@@ -12,6 +12,8 @@ pytestmark = pytest.mark.skipif(bool(native_autograd.why_not()), reason=native_a
 
 torch.library.define("waves_notation::f", "(Tensor x, Tensor w, float k) -> (Tensor y, Tensor kept)")
 torch.library.define("waves_notation::back", "(Tensor grad_output, Tensor x, *, float k=1.0) -> (Tensor, Tensor)")
+torch.library.define("waves_notation::times", "(Tensor x, Tensor by) -> Tensor")
+torch.library.define("waves_notation::times_", "(Tensor(a!) x, Tensor by) -> ()")
 HEAD = "opwheel-derivatives 2\n"
 OPERATOR = "operator waves_notation::f\n"
 BEGIN = HEAD + OPERATOR
@@ -46,6 +48,10 @@ property numel
 list 2
 call aten::expand 2
 formula w 0
+result kept
+gradient y
+call_in_place waves_notation::times 2
+formula x 0
 end"""
 
 
@@ -92,6 +98,9 @@ def test_a_description_is_registered(register):
         (BEGIN + "call aten::neg\nend", "an operator and a number are expected, in 'call aten::neg'"),
         (BEGIN + "call aten::neg -1 self\nend", "'-1' is no number of things"),
         (BEGIN + "call aten::neg 1\nend", "its parts are not there"),
+        (BEGIN + "argument x\ngradient y\ncall_in_place waves_notation::times 2\nend", "only a result can be"),
+        (BEGIN + "result kept\ncall_in_place aten::neg 1\nend", "aten::neg_ is not aten::neg in place"),
+        (BEGIN + "result kept\nargument x\ncall_in_place waves_notation::back 2\nend", "no operator waves_notation::b"),
         (BEGIN + "int 9223372036854775808\nend", "'9223372036854775808' is not a number that it can have"),
         (BEGIN + "int 1.5\nend", "'1.5' is not a number that it can have"),
         (BEGIN + "float 1,5\nend", "'1,5' is not a number that it can have"),

@@ -33,7 +33,8 @@ class Operator(NamedTuple):
             a gradient, or have no formula of their own; inputs in parentheses share a gradient:
             ``"(x, residual), weight"`` has a formula with two results. Of ``x.sym_sizes()``, ``x.sym_size(0)``,
             ``x.sym_numel()``, ``x.dim()``, ``x.scalar_type()``, ``x.device()`` and ``x.options()`` the value is kept in
-            place of the tensor; "Writing an operator" in the documentation has the whole notation.
+            place of the tensor; "Writing an operator" in the documentation has the whole notation, and
+            ``f_(d_w, ...)``, which may overwrite a result that is kept for it.
             Gradients come from the reference instead where an input needs one that has no formula, or one arrives at a
             result whose gradient no formula names; for a random operator both are refused, as the reference would draw
             again. ``"None"`` is the formula of an input that never has a gradient. ``derivatives=None``: the

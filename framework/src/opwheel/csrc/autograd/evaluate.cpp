@@ -1,8 +1,10 @@
 // Computes formulas.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/TensorSubclassLikeUtils.h>
 
 #include "formula.h"
+#include "tensors.h"
 
 namespace opwheel::autograd {
 
@@ -106,16 +108,20 @@ c10::IValue evaluate_list(const Expression& list, const Known& known) {
   return numbers;
 }
 
+std::vector<c10::IValue> called(const c10::OperatorHandle& callee, std::vector<c10::IValue> stack) {
+  // A notebook may have defined it again since the graph was recorded; a boxed call looks at no argument's number.
+  TORCH_CHECK(stack.size() == callee.schema().arguments().size(), callee.schema().name(),
+              " was defined again with another schema, and a gradient's formula calls it with the arguments of before; "
+              "run the forward pass again");
+  callee.callBoxed(&stack);
+  return stack;
+}
+
 std::vector<c10::IValue> evaluate_call(const Expression& call, const Known& known) {
   std::vector<c10::IValue> stack;
   stack.reserve(call.parts.size());
   for (const Expression& part : call.parts) stack.push_back(evaluate(part, known));
-  // A notebook may have defined it again since the graph was recorded; a boxed call looks at no argument's number.
-  TORCH_CHECK(stack.size() == call.callee->schema().arguments().size(), call.callee->schema().name(),
-              " was defined again with another schema, and a gradient's formula calls it with the arguments of before; "
-              "run the forward pass again");
-  call.callee->callBoxed(&stack);
-  return stack;
+  return called(*call.callee, std::move(stack));
 }
 
 c10::IValue evaluate(const Expression& expression, const Known& known) {
@@ -179,6 +185,22 @@ std::vector<c10::IValue> evaluate_all(const Expression& formula, const Known& kn
   values.reserve(1);
   values.push_back(evaluate(formula, known));
   return values;
+}
+
+std::vector<c10::IValue> evaluate_in_place(const Expression& call, const Known& known,
+                                           c10::function_ref<at::Tensor()> take) {
+  std::vector<c10::IValue> stack(1);
+  stack.reserve(call.parts.size());
+  for (size_t i = 1; i < call.parts.size(); ++i) stack.push_back(evaluate(call.parts[i], known));
+  bool are_plain = true;  // what transforms compute may have no room in it, and subclasses may keep what they see
+  for (const c10::IValue& value : stack) {
+    for_each_tensor(value, [&](const at::Tensor& tensor, int) { are_plain &= !at::isTensorSubclassLike(tensor); });
+  }
+  at::Tensor taken = are_plain ? take() : at::Tensor();
+  stack[0] = taken.defined() ? c10::IValue(taken) : evaluate(call.parts[0], known);
+  if (!taken.defined()) return called(*call.callee, std::move(stack));
+  called(*call.in_place, std::move(stack));
+  return {std::move(taken)};
 }
 
 }  // namespace opwheel::autograd

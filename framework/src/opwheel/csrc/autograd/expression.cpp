@@ -261,4 +261,24 @@ Expression make_call(const std::string& name, const std::vector<Expression>& arg
   throw std::invalid_argument("no overload of " + name + " takes these arguments");
 }
 
+Expression make_call_in_place(Expression call) {
+  const c10::FunctionSchema& schema = call.callee->schema();
+  const std::string name = schema.name() + "_";
+  call.in_place = c10::Dispatcher::singleton().findSchema({name, schema.overload_name()});
+  if (!call.in_place) throw std::invalid_argument("there is no operator " + name);
+  if (call.parts.empty() || call.parts[0].kind != Kind::result) {
+    throw std::invalid_argument("only a result can be overwritten");
+  }
+  const auto &all = schema.arguments(), &others = call.in_place->schema().arguments();
+  bool is_variant =
+      all.size() == others.size() && schema.returns().size() == 1 && call.in_place->schema().returns().empty();
+  for (size_t i = 0; is_variant && i < all.size(); ++i) {
+    const bool is_written = others[i].alias_info() && others[i].alias_info()->isWrite();
+    const bool is_same = all[i].name() == others[i].name() && *all[i].real_type() == *others[i].real_type();
+    is_variant = is_same && is_written == (i == 0);
+  }
+  if (!is_variant) throw std::invalid_argument(name + " is not " + schema.name() + " in place");
+  return call;
+}
+
 }  // namespace opwheel::autograd

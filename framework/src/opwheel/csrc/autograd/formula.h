@@ -24,6 +24,8 @@ Expression make_arithmetic(Expression::Kind kind, Expression left, Expression ri
 // Of the operator's overloads the first that takes the arguments: those by position, then one for each keyword.
 Expression make_call(const std::string& name, const std::vector<Expression>& arguments,
                      const std::vector<std::string>& keywords);
+// The call, which may overwrite its first argument, a result, by the operator of that name with an underscore.
+Expression make_call_in_place(Expression call);
 
 // What formulas are computed from, by position in the schema.
 struct Known {
@@ -40,5 +42,8 @@ c10::IValue property_of(const Expression& property, const c10::IValue& value);
 
 // The values of a formula: several of a call with several results, else one.
 std::vector<c10::IValue> evaluate_all(const Expression& formula, const Known& known);
+// The same of a call in place. take: gives the result that it may overwrite; undefined where it must not.
+std::vector<c10::IValue> evaluate_in_place(const Expression& call, const Known& known,
+                                           c10::function_ref<at::Tensor()> take);
 
 }  // namespace opwheel::autograd

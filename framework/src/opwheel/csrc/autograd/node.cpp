@@ -1,7 +1,9 @@
 #include "node.h"
 
+#include <ATen/TensorSubclassLikeUtils.h>
 #include <torch/csrc/autograd/functions/basic_ops.h>
 #include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/dynamo/compiled_autograd.h>
 
 #include <algorithm>
@@ -30,6 +32,9 @@ struct Backward {
   const std::vector<VariableInfo>& shapes;
   const Outputs& outputs;
   size_t target;
+  // Gives one of the saved tensors away, of the form of an output's gradient; undefined where somebody may read it
+  // later.
+  c10::function_ref<at::Tensor(size_t saved, size_t output)> take;
 };
 
 // Undefined tensors are None among arguments.
@@ -61,12 +66,14 @@ c10::IValue kept_argument(const Backward& call, int position) {
                  at::ArrayRef(call.saved).slice(saved, call.counts[i]));
 }
 
-// One of the plan's results: they are kept behind the arguments.
-at::Tensor kept_result(const Backward& call, int position) {
+// Where one of the plan's results is: they are kept behind the arguments.
+size_t index_of_result(const Backward& call, int position) {
   const auto& positions = call.plan.results;
   const auto from_end = positions.end() - std::find(positions.begin(), positions.end(), position);
-  return *(call.saved.end() - from_end);
+  return call.saved.size() - static_cast<size_t>(from_end);
 }
+
+at::Tensor kept_result(const Backward& call, int position) { return call.saved[index_of_result(call, position)]; }
 
 // One of the plan's properties: they are kept behind the arguments that are no tensors.
 [[gnu::noinline]] c10::IValue kept_property(const Backward& call, const Expression& property) {
@@ -103,11 +110,16 @@ variable_list gradients_by_formula(const Backward& call) {
   const auto property = [&](const Expression& one) { return kept_property(call, one); };
   const Known known{are_several ? filled : call.gradients, argument, result, property};
   c10::SmallVector<std::vector<c10::IValue>, 2> values(call.plan.formulas.size());  // of each formula
-  const auto gradient_of = [&](const Output& output) {
+  const auto computed = [&](const Expression& formula, size_t output) {
+    if (!formula.in_place) return evaluate_all(formula, known);
+    const size_t saved = index_of_result(call, formula.parts[0].index);
+    return evaluate_in_place(formula, known, [&] { return call.take(saved, output); });
+  };
+  const auto gradient_of = [&](const Output& output, size_t i) {
     const Source& source = call.plan.sources[output.argument];
     if (source.formula == Source::kArrives) return known.gradients[source.value];
     auto& of_formula = values[source.formula];
-    if (of_formula.empty()) of_formula = evaluate_all(*call.plan.formulas[source.formula], known);
+    if (of_formula.empty()) of_formula = computed(*call.plan.formulas[source.formula], i);
     const c10::IValue& value = of_formula[source.value];
     if (value.isNone()) return at::Tensor();
     return value.isList() ? value.toTensorVector().at(output.index) : value.toTensor();
@@ -116,7 +128,7 @@ variable_list gradients_by_formula(const Backward& call) {
   for (size_t i = 0; i < gradients.size(); ++i) {
     const Output& output = call.outputs[i];
     if (!output.is_needed) continue;
-    gradients[i] = gradient_of(output);
+    gradients[i] = gradient_of(output, i);
     const bool is_complex = gradients[i].defined() && gradients[i].is_complex();
     if (is_complex && !output.is_complex) gradients[i] = at::real(gradients[i]);
   }
@@ -227,8 +239,7 @@ Outputs Derivative::wanted() const {
   Outputs outputs;
   for (size_t i = 0; i < outputs_.size(); ++i) {
     const Output& output = outputs_[i];
-    const size_t edge = i == target_ ? 0 : i < target_ ? i + 1 : i;
-    const bool is_needed = output.is_needed && task_should_compute_output(edge);
+    const bool is_needed = output.is_needed && task_should_compute_output(edge_of(i));
     outputs.push_back({output.argument, output.index, is_needed, output.is_complex});
   }
   return outputs;
@@ -240,7 +251,36 @@ variable_list Derivative::apply(variable_list&& gradients) {
     const std::scoped_lock lock(mutex_);
     saved = unpacked();
   }
-  return backward({op_, *plan_, gradients, saved, others_, counts_, shapes_, wanted(), target_});
+  const auto taken = [&](size_t i, size_t output) { return take(saved, i, output); };
+  return backward({op_, *plan_, gradients, saved, others_, counts_, shapes_, wanted(), target_, taken});
+}
+
+// What the engine asks before it adds to a gradient in place (InputBuffer::add): nothing else has the tensor or its
+// memory. And nobody can unpack it later: neither another pass, because the engine frees the graph after this one, nor
+// one that runs at the same time, because it is taken out of the node here. They are refused as PyTorch refuses them.
+// (What is to be differentiated again comes from the reference, as such a result has no gradient: is_inexact_again.)
+at::Tensor Derivative::take(variable_list& unpacked, size_t saved, size_t output) {
+  at::Tensor& tensor = unpacked[saved];
+  const bool is_last_pass = !torch::autograd::get_current_graph_task_keep_graph() &&
+                            torch::autograd::get_current_node().get() == this;  // not called by a hook
+  if (!is_last_pass || at::isTensorSubclassLike(tensor) || !tensor.has_storage() || tensor.requires_grad()) {
+    return {};
+  }
+  const torch::autograd::Edge& edge = next_edge(edge_of(output));
+  const torch::autograd::InputMetadata& wanted = edge.function->input_metadata(edge.input_nr);
+  const bool has_form =
+      wanted.device() == tensor.device() && wanted.dtype() == tensor.dtype() && wanted.is_same_shape(tensor);
+  // Memory that does not come from PyTorch's allocator (an array of NumPy) may have other users.
+  if (!has_form || !tensor.storage().resizable()) return {};
+  const std::scoped_lock lock(mutex_);
+  const bool is_kept = saved_[saved].get_raw_data().value_or(at::Tensor()).is_same(tensor);  // none with hooks
+  const c10::Storage& storage = tensor.storage();
+  if (!is_kept || !is_held_by(2, tensor.use_count(), *tensor.unsafeGetTensorImpl()) ||  // by unpacked and saved_
+      !is_held_by(1, storage.use_count(), *storage.unsafeGetStorageImpl())) {
+    return {};
+  }
+  saved_[saved].reset_data();
+  return std::move(tensor);
 }
 
 void Derivative::compiled_args(torch::autograd::CompiledNodeArgs& args) const {
@@ -279,7 +319,8 @@ variable_list Derivative::apply_with_saved(const variable_list& inputs, torch::a
     const auto saved = packed.unpack<variable_list>();
     const auto shapes = packed.unpack<std::vector<VariableInfo>>();
     const std::vector<c10::IValue> others(given.begin() + 2, given.end());
-    return backward({op, plan, gradients, saved, others, counts, shapes, outputs, target});
+    const auto none = [](size_t, size_t) { return at::Tensor(); };
+    return backward({op, plan, gradients, saved, others, counts, shapes, outputs, target, none});
   };
   const auto metadata =
       torch::dynamo::autograd::IValuePacker<std::vector<std::optional<torch::autograd::InputMetadata>>>::pack(

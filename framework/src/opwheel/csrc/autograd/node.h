@@ -69,6 +69,8 @@ class Derivative : public torch::autograd::Node {
   void keep_these_properties(Expression::Kind whose, at::ArrayRef<c10::IValue> values);
   torch::autograd::variable_list unpacked();
   Outputs wanted() const;
+  size_t edge_of(size_t output) const { return output == target_ ? 0 : output < target_ ? output + 1 : output; }
+  at::Tensor take(torch::autograd::variable_list& unpacked, size_t saved, size_t output);
 
   const Operator& op_;
   const Plan* plan_;

@@ -175,6 +175,10 @@ class OperatorReader {
     const std::vector<std::string> keywords(words.begin() + 2, words.end());
     push(make_call(words[0], pop(count_of(words[1]) + keywords.size()), keywords));
   }
+  void called_in_place(const std::string& rest) {
+    called(rest);
+    push(make_call_in_place(std::move(pop(1)[0])));
+  }
 
   // The expression that is there becomes the formula of arguments, each with the number of its value.
   void formula(const std::string& rest) {
@@ -230,6 +234,7 @@ const std::map<std::string, void (OperatorReader::*)(const std::string&)> Operat
     {"string", &OperatorReader::string},
     {"list", &OperatorReader::listed},
     {"call", &OperatorReader::called},
+    {"call_in_place", &OperatorReader::called_in_place},
     {"property", &OperatorReader::property},
     {"negate", &OperatorReader::negate},
     {"conjugate", &OperatorReader::conjugate},

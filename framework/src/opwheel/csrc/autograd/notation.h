@@ -22,7 +22,9 @@
 // conjugate, of one part, add, subtract, multiply and divide, of two, and what is known of a tensor, its part: property
 // size 0 (of that dimension), sizes, numel, dim, scalar_type, device, layout. Such a property of an argument or a
 // result is found out in the forward pass and kept in place of the tensor. A result that the schema has no name for is
-// "result" or "result0" ...
+// "result" or "result0" ... call_in_place is a call that may be one of the operator with an underscore behind its name:
+// it takes the same, overwrites the first argument, a result that nothing else in the formulas names, and returns
+// nothing.
 #pragma once
 
 #include <memory>

@@ -43,6 +43,7 @@ struct Expression {
   Property property = Property::sizes;
   c10::IValue constant;
   std::optional<c10::OperatorHandle> callee;
+  std::optional<c10::OperatorHandle> in_place;  // takes the same and overwrites the first, a result, where it may
   std::vector<Expression> parts;  // of the call, one for each argument in its schema; of the list; of the sum
   c10::TypePtr type;              // of its value, where it is one value
 };

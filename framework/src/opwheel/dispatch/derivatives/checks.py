@@ -5,7 +5,7 @@ import torch
 from ..._torch import private
 from ..overload import Overload
 from ..rules.rule import refuse
-from .expression import Call
+from .expression import Call, Name
 from .text import PROPERTY_NAMES, TextFormula
 
 
@@ -33,9 +33,12 @@ def check_calls(overload: Overload, key: str, formula: TextFormula, count: int) 
 
 def _check_own_call(overload: Overload, key: str, formula: TextFormula, call: Call, count: int) -> None:
     place = formula.marked(call)
-    if not overload.has_sibling(call.name):
-        way_out = f"which must be operators of the library, as PyTorch's are aten::{call.name}{place}"
-        refuse(overload, f"derivatives[{key!r}] calls {[call.name]}", way_out)
+    missing = [name for name in (call.name, call.in_place) if name and not overload.has_sibling(name)]
+    if missing:
+        way_out = f"which must be operators of the library, as PyTorch's are aten::{missing[0]}{place}"
+        refuse(overload, f"derivatives[{key!r}] calls {missing}", way_out)
+    if call.in_place:
+        _check_in_place(overload, key, formula, call)
     sibling = overload.sibling(call.name)
     if sibling is None:  # of an earlier registration
         return
@@ -48,6 +51,27 @@ def _check_own_call(overload: Overload, key: str, formula: TextFormula, call: Ca
     if call is formula.expression and results != count:
         problem = f"{call.name} has {results} result{'s' * (results != 1)}, the key takes {count}"
         refuse(overload, f"derivatives[{key!r}]: {problem}", f"name as many tensors, or give a function{place}")
+
+
+def _check_in_place(overload: Overload, key: str, formula: TextFormula, call: Call) -> None:
+    """Whether the variant is one, and what it may overwrite is a result that is kept for this formula."""
+    place = formula.marked(call)
+    target = call.parts[0] if call.positional else None
+    name = target.name if isinstance(target, Name) else ""
+    if name not in overload.without_gradient.intersection(overload.result_names) or overload.mutates:
+        problem = f"derivatives[{key!r}]: {call.in_place} overwrites its first argument"
+        refuse(overload, problem, f"it has to be a result in not_differentiable of a functional operator{place}")
+    if call is not formula.expression:
+        way_out = f"only a formula that is nothing else may overwrite{place}"
+        refuse(overload, f"derivatives[{key!r}]: {call.in_place} is a part of a formula", way_out)
+    functional, variant = overload.sibling(call.name), overload.sibling(call.in_place)
+    if functional is None or variant is None:  # of an earlier registration
+        return
+    arguments, others = ([(a.name, str(a.real_type)) for a in one.schema.arguments] for one in (functional, variant))
+    if arguments != others or len(functional.schema.returns) != 1 or variant.written != (0,) or variant.schema.returns:
+        problem = f"derivatives[{key!r}]: {call.in_place} is not {call.name} in place"
+        way_out = f"their schemas are {functional.schema_text} and {variant.schema_text}{place}"
+        refuse(overload, problem, way_out)
 
 
 def _check_aten_call(overload: Overload, key: str, formula: TextFormula, call: Call) -> None:

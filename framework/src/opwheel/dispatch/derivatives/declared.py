@@ -8,7 +8,7 @@ from ..overload import NON_DIFFERENTIABLE, Overload
 from ..rules import Elementwise
 from ..rules.rule import refuse
 from .checks import check_calls, check_properties
-from .expression import Name, Property
+from .expression import Call, Name, Property
 from .names import CONSTANTS, Names
 from .text import FormulaError, TextFormula, parse, targets_of
 
@@ -74,6 +74,7 @@ class Derivatives:
         ]
         if declared is not None and not isinstance(overload.rule, Elementwise) and overload.is_random:
             self._check_random()
+        self._check_overwritten()
         self.uncovered = self._uncovered() if self.declared else ()
 
     def _tensors(self) -> set[str]:
@@ -164,6 +165,26 @@ class Derivatives:
                 f"a random operator with no formula for {sorted(missing)}: the reference would draw again",
                 "give it one, or name it in not_differentiable",
             )
+
+    def _check_overwritten(self) -> None:
+        """Whether what a formula may overwrite is in no other, and its value is one gradient."""
+        for one in self.declared:
+            expression = one.formula.expression if isinstance(one.formula, TextFormula) else None
+            if not isinstance(expression, Call) or not expression.in_place:
+                continue
+            (name,) = {part.name for part in expression.parts[:1] if isinstance(part, Name)}
+            problem = f"derivatives[{', '.join(one.inputs)!r}]: {expression.in_place} overwrites {name!r}"
+            if len(one.inputs) > 1:
+                refuse(self.overload, problem, "it can be the gradient of one input alone")
+            if sum(self._count(other, name) for other in self.declared) > 1:
+                refuse(self.overload, problem, "and formulas name it more than once")
+
+    @staticmethod
+    def _count(declared: Declared, name: str) -> int:
+        """How often a formula names something."""
+        if not isinstance(declared.formula, TextFormula):
+            return declared.names.count(name)
+        return sum(isinstance(part, Name) and part.name == name for part in declared.formula.parts)
 
     def _uncovered(self) -> tuple[int, ...]:
         used = set(self.fixed).union(*(self.gradients_in(one) for one in self.declared))

@@ -219,6 +219,7 @@ class Call(Expression):
         namespace: of the operator.
         is_own: whether that is the formula's own library, which need not be named.
         name: of the operator, without an overload: which one is meant follows from the arguments.
+        in_place: of its in-place variant, by which C++ may overwrite the first argument; empty where it must not.
         positional: how many arguments are given by position.
         keywords: names of the others.
     """
@@ -231,11 +232,13 @@ class Call(Expression):
         keywords: dict[str, Expression],
         *,
         is_own: bool,
+        in_place: str = "",
     ) -> None:
         super().__init__(*arguments, *keywords.values())
         self.namespace = namespace
         self.is_own = is_own
         self.name = name
+        self.in_place = in_place
         self.positional = len(arguments)
         self.keywords = tuple(keywords)
 
@@ -245,7 +248,8 @@ class Call(Expression):
         return f"{operator}({', '.join([*parts[: self.positional], *by_name])})"
 
     def instruction(self, _names: Names, /) -> str:
-        return " ".join(["call", f"{self.namespace}::{self.name}", str(self.positional), *self.keywords])
+        instruction = "call_in_place" if self.in_place else "call"
+        return " ".join([instruction, f"{self.namespace}::{self.name}", str(self.positional), *self.keywords])
 
     def fits(self, schema: Any) -> bool:
         """Whether an operator with that schema takes these arguments."""

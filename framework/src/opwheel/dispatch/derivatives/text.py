@@ -277,7 +277,10 @@ class _Parser:
             by_name[keyword.arg] = self._understood(keyword.value)
         if namespace == "aten":
             name = name.removesuffix("_symint")  # C++ has sizes with symbols in functions of that name
-        return Call(namespace, name, given, by_name, is_own=is_own)
+        in_place = name if is_own and name.endswith("_") else ""
+        if in_place:
+            name = name[:-1]
+        return Call(namespace, name, given, by_name, is_own=is_own, in_place=in_place)
 
     def _property(self, node: ast.expr, what: str, dimension: int | None, tensor: ast.expr) -> Property:
         """One of a tensor with a name is a parameter of its own, so that the tensor need not be one."""
