@@ -42,6 +42,7 @@ OPWHEEL_KERNELS(transformer_ops, CPU, m) {
   implement<op::linear_cross_entropy_rows, cpu::linear_cross_entropy_rows>(m);
   implement<op::linear_cross_entropy_backward, cpu::linear_cross_entropy_backward>(m);
   implement<op::scaled, cpu::scaled>(m);
+  implement<op::scaled_, cpu::scaled_>(m);
   implement<op::linear, cpu::linear>(m);
   implement<op::linear_backward_input, cpu::linear_backward_input>(m);
   implement<op::linear_backward_weight, cpu::linear_backward_weight>(m);

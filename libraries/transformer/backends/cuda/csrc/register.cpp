@@ -33,6 +33,7 @@ OPWHEEL_KERNELS(transformer_ops, CUDA, m) {
   implement<op::linear_cross_entropy_rows, cuda::linear_cross_entropy_rows>(m);
   implement<op::linear_cross_entropy_backward, cuda::linear_cross_entropy_backward>(m);
   implement<op::scaled, cuda::scaled>(m);
+  implement<op::scaled_, cuda::scaled_>(m);
   implement<op::quantize_rowwise, cuda::quantize_rowwise>(m);
   implement<op::dequantize_rowwise, cuda::dequantize_rowwise>(m);
   implement<op::reshape_and_cache, cuda::reshape_and_cache>(m);

@@ -338,7 +338,7 @@ _REPLACED = {
     ),
     "LigerFusedLinearCrossEntropyFunction": _Replaced(
         (
-            *("fused_linear_cross_entropy", "fused_linear_cross_entropy_training", "scaled"),
+            *("fused_linear_cross_entropy", "fused_linear_cross_entropy_training", "scaled", "scaled_"),
             *("linear_cross_entropy_rows", "linear_cross_entropy_backward"),
         ),
         (

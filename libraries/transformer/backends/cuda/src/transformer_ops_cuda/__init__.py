@@ -15,7 +15,7 @@ OPERATORS = (
     "rope",
     "cross_entropy_rows", "cross_entropy_backward",
     "fused_linear_cross_entropy", "fused_linear_cross_entropy_training",
-    "linear_cross_entropy_rows", "linear_cross_entropy_backward", "scaled",
+    "linear_cross_entropy_rows", "linear_cross_entropy_backward", "scaled", "scaled_",
     "quantize_rowwise", "dequantize_rowwise",
     "reshape_and_cache",
 )  # fmt: skip

@@ -96,9 +96,9 @@ FUSED_LINEAR_CROSS_ENTROPY_TRAINING = Operator(
     "fused_linear_cross_entropy_training",
     reference=_fused_linear_cross_entropy_training,
     derivatives={
-        "input": "scaled(d_input, grad_loss * factor, input)",
-        "weight": "scaled(d_weight, grad_loss * factor, weight)",
-        "bias": "scaled(d_bias, grad_loss * factor, bias)",
+        "input": "scaled_(d_input, grad_loss * factor, input)",
+        "weight": "scaled_(d_weight, grad_loss * factor, weight)",
+        "bias": "scaled_(d_bias, grad_loss * factor, bias)",
     },
     not_differentiable=("d_input", "d_weight", "d_bias", "factor"),
     autocast=_AUTOCAST,
@@ -179,3 +179,12 @@ SCALED = Operator(
     derivatives={"x": "scaled(grad, factor, x)"},
     autocast=None,
 )
+
+
+def _scaled_in_place(x: Tensor, factor: Tensor, like: Tensor) -> None:
+    if x.dtype != like.dtype:
+        raise RuntimeError(f"argument 'x' is {x.dtype}, but 'like' is {like.dtype}; convert it with .to(...)")
+    x.copy_(_scaled(x, factor, like))
+
+
+SCALED_ = Operator("scaled_", reference=_scaled_in_place, derivatives=None)

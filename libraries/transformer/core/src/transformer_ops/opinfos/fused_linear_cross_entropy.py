@@ -131,6 +131,18 @@ def _scaled_errors(device: str) -> Iterator[ErrorSample]:
     yield ErrorSample(Sample(x.double(), factor, x), RuntimeError)
 
 
+def _scaled_in_place_samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
+    for one in _scaled_samples(device, dtype, requires_grad):
+        if one.args[0].dtype == dtype:
+            yield one
+
+
+def _scaled_in_place_errors(device: str) -> Iterator[ErrorSample]:
+    yield from _scaled_errors(device)
+    x = torch.ones(2, 3, device=device)
+    yield ErrorSample(Sample(x, torch.ones((), device=device), x.half()), RuntimeError, "'x'")
+
+
 INFOS = {
     "fused_linear_cross_entropy": OpInfo(
         samples=_samples,
@@ -148,4 +160,5 @@ INFOS = {
         measured=_scaled_measured,
         baselines={"x * factor": lambda x, factor, like: (x * factor).to(like.dtype)},
     ),
+    "scaled_": OpInfo(samples=_scaled_in_place_samples, errors=_scaled_in_place_errors),
 }

@@ -18,6 +18,7 @@ from .linear_cross_entropy import (
     linear_cross_entropy_backward,
     linear_cross_entropy_rows,
     scaled,
+    scaled_,
 )
 from .quantize import dequantize_rowwise, quantize_rowwise
 from .rms_norm import (
@@ -63,6 +64,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         linear_cross_entropy_rows,
         linear_cross_entropy_backward,
         scaled,
+        scaled_,
         quantize_rowwise,
         dequantize_rowwise,
         reshape_and_cache,

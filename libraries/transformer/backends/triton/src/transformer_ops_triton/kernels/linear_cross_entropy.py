@@ -17,9 +17,11 @@ from .arguments import (
     check_rows,
     check_same,
     check_shape,
+    check_written,
     refuse,
     rows_of,
     wide,
+    write_back,
 )
 from .cross_entropy import Loss, of_rows, targets
 from .language import elements, load, store
@@ -253,6 +255,23 @@ def _scaled(x, factor, y, columns, x_stride, COMPUTE: tl.constexpr, BLOCK: tl.co
 
 def scaled(given: Tensor, factor: Tensor, like: Tensor) -> Tensor:
     """``x * factor``, a tensor of no dimensions, in the dtype of ``like``."""
+    _check_scaled(given, factor, like)
+    y = given.new_empty(given.shape, dtype=like.dtype)
+    _write_scaled(rows_of(given), factor, y)
+    return y
+
+
+def scaled_(given: Tensor, factor: Tensor, like: Tensor) -> None:
+    """The same into ``x``, which has the dtype of ``like``."""
+    _check_scaled(given, factor, like)
+    check_dtype(given, "x", like.dtype)
+    check_written(given, "x", factor=factor)
+    x = given.contiguous()  # a copy, where it is not
+    _write_scaled(rows_of(x), factor, x)
+    write_back(x, given)
+
+
+def _check_scaled(given: Tensor, factor: Tensor, like: Tensor) -> None:
     check_rows(given, "x")
     check_dtype(like, "like", *FLOATING)
     check_device(like, "like", given, "x")
@@ -261,7 +280,9 @@ def scaled(given: Tensor, factor: Tensor, like: Tensor) -> Tensor:
     check_dtype(factor, "factor", wide(like.dtype))
     check_shape(factor, "factor")
     check_device(factor, "factor", given, "x")
-    x, y = rows_of(given), given.new_empty(given.shape, dtype=like.dtype)
+
+
+def _write_scaled(x: Tensor, factor: Tensor, y: Tensor) -> None:
     columns = x.shape[1]
     launch(
         _scaled,
@@ -275,4 +296,3 @@ def scaled(given: Tensor, factor: Tensor, like: Tensor) -> Tensor:
         COMPUTE=compute_dtype(x.dtype),
         **block_of(BLOCK),
     )
-    return y

@@ -91,6 +91,7 @@
          "Tensor kept, int ignore_index, float lse_square_scale, float label_smoothing, float softcap, "              \
          "Tensor? class_weight, Tensor? token_weight) -> (Tensor, Tensor, Tensor)")                                   \
   KERNEL(scaled, "scaled(Tensor x, Tensor factor, Tensor like) -> Tensor")                                            \
+  KERNEL(scaled_, "scaled_(Tensor(a!) x, Tensor factor, Tensor like) -> ()")                                          \
   KERNEL(linear, "linear(Tensor x, Tensor weight, Tensor? bias=None) -> Tensor")                                      \
   KERNEL(linear_backward_input, "linear_backward_input(Tensor grad_output, Tensor weight) -> Tensor")                 \
   KERNEL(linear_backward_weight, "linear_backward_weight(Tensor grad_output, Tensor x) -> Tensor")                    \

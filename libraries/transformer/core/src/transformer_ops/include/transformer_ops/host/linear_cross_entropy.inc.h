@@ -203,13 +203,16 @@ inline std::array<Tensor, 2> linear_cross_entropy_rows(const Tensor& input, cons
   return {std::move(row_loss), std::move(kept.tensor)};
 }
 
-// x * factor in another dtype, where x is of that dtype or of the one that is computed in.
+// y = x * factor, whose rows are next to each other; x is of the dtype of y or of the one that is computed in.
+inline void write_times(const Tensor& y, const Rows& x, const Tensor& factor) {
+  const ScalarType dtype = dtype_of(y);
+  const bool is_wide = dtype_of(x.tensor) == wide(dtype);
+  const Scaled arguments{x.data(), data<void>(factor), data<void>(y), x.length, x.stride, is_wide};
+  run(device_of(y), dtype, arguments, x.rows, x.length);
+}
 inline Tensor times(const Tensor& x, const Tensor& factor, ScalarType dtype) {
-  const Rows rows(x);
   Tensor y = new_empty(sizes_of(x), dtype, device_of(x));
-  const Scaled arguments{rows.data(), data<void>(factor), data<void>(y),
-                         rows.length, rows.stride,        dtype_of(x) == wide(dtype)};
-  run(device_of(x), dtype, arguments, rows.rows, rows.length);
+  write_times(y, Rows(x), factor);
   return y;
 }
 
@@ -230,11 +233,25 @@ inline std::array<Tensor, 3> linear_cross_entropy_backward(
   return {scaled(gradients.input), scaled(gradients.weight), scaled(gradients.bias)};
 }
 
-inline Tensor scaled(const Tensor& given, const Tensor& factor, const Tensor& like) {
-  check_rows(given, "x");
+inline void check_scaled(const Tensor& x, const Tensor& factor, const Tensor& like) {
+  check_rows(x, "x");
   const ScalarType dtype = dtype_of(like);
-  on_device(check(like, "like")).same_device(given, "x").dtype(opwheel::floating).same_shape(given, "x");
-  if (dtype_of(given) != wide(dtype)) check(given, "x").dtype(dtype);
-  on_device(check(factor, "factor")).same_device(given, "x").dtype(wide(dtype)).shape({});
-  return times(given, factor, dtype);
+  on_device(check(like, "like")).same_device(x, "x").dtype(opwheel::floating).same_shape(x, "x");
+  if (dtype_of(x) != wide(dtype)) check(x, "x").dtype(dtype);
+  on_device(check(factor, "factor")).same_device(x, "x").dtype(wide(dtype)).shape({});
+}
+
+inline Tensor scaled(const Tensor& x, const Tensor& factor, const Tensor& like) {
+  check_scaled(x, factor, like);
+  return times(x, factor, dtype_of(like));
+}
+
+inline void scaled_(Tensor& x, const Tensor& factor, const Tensor& like) {
+  check_scaled(x, factor, like);
+  check(x, "x").same_dtype(like, "like");
+  check_elements_apart(x, "x");
+  check_apart(x, "x", factor, "factor", kIsRead);
+  const Tensor y = contiguous(x);  // a copy, where it is not
+  write_times(y, Rows(y), factor);
+  copy_to(x, y);
 }
