@@ -391,9 +391,10 @@ class TestDigest:
         assert self.digest(reference=reference) != self.digest(reference=reference)
         later = torch.sin
 
-    def test_is_the_same_in_another_process(self):
+    def test_is_the_same_in_another_process_and_thread(self):
         code = (
-            "import muladd, transformer_ops, torch._inductor.decomposition; print(torch.compiler.config.cache_key_tag)"
+            "import muladd, transformer_ops, torch._inductor.decomposition, threading;"
+            "threading.Thread(target=lambda: print(torch.compiler.config.cache_key_tag)).start()"
         )
         done = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in "ab"]
         assert "transformer_ops:" in done[0].stdout

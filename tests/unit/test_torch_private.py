@@ -4,6 +4,7 @@ import ctypes
 import shutil
 import sys
 import sysconfig
+import threading
 import time
 from pathlib import Path
 
@@ -376,6 +377,23 @@ def test_decompositions():
     del table[op]
     private.decompositions_changed()
     assert op not in torch._inductor.decomposition.select_decomp_table()
+
+
+def test_change_cache_key_tag():
+    """Without it compiled programs that are kept on disk would be used with other declarations than their own."""
+    config, seen = torch.compiler.config, []
+    before = config.cache_key_tag
+    for change, is_there in ((lambda tag: f"{tag} own", True), (lambda tag: tag.removesuffix(" own"), False)):
+        private.change_cache_key_tag(change)
+        other = threading.Thread(target=lambda: seen.append(config.cache_key_tag))
+        other.start()
+        other.join()
+        assert [config.cache_key_tag.endswith(" own"), seen.pop().endswith(" own")] == [is_there] * 2
+    with config.patch(cache_key_tag="somebody's"):
+        private.change_cache_key_tag(lambda tag: f"{tag} own")
+        assert config.cache_key_tag == "somebody's own"
+    private.change_cache_key_tag(lambda tag: tag.removesuffix(" own"))
+    assert config.cache_key_tag == before
 
 
 def test_trace_instead():

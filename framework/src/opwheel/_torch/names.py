@@ -131,6 +131,7 @@ NAMES = {
             lazy=True,
         ),
         Name("torch._inductor.virtualized.V", "to remove copies", _MORE_COPIES, lazy=True),
+        Name("torch.compiler.config._config", "to tell compile caches apart", "only one thread does"),
         Name("torch.utils._triton.has_triton", "to know whether inductor compiles", "tests of it fail", lazy=True),
         Name("torch._inductor.decomposition.decompositions", "to fuse element-wise operators", _FUSED, lazy=True),
         Name("torch._inductor.decomposition.fast_random_decomps", "to fuse element-wise operators", _FUSED, lazy=True),

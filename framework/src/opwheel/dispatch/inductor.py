@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import secrets
 import sys
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
@@ -32,49 +31,41 @@ from .rules import Rule
 
 def register(library: LibraryLike, overloads: Iterable[Overload]) -> None:
     """Add to inductor's decompositions what the declarations and the policy let it fuse."""
-    from torch.compiler import config
-
     if (decompositions := private.decompositions()) is not None:
         decompositions.update(decomposition_table([one for one in overloads if is_fused(library, one)]))
         private.decompositions_changed()
     tag = f" {library.namespace}:{digest(library, overloads)}"
-    with _lock:
-        config.cache_key_tag += tag
-        _tags[library.namespace, library.schemas] = tag
+    private.change_cache_key_tag(lambda before: before + tag)
+    _tags[library.namespace, library.schemas] = tag
 
 
 def unregister(library: LibraryLike, overloads: Iterable[Overload]) -> None:
     """Undo :func:`register`."""
-    from torch.compiler import config
-
     if (decompositions := private.decompositions()) is not None:
         for overload in overloads:
             decompositions.pop(overload.op, None)
         private.decompositions_changed()
-    with _lock:
-        config.cache_key_tag = config.cache_key_tag.replace(_tags.pop((library.namespace, library.schemas), ""), "", 1)
+    tag = _tags.pop((library.namespace, library.schemas), "")
+    private.change_cache_key_tag(lambda before: before.replace(tag, "", 1))
 
 
-_lock = threading.Lock()  # several libraries may be imported at a time
 _tags: dict[tuple[str, tuple[str, ...]], str] = {}  # in the keys of compiled programs, by namespace and schemas
 
 
 @contextmanager
 def kept(overloads: Iterable[Overload]) -> Iterator[None]:
     """While it lasts, inductor keeps the operators as calls."""
-    from torch.compiler import config
-
     if (decompositions := private.decompositions()) is None:
         yield
         return
     removed = {overload.op: decompositions.pop(overload.op, None) for overload in overloads}
     private.decompositions_changed()
-    tag = config.cache_key_tag
-    config.cache_key_tag += f" kept:{','.join(sorted(map(str, removed)))}"
+    tag = f" kept:{','.join(sorted(map(str, removed)))}"
+    private.change_cache_key_tag(lambda before: before + tag)
     try:
         yield
     finally:
-        config.cache_key_tag = tag
+        private.change_cache_key_tag(lambda before: before.replace(tag, "", 1))
         decompositions.update({op: decomposition for op, decomposition in removed.items() if decomposition})
         private.decompositions_changed()
 

@@ -136,7 +136,8 @@ class ForeignKernels:
         Raises:
             ForeignOperatorError: a mode is active, or somebody has registered a kernel over one of these.
         """
-        self.remove((*self._on, *self._waiting))
+        with lock:
+            self.remove((*self._on, *self._waiting))
 
     def remove(self, declarations: Iterable[ForeignKernel]) -> None:
         """Switch some of the declarations off; see :meth:`off`."""
@@ -241,12 +242,14 @@ def _remove(overrides: list[Override]) -> None:
 
 def _set_tag(namespace: str, rows: list[list[str]]) -> None:
     """Let the compile caches on disk tell programs that were compiled with other kernels."""
-    config = torch.compiler.config
     start = f" {namespace}:foreign="
-    before, _, rest = str(config.cache_key_tag).partition(start)
-    after = rest[_DIGITS:]
     digest = hashlib.sha256(json.dumps(sorted(rows)).encode()).hexdigest()[:_DIGITS]
-    config.cache_key_tag = before + (f"{start}{digest}" if rows else "") + after
+
+    def change(tag: str) -> str:
+        before, _, rest = tag.partition(start)
+        return before + (f"{start}{digest}" if rows else "") + rest[_DIGITS:]
+
+    private.change_cache_key_tag(change)
 
 
 _DIGITS = 16

@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from .compiling import (
         before_functionalization,
         behind_functional_wrapper,
+        change_cache_key_tag,
         compiler_is_functionalizing,
         decompositions,
         decompositions_changed,
@@ -115,6 +116,7 @@ __getattr__ = names_from(
         (
             "before_functionalization",
             "behind_functional_wrapper",
+            "change_cache_key_tag",
             "compiler_is_functionalizing",
             "decompositions",
             "decompositions_changed",
@@ -148,6 +150,7 @@ __all__ = [
     "below_autograd",
     "below_autograd_and_autocast",
     "below_version_bump",
+    "change_cache_key_tag",
     "checkpoint_policies_see",
     "close_shared_library",
     "compiler_is_functionalizing",

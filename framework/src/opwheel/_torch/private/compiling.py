@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -35,6 +36,8 @@ _COPYING = (
 )
 
 _FAST_RANDOM = "torch._inductor.decomposition.fast_random_decomps"
+
+_tag_lock = threading.Lock()
 
 
 def compiler_is_functionalizing() -> bool:
@@ -176,6 +179,30 @@ def decompositions() -> dict[Any, Callable[..., Any]] | None:
 def decompositions_changed() -> None:
     """Let inductor make again what it has made of :func:`decompositions`."""
     found(_FAST_RANDOM).cache_clear()
+
+
+def change_cache_key_tag(change: Callable[[str], str]) -> None:
+    """Replace ``torch.compiler.config.cache_key_tag``, which is in the keys of compiled programs on disk.
+
+    In recent releases what is assigned counts in the thread that assigns it, and calls of a library that one thread
+    opens are compiled by others: so the default is replaced. A thread that has assigned its own tag has that alone.
+
+    Args:
+        change: gets the tag; one thread's at a time.
+    """
+    from torch.compiler import config
+
+    entries: Any = found("torch.compiler.config._config")
+    with _tag_lock:
+        before = str(config.cache_key_tag)
+        after = change(before)
+        if not isinstance(entries, Missing):
+            entry = entries["cache_key_tag"]
+            for field in ("default", "env_value_default"):  # TORCH_COMPILE_CACHE_KEY_TAG is the second
+                if isinstance(value := getattr(entry, field), str):
+                    setattr(entry, field, change(value))
+        if config.cache_key_tag != after:
+            config.cache_key_tag = after
 
 
 def trace_instead(function: Callable[..., Any], op: Callable[..., Any]) -> None:
