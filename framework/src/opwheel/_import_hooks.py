@@ -60,12 +60,14 @@ def after_import(module: str) -> Callable[[Action], Action]:
     def register(action: Action) -> Action:
         if module in sys.modules:
             action()
-        else:
-            waiting = [found for found in sys.meta_path if isinstance(found, _Finder) and found.module == module]
-            if not waiting:
-                waiting = [_Finder(module)]
-                sys.meta_path.insert(0, waiting[0])
-            waiting[0].actions.append(action)
+            return action
+        waiting = [one for one in sys.meta_path.copy() if isinstance(one, _Finder) and one.module == module]
+        if not waiting:
+            waiting = [_Finder(module)]
+            sys.meta_path.insert(0, waiting[0])
+        waiting[0].actions.append(action)
+        if module in sys.modules and waiting[0].take(action):  # another thread has imported it meanwhile
+            action()
         return action
 
     return register
@@ -78,14 +80,23 @@ class _Finder(importlib.abc.MetaPathFinder):
         self.module = module
         self.actions: list[Action] = []
 
+    def take(self, action: Action) -> bool:
+        """Whether the caller is to run the action: each is run by one thread."""
+        try:
+            self.actions.remove(action)
+        except ValueError:
+            return False
+        return True
+
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if fullname != self.module:
             return None
         # The finders behind this one: among them may be one of another copy of opwheel, which has its own actions.
-        first = sys.meta_path.index(self) + 1 if self in sys.meta_path else 0
-        found = (finder.find_spec(fullname, path, target) for finder in sys.meta_path[first:])
+        finders = sys.meta_path.copy()
+        first = finders.index(self) + 1 if self in finders else 0
+        found = (finder.find_spec(fullname, path, target) for finder in finders[first:])
         spec = next((spec for spec in found if spec is not None), None)
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
@@ -95,8 +106,9 @@ class _Finder(importlib.abc.MetaPathFinder):
                 # Not before: a specification may be asked for, and an import may fail, without the module being there.
                 if self in sys.meta_path:
                     sys.meta_path.remove(self)
-                    for action in self.actions:
-                        action()
+                    for action in self.actions.copy():
+                        if self.take(action):
+                            action()
 
             spec.loader.exec_module = execute_and_act  # type: ignore[method-assign]
         return spec

@@ -11,6 +11,7 @@ import torch
 import transformer_ops
 from torch import distributed, nn
 from torch.distributed.fsdp import fully_shard
+from transformer_ops.hugging_face import activations
 
 from .recording import Operators
 
@@ -465,3 +466,18 @@ def test_an_activation_may_change_afterwards():
         mlp.act_fn = activation
         expected = mlp.down_proj(activation(mlp.gate_proj(x)) * mlp.up_proj(x))
         torch.testing.assert_close(mlp(x), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_activations_stay_known_while_they_are_looked_up(monkeypatch):
+    """One thread's model computes while another thread patches a model."""
+    activations.look_up_activations()
+    found, seen = activations.shipped_class, []
+
+    def find(*args):
+        seen.append(activations.operator_for(nn.SiLU()))
+        return found(*args)
+
+    monkeypatch.setattr(activations, "shipped_class", find)
+    activations.look_up_activations()
+    assert seen
+    assert None not in seen

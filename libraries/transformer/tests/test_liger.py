@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from typing import Any
 
@@ -43,6 +45,17 @@ def test_what_was_replaced_is_said(installed: adapter.Installation) -> None:
     assert installed.not_replaced["LigerSparsemaxFunction"] == "transformer_ops has no such operator"
     assert "LigerRopeFunction: rope on cpu" in str(installed).splitlines()
     assert adapter.install() is installed
+
+
+def test_several_threads_install_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, check = names(), adapter._check_version
+    monkeypatch.setattr(adapter, "_check_version", lambda: (time.sleep(0.05), check()))  # the others come meanwhile
+    with ThreadPoolExecutor(4) as pool:
+        done = [one.result() for one in [pool.submit(adapter.install) for _ in range(4)]]
+    adapter.uninstall()
+    assert all(one is done[0] for one in done)
+    after = names()
+    assert {name: after[name] for name in before} == before
 
 
 def test_modules_that_were_imported_before_compute_by_ours(installed: adapter.Installation) -> None:

@@ -42,7 +42,8 @@ def function(op: Any) -> Callable[..., Any]:
     if made is None:
         return current
     made.__module__ = op.__module__
-    _functions[current] = _functions[made] = made
+    made = _functions.setdefault(current, made)  # another thread may have made one meanwhile
+    _functions[made] = made
     return made
 
 

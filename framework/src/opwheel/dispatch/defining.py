@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -114,6 +115,7 @@ def define(
 
 # By namespace and name: what is registered, and the function that callers have.
 _defined: dict[tuple[str, str], tuple[PythonOperators, _Function]] = {}
+_lock = threading.RLock()  # one definition at a time: it replaces what it finds, and registers others again
 
 
 def checked_schema(schema: str) -> tuple[str, str]:
@@ -124,8 +126,9 @@ def checked_schema(schema: str) -> tuple[str, str]:
     """
     namespace, text = split_schema(schema)
     name = text.partition("(")[0]
-    if (namespace, name) not in _defined:
-        check_name(namespace, name)
+    with _lock:
+        if (namespace, name) not in _defined:
+            check_name(namespace, name)
     return namespace, text
 
 
@@ -140,6 +143,11 @@ def install_definition(new: PythonOperators, module: str) -> _Function:
         The public function.
     """
     new.check()
+    with _lock:
+        return _install(new, module)
+
+
+def _install(new: PythonOperators, module: str) -> _Function:
     namespace, name = new.namespace, new.schemas[0].partition("(")[0]
     if (namespace, name) not in _defined:
         function = new.install(module)[name]

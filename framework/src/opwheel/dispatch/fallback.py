@@ -12,7 +12,7 @@ from .overload import Overload, tensors_in
 if TYPE_CHECKING:
     from .library_like import LibraryLike
 
-_warned: set[tuple[str, str]] = set()
+_warned: dict[tuple[str, str], object] = {}  # by namespace and device type, a mark of the call that warned
 
 
 def fallback_kernel(overload: Overload, library: LibraryLike) -> Callable[..., Any]:
@@ -68,9 +68,9 @@ def nested_kernel(overload: Overload) -> Callable[..., None]:
 
 
 def _warn_once(overload: Overload, device_type: str) -> None:
-    if (overload.namespace, device_type) in _warned:
+    mark = object()
+    if _warned.setdefault((overload.namespace, device_type), mark) is not mark:  # some thread has, or is about to
         return
-    _warned.add((overload.namespace, device_type))
     warnings.warn(
         f"{overload.namespace} computes on {device_type} with ATen, not with a backend's fused kernels: no backend for "
         f"it is loaded and {overload.namespace.upper()}_FALLBACK=reference is set",

@@ -285,8 +285,11 @@ def _taken(argument: Any) -> tuple[str, str]:
 def _remember(namespace: str, source: str) -> str:
     """Let tracebacks, debuggers and ``inspect.getsource`` find the text under a file name of its own."""
     numbered = (f"<functions of {namespace}, part {part}>" for part in count(2))
-    name = next(name for name in chain((f"<functions of {namespace}>",), numbered) if name not in linecache.cache)
-    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    lines = source.splitlines(keepends=True)
+    for name in chain((f"<functions of {namespace}>",), numbered):
+        entry = (len(source), None, lines, name)
+        if linecache.cache.setdefault(name, entry) is entry:  # else another thread may take the same name
+            break
     return name
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._import_hooks import without_collections
+from .._once import once
 from ..registry.errors import ForeignOperatorError
 from ..registry.library import OperatorLibrary
 from .declaration import Operator
@@ -40,6 +40,7 @@ class Library(OperatorLibrary):
         self.package = package
         self.version = version
         self.folder = Path(str(sys.modules[package].__file__)).parent
+        self._foreign_kernels = once(self._new_foreign_kernels)
         super().__init__(
             package,
             operators=[operator.name for operator in operators],
@@ -49,9 +50,12 @@ class Library(OperatorLibrary):
             distribution=distribution,
         )
 
-    @cached_property
+    @property
     def foreign(self) -> ForeignKernels:
         """The library's kernels for operators that others define, which are off until they are switched on."""
+        return self._foreign_kernels()
+
+    def _new_foreign_kernels(self) -> ForeignKernels:
         from ..foreign import ForeignKernels  # most programs have none
 
         return ForeignKernels(self, version=self.version)

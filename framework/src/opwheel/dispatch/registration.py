@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 import sys
+import threading
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -35,6 +36,7 @@ class _Registered(NamedTuple):
 _registered: dict[tuple[str, tuple[str, ...]], _Registered] = {}  # by namespace and schemas
 _overloads: dict[str, dict[str, Overload]] = {}  # by namespace and name
 _described: dict[str, LibraryLike] = {}  # by namespace
+_lock = threading.Lock()  # while these change: a namespace goes with its last operators
 
 
 def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, Overload]:
@@ -62,9 +64,10 @@ def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, O
     except BaseException:
         private.destroy_library(target)
         raise
-    _registered[library.namespace, library.schemas] = _Registered(library, overloads, target, native)
-    _overloads.setdefault(library.namespace, {}).update(overloads)
-    _described[library.namespace] = library
+    with _lock:
+        _registered[library.namespace, library.schemas] = _Registered(library, overloads, target, native)
+        _overloads.setdefault(library.namespace, {}).update(overloads)
+        _described[library.namespace] = library
     try:
         for overload in overloads.values():
             _register_overload(overload, target, library)
@@ -84,14 +87,15 @@ def unregister(library: LibraryLike, *, keeps_references: bool = False) -> None:
         library: what was registered, or another one with its namespace and schemas.
         keeps_references: of native derivatives: graphs that have been recorded still call them.
     """
-    registered = _registered.pop((library.namespace, library.schemas), None)
-    if registered is None:
-        return
-    of_namespace = _overloads[library.namespace]
-    for name in registered.overloads:
-        del of_namespace[name]
-    if not of_namespace:
-        del _overloads[library.namespace], _described[library.namespace]
+    with _lock:
+        registered = _registered.pop((library.namespace, library.schemas), None)
+        if registered is None:
+            return
+        of_namespace = _overloads[library.namespace]
+        for name in registered.overloads:
+            del of_namespace[name]
+        if not of_namespace:
+            del _overloads[library.namespace], _described[library.namespace]
     _unregister_later(registered)
     registered.native.remove(keeps_references=keeps_references)
     private.destroy_library(registered.target)

@@ -159,7 +159,8 @@ class OperatorLibrary:
         from .runtimes import find_runtimes
 
         statuses, findings = find_runtimes(self._groups[1])
-        self._statuses.findings += [finding for finding in findings if finding not in self._statuses.findings]
+        with self._lock:
+            self._statuses.findings += [finding for finding in findings if finding not in self._statuses.findings]
         return statuses
 
     @property

@@ -13,7 +13,8 @@ def note(qualified_name: str, dispatch_key: str) -> None:
 
 def forget(namespace: str, dispatch_key: str) -> None:
     """What was registered there is registered no more."""
-    of_library = {one for one in _registered if one[0].startswith(f"{namespace}::") and one[1] == dispatch_key}
+    now = _registered.copy()  # in one step: another library may be loaded meanwhile
+    of_library = {one for one in now if one[0].startswith(f"{namespace}::") and one[1] == dispatch_key}
     _registered.difference_update(of_library)
 
 

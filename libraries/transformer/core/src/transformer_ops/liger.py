@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from importlib import import_module, metadata
 from pathlib import Path
@@ -64,32 +65,39 @@ def install() -> Installation:
             been replaced then.
     """
     global _installation
-    if _installation is None:
-        _check_version()
-        done = Installation()
-        for name, original in _functions_of(import_module("liger_kernel.ops")).items():
-            reason = _obstacle(name, original)
-            if reason:
-                done.not_replaced[name] = reason
-                continue
-            replaced = _REPLACED[name]
-            devices = _devices(replaced)
-            done.replaced[name] = f"{replaced.operators[0]} on {', '.join(sorted(devices))}"
-            done._classes[original] = _replacement(original, replaced.compute, devices)
-        _exchange(done._classes)
-        _installation = done
-    return _installation
+    with _lock:
+        if _installation is None:
+            _check_version()
+            _installation = _replaced()
+        return _installation
+
+
+def _replaced() -> Installation:
+    done = Installation()
+    for name, original in _functions_of(import_module("liger_kernel.ops")).items():
+        reason = _obstacle(name, original)
+        if reason:
+            done.not_replaced[name] = reason
+            continue
+        replaced = _REPLACED[name]
+        devices = _devices(replaced)
+        done.replaced[name] = f"{replaced.operators[0]} on {', '.join(sorted(devices))}"
+        done._classes[original] = _replacement(original, replaced.compute, devices)
+    _exchange(done._classes)
+    return done
 
 
 def uninstall() -> None:
     """Give Liger-Kernel its own classes back, in all of its modules. Without :func:`install` it does nothing."""
     global _installation
-    if _installation is not None:
-        _exchange({ours: original for original, ours in _installation._classes.items()})
-        _installation = None
+    with _lock:
+        if _installation is not None:
+            _exchange({ours: original for original, ours in _installation._classes.items()})
+            _installation = None
 
 
 _installation: Installation | None = None
+_lock = threading.RLock()  # one thread at a time: it replaces what it finds
 
 
 def _check_version() -> None:

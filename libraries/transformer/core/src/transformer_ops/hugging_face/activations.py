@@ -65,10 +65,15 @@ _known: dict[type, Activation] = {}
 
 def look_up_activations() -> None:
     """Find the classes that are loaded, and as their library ships them."""
-    _known.clear()
-    for (module, name), (operator, compute, is_plain) in _BY_CLASS.items():
-        if cls := shipped_class(name, loaded(module)):
-            _known[cls] = Activation(operator, compute, cls.forward, is_plain)
+    found = {
+        cls: Activation(operator, compute, cls.forward, is_plain)
+        for (module, name), (operator, compute, is_plain) in _BY_CLASS.items()
+        if (cls := shipped_class(name, loaded(module)))
+    }
+    _known.update(found)  # never empty: another thread's model may be computing
+    for cls in list(_known):
+        if cls not in found:
+            _known.pop(cls, None)
 
 
 def operator_for(activation: Any) -> Callable[[Tensor, Tensor], Tensor] | None:
