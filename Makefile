@@ -163,7 +163,7 @@ wheels: $(VENV)/.installed $(VENV)/.release ## every wheel that can be built her
 
 test-release: $(VENV)/.installed $(VENV)/.release ## the wheels in fresh environments of several Pythons, and built twice (15 minutes)
 	@test -d dist || $(MAKE) --no-print-directory wheels
-	$(BIN)/python -m pytest tests/release $(addprefix --ignore tests/release/test_,torches.py aarch64.py)
+	$(BIN)/python -m pytest tests/release $(addprefix --ignore tests/release/test_,torches.py aarch64.py free_threaded.py)
 test-torch: $(VENV)/.installed $(VENV)/.release ## the wheels of `make wheels TORCHES=all` on PyTorch 2.10 to 2.15 (a quarter of an hour, 12 GB)
 	@test -d dist || $(MAKE) --no-print-directory wheels TORCHES=all
 	$(BIN)/python -m pytest tests/release/test_torches.py
@@ -172,6 +172,8 @@ matrix: $(VENV)/.installed $(VENV)/.release ## all wheels for every platform, Py
 test-aarch64: $(VENV)/.installed $(VENV)/.release ## the wheels of `make wheels PLATFORM=aarch64 TORCHES=2.10.0`, emulated: kits and a training
 	@test -d dist/aarch64 || $(MAKE) --no-print-directory wheels PLATFORM=aarch64 TORCHES=2.10.0
 	$(BIN)/python -m pytest tests/release/test_aarch64.py
+test-free-threaded: $(VENV)/.installed $(VENV)/.release ## the wheels of `make wheels TORCHES=all` on CPython 3.13t, which is built first: kits, threads, faults (6 GB once)
+	$(BIN)/python -m pytest tests/release/test_free_threaded.py
 NEWEST ?= --pre torch
 test-newest: ## the kit on the newest PyTorch, prereleases too; NEWEST=torch==2.16.0 says which (docs/releasing.md)
 	@$(MAKE) --no-print-directory VENV=.venv-newest TORCH="$(NEWEST)" test-this-torch

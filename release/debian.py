@@ -1,4 +1,4 @@
-"""Debian's packages for another processor than this machine's, which are downloaded and not installed."""
+"""Debian's packages, for any processor and release, which are downloaded and not installed."""
 
 from __future__ import annotations
 
@@ -17,24 +17,26 @@ class Packages:
 
     Args:
         folder: is made; what is downloaded stays in it.
-        architecture: Debian's name of the processor.
+        architecture: Debian's name of the processor; empty for this machine's.
+        release: Debian's name of it; empty for that of this machine.
+        kind: ``"deb"`` for :meth:`binary`, ``"deb-src"`` for :meth:`source`.
 
     Raises:
         SystemExit: this is no Debian.
         subprocess.CalledProcessError: the lists cannot be downloaded.
     """
 
-    def __init__(self, folder: Path, architecture: str) -> None:
+    def __init__(self, folder: Path, architecture: str = "", *, release: str = "", kind: str = "deb") -> None:
         if shutil.which("apt-get") is None:
             raise SystemExit("release: there is no apt-get: this takes packages of Debian")
         self._folder = folder
         for name in ("lists/partial", "archives/partial"):
             (folder / name).mkdir(parents=True)
         (folder / "status").touch()
-        (folder / "sources.list").write_text(f"deb [signed-by={_KEYS}] {_mirror()} {_release()} main\n")
+        line = f"{kind} [signed-by={_KEYS}] {_mirror()} {release or _release()} main\n"
+        (folder / "sources.list").write_text(line)
         settings = {
-            "APT::Architecture": architecture,
-            "APT::Architectures::": architecture,
+            **({"APT::Architecture": architecture, "APT::Architectures::": architecture} if architecture else {}),
             "Dir::State": folder,
             "Dir::State::status": folder / "status",
             "Dir::Cache": folder,
@@ -49,6 +51,12 @@ class Packages:
         """The archives of packages and of all that they depend on."""
         self._run("install", "--download-only", "--yes", "--no-install-recommends", *names)
         return sorted((self._folder / "archives").glob("*.deb"))
+
+    def source(self, name: str) -> Path:
+        """The archive of a package's sources as their authors have released them, without Debian's changes."""
+        self._run("source", "--download-only", name)
+        (archive,) = self._folder.glob(f"{name}_*.orig.tar.*[!c]")  # not its signature
+        return archive
 
     def _run(self, *arguments: str) -> None:
         subprocess.run([*self._apt, *arguments], cwd=self._folder, check=True)

@@ -31,6 +31,7 @@ RUNS = {
     "Pythons": "test_pythons.py",
     "releases of PyTorch": "test_torches.py",
     "aarch64, emulated": "test_aarch64.py",
+    "3.13t": "test_free_threaded.py",
     "built twice": "test_reproducible.py",
 }
 HERE = platform.machine()

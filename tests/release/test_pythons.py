@@ -59,7 +59,7 @@ def pure(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("version", ["3.10", "3.11", "3.12", "3.13"])
+@pytest.mark.parametrize("version", ["3.10", "3.11", "3.12", "3.13", "3.14", "3.15"])
 def test_wheels_install_compile_and_open(
     version: str, built: dict[str, Path], bare: MakeEnvironment, pure: Path
 ) -> None:
