@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
+from .command import run
 from .debian import Packages
 from .platforms import platform_tags
 
@@ -89,16 +90,5 @@ class Emulated:
         subprocess.run([sys.executable, "-m", "pip", "install", *options, *requirements], check=True)
 
 
-def main() -> int:
-    """The command line."""
-    if len(sys.argv) != 2:
-        print("release.emulated: name the folder of the environment", file=sys.stderr)
-        return 2
-    environment = Emulated(Path(sys.argv[1]))
-    environment.make()
-    print(environment.python)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run("release.emulated", Emulated))

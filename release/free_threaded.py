@@ -14,6 +14,7 @@ import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from .command import run
 from .debian import Packages
 
 PYTHON = "python3.13t"
@@ -68,16 +69,5 @@ class FreeThreaded:
         shutil.rmtree(build)
 
 
-def main() -> int:
-    """The command line."""
-    if len(sys.argv) != 2:
-        print("release.free_threaded: name the folder of the environment", file=sys.stderr)
-        return 2
-    environment = FreeThreaded(Path(sys.argv[1]))
-    environment.make()
-    print(environment.python)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run("release.free_threaded", FreeThreaded))
