@@ -122,6 +122,21 @@ def check_in_place(mesh, overload):
     torch.testing.assert_close(target.full_tensor(), expected)
 
 
+def check_out(mesh, overload):
+    """What is written to keeps its placement, and has the whole result's parts."""
+    args = arguments(overload.functional, (8, 6), torch.float32, "cpu")
+    expected = overload.functional.op(*args)
+    for placement in (Replicate(), Shard(0), Shard(1)):
+        given = [
+            distribute_tensor(value, mesh, [Shard(0)] * mesh.ndim) if isinstance(value, torch.Tensor) else value
+            for value in args
+        ]
+        target = distribute_tensor(torch.zeros_like(expected), mesh, [placement] * mesh.ndim)
+        assert overload.op(*given, out=target) is target
+        assert target.placements == tuple([placement] * mesh.ndim)
+        torch.testing.assert_close(target.full_tensor(), expected)
+
+
 def check_gradients_in_place(mesh, overload):
     """Of what was in the first tensor before, and of the others."""
     args = arguments(overload, (8, 6), torch.float32, "cpu", requires_grad=True)
@@ -139,6 +154,8 @@ def main():
     shape = tuple(int(size) for size in sys.argv[1].split("x"))
     mesh = init_device_mesh("cpu", shape)
     for overload in muladd.library.overloads.values():
+        if overload.is_out:
+            check_out(mesh, overload)
         if overload.is_in_place:
             check_in_place(mesh, overload)
             check_gradients_in_place(mesh, overload)

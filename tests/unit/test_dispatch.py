@@ -22,10 +22,8 @@ from opwheel.dispatch import (
 )
 from opwheel.dispatch.kernel_errors import raise_if_out_of_memory
 from opwheel.dispatch.overload import Overload
-from opwheel.dispatch.sharding import sharding_rule
 from opwheel.registry.policy import Policy
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.distributed.tensor import Partial, Replicate, Shard
 from torch.fx.experimental.proxy_tensor import make_fx
 
 A, B = torch.rand(3, 4), torch.rand(3, 4)
@@ -163,34 +161,9 @@ def test_a_compiler_without_a_table_of_decompositions(monkeypatch):
         assert [tag.startswith("before muladd:") for tag in tags] == [False, True]
 
 
-def spec(*shape, placement=None):
-    return SimpleNamespace(shape=torch.Size(shape), ndim=len(shape), placements=(placement or Replicate(),))
-
-
-def test_placements_of_an_element_wise_operator():
-    """Every dimension that is not one element long, whole tensors, and partial sums where it is linear."""
-    rule = sharding_rule(muladd.library.overloads["fma"])
-    possible = rule(spec(3, 1, 4), spec(4), spec(3, 1, 1))
-    whole = ([Replicate()], [Replicate()] * 3)
-    assert possible[0] == whole
-    assert ([Shard(0)], [Shard(0), Replicate(), Shard(0)]) in possible
-    assert ([Shard(2)], [Shard(2), Shard(0), Replicate()]) in possible
-    assert not any(Shard(1) in results for results, _ in possible)
-    assert ([Partial()], [Partial(), Replicate(), Partial()]) in possible
-
-
 def overload(schema, **declaration):
     name = schema.partition("(")[0]
     return Overload(Operator(name, reference=twice, doc="", **declaration), "opwheel_alone", schema)
-
-
-def test_placements_of_what_claims_nothing():
-    """Whole tensors only; what is written to must be whole already."""
-    several = overload("f(Tensor[] xs, Tensor? y, Tensor(a!) z, float t) -> ()")
-    given = ([spec(2), spec(3)], None, spec(2), 1.0)
-    assert sharding_rule(several)(*given) == [([], [Replicate(), Replicate(), None, Replicate(), None])]
-    with pytest.raises(RuntimeError, match="'z' is written to and must be whole on every process"):
-        sharding_rule(several)(*given[:2], spec(2, placement=Shard(0)), 1.0)
 
 
 def test_the_reference_of_what_claims_nothing_is_a_new_tensor():

@@ -16,6 +16,7 @@ ELSEWHERE = {
     "opwheel_tools/judge/watching.py": "what a candidate may replace, to hide what it does",
     "opwheel_tools/judge/samples.py": "the calls that PyTorch's own tests make of its operators",
     "opwheel_tools/audit/checks/": "programs that show a defect contain these sources, and need PyTorch alone",
+    "opwheel_tools/testing/placements/": "PyTorch's own validator of sharding rules",
     "transformer_ops/hugging_face/hooks.py": "hooks and own forwards of modules",
     "transformer_ops/hugging_face/activations.py": "what Transformers' activations compute",
     "transformer_ops/hugging_face/deferred_logits.py": "a tensor whose values are computed when they are used",

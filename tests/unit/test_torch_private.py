@@ -9,12 +9,14 @@ import time
 from pathlib import Path
 
 import muladd  # noqa: F401
+import pytest
 import torch
 import torch._inductor.lowering  # before operators of tests are gone, which its tables cannot have
 from opwheel._torch import private
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensorMode
 from torch.autograd import forward_ad
+from torch.distributed.tensor import DTensor, Replicate, Shard, init_device_mesh
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
@@ -53,6 +55,34 @@ def test_has_memory():
 def test_privateuse1_name():
     """Without it out of memory on a device of a package is another error than PyTorch's."""
     assert private.privateuse1_name() == "privateuseone"
+
+
+def test_register_placements():
+    """Without it DTensor does not know an operator, or remembers of a call less than its placements depend on."""
+    library = torch.library.Library("opwheel_placements", "DEF")
+    library.define("f(Tensor x, float factor) -> Tensor")
+    library.impl("f", lambda x, factor: x * factor, "CompositeExplicitAutograd")
+    asked = []
+
+    def choose(mesh, args, kwargs):
+        asked.append((mesh, args[0].shape, args[1], kwargs))
+        return [[Replicate(), Replicate()], [Shard(0), Shard(0)]], lambda inputs, outputs: len(inputs) == len(outputs)
+
+    private.register_placements(torch.ops.opwheel_placements.f.default, choose, 1, [])
+    torch.distributed.init_process_group("fake", rank=0, world_size=2)
+    try:
+        x = DTensor.from_local(torch.ones(2, 3), init_device_mesh("cpu", (2,)), [Shard(0)])
+        for factor in (2.0, 3.0, 2.0):
+            result = torch.ops.opwheel_placements.f(x, factor)
+            assert result.placements == (Shard(0),)
+            assert torch.equal(result.to_local(), torch.full((2, 3), factor))
+        assert asked == [((2,), (4, 3), factor, {}) for factor in (2.0, 3.0)]
+        private.register_placements(torch.ops.opwheel_placements.f.default, lambda *_: ([], None), 1, [])
+        with pytest.raises(RuntimeError, match="no way to share it out leaves what it writes to where it is"):
+            torch.ops.opwheel_placements.f(x, 4.0)
+    finally:
+        torch.distributed.destroy_process_group()
+        library._destroy()
 
 
 def test_checkpoint_policies_see():

@@ -45,6 +45,7 @@ _COPIES = "libraries with operators that write, but for element-wise ones, canno
 _MORE_COPIES = "torch.compile copies more than it has to"
 _FUSED = "torch.compile does not fuse operators"
 _FOREIGN = "kernels for operators that others define cannot be switched on"
+_SHARDING = "DTensor does not know the operators"
 _CHECKPOINTS = "policies of selective checkpointing see the operator for training alone"
 
 NAMES = {
@@ -104,6 +105,15 @@ NAMES = {
         Name("torch.library.Library._destroy", "to remove registrations", "plugins that fail keep their registrations"),
         Name("Library._registration_handles", "to register fake kernels", "opening a library takes longer"),
         Name("torch._library.simple_registry.singleton", "to register fake kernels", "opening a library takes longer"),
+        # DTensor.
+        Name("torch.distributed.tensor.DTensor._op_dispatcher", "to register placements", _SHARDING, lazy=True),
+        Name("torch.distributed.tensor._op_schema.RuntimeSchemaInfo", "to register placements", _SHARDING, lazy=True),
+        Name(
+            "torch.distributed.tensor._ops.utils.expand_to_full_mesh_op_strategy",
+            "to register placements",
+            _SHARDING,
+            lazy=True,
+        ),
         # Kernels for operators that others define.
         Name("torch._C._len_torch_function_stack", "to know whether a mode of torch function is entered", _FOREIGN),
         Name("torch._C._dispatch_tls_is_dispatch_key_included", "to know who dispatches", _FOREIGN),

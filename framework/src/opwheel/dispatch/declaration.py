@@ -79,6 +79,9 @@ class Operator(NamedTuple):
             ``{"q": 1, "is_causal": True, "bias": None, "result": 1}``. ``"batch": True`` takes
             dimensions from :class:`Rows` and :class:`Elementwise`. "The same bits in training and sampling" in the
             documentation says more.
+        placements: on which parts of its arguments each process may compute a part of the results (DTensor), where that
+            is neither claimed by the rule nor found by the library's tests: texts such as
+            ``"x=S(0), weight=R -> S(0)"``. "Writing an operator" in the documentation has the notation.
         fake: what gives empty results for fake arguments, where the results' shapes depend on data and the reference
             therefore cannot; called like the reference (``torch.library.get_ctx().new_dynamic_size()``).
         deprecated: what to use instead, as ``"use waves.scale"``: the public function then says so in a FutureWarning,
@@ -97,6 +100,7 @@ class Operator(NamedTuple):
     flops: int | Callable[..., int] = 1
     tensor_variant: Mapping[str, str] = MappingProxyType({})
     invariant: Mapping[str, Any] = MappingProxyType({})
+    placements: tuple[str, ...] = ()
     fake: Callable[..., Any] | None = None
     deprecated: str = ""
     doc: str = ""

@@ -38,6 +38,7 @@ def define(
     compile: CompilePolicy = "fuse",  # noqa: A002  # the field's name
     flops: int | _Function = 1,
     invariant: Mapping[str, Any] = MappingProxyType({}),
+    placements: tuple[str, ...] = (),
     fake: _Function | None = None,
 ) -> Callable[[_Function], _Function]:
     """Decorator: define an operator whose kernel is the function, in NumPy, PyTorch or a binding to something else.
@@ -71,6 +72,7 @@ def define(
         compile: as in :class:`Operator`.
         flops: as in :class:`Operator`.
         invariant: as in :class:`Operator`.
+        placements: as in :class:`Operator`.
         fake: as in :class:`Operator`.
 
     Returns:
@@ -103,6 +105,7 @@ def define(
             compile=compile,
             flops=flops,
             invariant=invariant,
+            placements=placements,
             fake=fake,
             doc=inspect.getdoc(function) or full,
         )

@@ -147,6 +147,11 @@ def check_overloads(overloads: Mapping[str, Overload]) -> dict[str, Derivatives]
             invariance.check(overload)
         if overload.operator.training:
             _check_training(overload, overloads)
+        if overload.operator.placements and overload.name == overload.operator.name:
+            from .placements import checked  # few operators have any by hand
+
+            for text in overload.operator.placements:
+                checked(overload, text)
     return {name: Derivatives(overload) for name, overload in overloads.items() if overload.tensor_positions}
 
 
@@ -176,7 +181,7 @@ def _register_later(overloads: dict[str, Overload], library: LibraryLike) -> Non
         from . import sharding
 
         if is_registered():
-            sharding.register(overloads.values())
+            sharding.register(overloads.values(), library)
 
 
 def _unregister_later(registered: _Registered) -> None:

@@ -90,6 +90,7 @@ _FIELDS: dict[str, Field] = {
     "flops": (lambda value: isinstance(value, int) or callable(value), "a number or a function"),
     "tensor_variant": (maps(is_name, is_name), "a dict from names of arguments to names of operators"),
     "invariant": (maps(is_name, lambda _: True), "a dict from names of claims to True or dimensions"),
+    "placements": (are_names, "a tuple of texts such as 'x=S(0) -> S(0)'"),
     "fake": (is_none_or(callable), "a function, or None"),
     "doc": (lambda value: isinstance(value, str), "a docstring"),
 }

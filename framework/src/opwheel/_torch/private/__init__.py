@@ -89,6 +89,7 @@ if TYPE_CHECKING:
         storages_written_by,
         trace_instead,
     )
+    from .distributed import register_placements
     from .overriding import (
         active_modes,
         forget_kernels,
@@ -112,6 +113,7 @@ _OVERRIDING = (
 __getattr__ = names_from(
     __name__,
     dict.fromkeys(_OVERRIDING, ".overriding")
+    | {"register_placements": ".distributed"}
     | dict.fromkeys(
         (
             "before_functionalization",
@@ -199,6 +201,7 @@ __all__ = [
     "register_fake",
     "register_kernel",
     "register_lowering",
+    "register_placements",
     "renew_operator",
     "replace_functional",
     "schema",

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from ..._import_hooks import names_from
 from .elementwise import Elementwise
 from .opaque import Opaque
-from .rule import Rule, Sharding
+from .rule import Rule
 
 if TYPE_CHECKING:
     from .rows import Rows
 
 __getattr__ = names_from(__name__, {"Rows": ".rows"})  # element-wise libraries have none
 
-__all__ = ["Elementwise", "Opaque", "Rows", "Rule", "Sharding"]
+__all__ = ["Elementwise", "Opaque", "Rows", "Rule"]

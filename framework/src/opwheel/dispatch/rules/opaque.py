@@ -5,13 +5,13 @@ What only its operators need is imported when they are called: every library has
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..overload import as_tuple
-from .rule import Rule, Sharding, refuse
+from .rule import Rule, refuse
 
 if TYPE_CHECKING:
     from ..overload import Overload
@@ -92,20 +92,6 @@ class Opaque(Rule):
     def vmap(self, overload: Overload, size: int, in_dims: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
         """The reference; an operator that writes is called for each example."""
         return for_each_example(overload, size, in_dims, values) if overload.mutates else None
-
-    def shardings(self, overload: Overload, specs: Mapping[int, Any]) -> list[Sharding]:
-        """Whole tensors only."""
-        from torch.distributed.tensor import Replicate
-
-        for i in overload.written:
-            given = specs.get(i, ())  # none, where an optional argument is left out
-            each = given if isinstance(given, (list, tuple)) else (given,)
-            if not all(p.is_replicate() for spec in each for p in spec.placements):
-                raise RuntimeError(
-                    f"{overload.name}: '{overload.names[i]}' is written to and must be whole on every process "
-                    "(Replicate); it is sharded or partial"
-                )
-        return [placed(overload, Replicate(), dict.fromkeys(specs, Replicate()), specs)]
 
     def python_kernel(self, overload: Overload, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function with the arguments as they are given, defaults included; its results become contiguous."""
@@ -203,12 +189,3 @@ def _example(value: Any, dim: Any, index: int) -> Any:
     if isinstance(dim, (list, tuple)):
         return [_example(one, its, index) for one, its in zip(value, dim, strict=True)]
     return value if dim is None else value.select(dim, index)
-
-
-def placed(overload: Overload, result: Any, inputs: Mapping[int, Any], specs: Mapping[int, Any]) -> Sharding:
-    """One sharding: a placement for every result, and one for each tensor; an argument of several has one for each."""
-    flat: list[Any] = []
-    for i in range(len(overload.names)):
-        count = len(specs[i]) if isinstance(specs.get(i), (tuple, list)) else 1  # an empty list is a list
-        flat += [inputs.get(i)] * count
-    return [result] * len(overload.schema.returns), flat

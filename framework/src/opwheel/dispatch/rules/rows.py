@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from .opaque import Opaque, placed
-from .rule import Sharding, refuse
+from .opaque import Opaque
+from .rule import refuse
 
 if TYPE_CHECKING:
     from ..overload import Overload
@@ -69,13 +68,7 @@ class Rows(Opaque):
         free = min(named[name].dim() - own for name, own in self.own.items())
         return [dict.fromkeys((*self.own, *overload.result_names), dim) for dim in range(free)]
 
-    def shardings(self, overload: Overload, specs: Mapping[int, Any]) -> list[Sharding]:
-        """Whole tensors, or sharded along one of the leading dimensions."""
-        from torch.distributed.tensor import Replicate, Shard
-
-        free = {i: self.own[name] for i, name in enumerate(overload.names) if name in self.own}
-        possible = super().shardings(overload, specs)
-        for dim in range(min(specs[i].ndim - own for i, own in free.items())):
-            inputs = {i: Shard(dim) if i in free else Replicate() for i in specs}
-            possible.append(placed(overload, Shard(dim), inputs, specs))
-        return possible
+    def placements(self, overload: Overload) -> tuple[str, ...]:
+        """Any one of the leading dimensions."""
+        free = ", ".join(f"{name}=S(:-{own})" if own else f"{name}=S(:)" for name, own in self.own.items())
+        return (f"{free} -> {', '.join(['S(:)'] * len(overload.schema.returns))}",)

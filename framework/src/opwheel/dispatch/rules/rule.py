@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from ..overload import Overload
-
-# Placements (torch.distributed.tensor) of the results, and of the arguments; None for what is no tensor.
-Sharding = tuple[list[Any], list[Any]]
 
 
 class Rule(ABC):
@@ -68,14 +65,10 @@ class Rule(ABC):
             ``(results, out_dims)``, or None: decompose instead.
         """
 
-    @abstractmethod
-    def shardings(self, overload: Overload, specs: Mapping[int, Any]) -> list[Sharding]:
-        """What DTensor can compute without communication.
-
-        Args:
-            overload: what is called.
-            specs: for each position of an argument that is a tensor its ``DTensorSpec``; for lists, a tuple of them.
-        """
+    def placements(self, overload: Overload) -> tuple[str, ...]:
+        """What DTensor can compute without communication by this claim, in the notation of :mod:`..placements`."""
+        del overload
+        return ()
 
     @abstractmethod
     def python_kernel(self, overload: Overload, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -10,9 +10,13 @@ import torch
 from opwheel.dispatch.autocast import KEYS
 from opwheel.dispatch.autocast_policy import dtype_sources, policies_of
 from opwheel.dispatch.overload import Overload, as_tuple, tensors_in
+from opwheel.dispatch.placements import placed, placement_rules
+from opwheel.dispatch.registration import library_of
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from ..placements.parts import shared_dim
+from ..placements.simulation import wrong_results
 from .agreement import (
     agree,
     agree_on_written,
@@ -178,49 +182,24 @@ def compiled(overload: Overload, samples: Samples) -> None:
 
 
 def shardings(overload: Overload, samples: Samples) -> None:
-    """What the rule lets DTensor compute without communication gives, part by part, the whole result.
+    """What DTensor computes without communication gives, part by part, the whole result, and what is written to.
 
-    Parts are of a dimension, or, of a tensor that is a sum over processes (Partial), what two of them have of it.
+    Two and three processes are simulated, with parts of different sizes where those may differ; the parts of a sum over
+    processes (Partial) are as large as the sum, and of both signs.
     """
-    from torch.distributed.tensor import Partial, Replicate, Shard
-
-    if overload.is_random or overload.is_out or not overload.tensor_positions:
+    if overload.is_random or not overload.tensor_positions:
         return
-    given = samples.values()
-    specs = {i: _spec(given[i]) for i in overload.tensor_positions if given[i] is not None}
-    want = run_kernel(overload, given)
-    for outputs, inputs in overload.rule.shardings(overload, specs):
-        flat, spec = pytree.tree_flatten(samples.values())
-        tensors = iter([p for p in inputs if p is not None])
-        placements = [next(tensors, Replicate()) if isinstance(v, Tensor) else None for v in flat]
-        counts = {v.shape[p.dim] for v, p in zip(flat, placements, strict=True) if isinstance(p, Shard)}
-        is_sum = any(isinstance(p, Partial) for p in placements)
-        if not is_sum and (len(counts) != 1 or min(counts) < 2):
-            continue  # nothing is sharded, or there is nothing to share
-        parts = []
-        for k, share in enumerate((0.25, 0.75)):
-            mine = [
-                v.tensor_split(2, p.dim)[k] if isinstance(p, Shard) else v * share if isinstance(p, Partial) else v
-                for v, p in zip(flat, placements, strict=True)
-            ]
-            parts.append(run_kernel(overload, pytree.tree_unflatten(mine, spec)))
-        joined = [
-            torch.cat([part[i] for part in parts], placement.dim)
-            if isinstance(placement, Shard)
-            else parts[0][i] + parts[1][i]
-            if isinstance(placement, Partial)
-            else parts[0][i]
-            for i, placement in enumerate(outputs)
-        ]
-        agree(overload, f"sharded {inputs} -> {outputs}", joined, want)
-
-
-class _Whole:
-    """In the place of a DTensorSpec: a tensor that is whole on every process."""
-
-    def __init__(self, tensor: Tensor) -> None:
-        self.shape, self.ndim, self.placements = tensor.shape, tensor.dim(), ()
-
-
-def _spec(value: Any) -> Any:
-    return tuple(map(_spec, value)) if isinstance(value, (list, tuple)) else _Whole(value)
+    values = samples.values()
+    rtol = max(1e-9, torch.finfo(samples.dtype).eps ** 0.75)
+    for one in placed(overload, placement_rules(overload, library_of(overload)), values)[1:]:
+        dims = {i: dim for i, placement in one.arguments.items() if (dim := shared_dim(placement)) is not None}
+        sizes = {tensor.shape[dim] for i, dim in dims.items() for tensor in tensors_in([values[i]])}
+        for count in (2, 3):
+            if any(size < count or (one.evenly and size % count) for size in sizes):
+                continue
+            wrong = wrong_results(overload, run_kernel, values, one.arguments, one.results, count, rtol)
+            given = ", ".join(f"{overload.names[i]}={placement}" for i, placement in one.arguments.items())
+            assert not wrong, (
+                f"sharded {given} -> {', '.join(one.results)} over {count} processes: results {wrong} are not those of "
+                "one call"
+            )

@@ -5,10 +5,10 @@ What computes in Python is imported when it is first called: most programs have 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from ..rule import Rule, Sharding, refuse
+from ..rule import Rule, refuse
 
 if TYPE_CHECKING:
     from ...overload import Overload
@@ -111,11 +111,16 @@ class Elementwise(Rule):
                 free.append(dict.fromkeys((*having, *overload.result_names), -dim))
         return free
 
-    def shardings(self, overload: Overload, specs: Mapping[int, Any]) -> list[Sharding]:
-        """Every dimension of the result, and partial sums where it is linear."""
-        from .placements import shardings
+    def placements(self, overload: Overload) -> tuple[str, ...]:
+        """Every dimension of the result, and sums and means over processes where it is linear."""
+        results = len(overload.schema.returns)
 
-        return shardings(overload, specs, self.linear)
+        def rule(placement: str, names: Iterable[str]) -> str:
+            given = ", ".join(f"{name}={placement}" for name in names)
+            return f"{given} -> {', '.join([placement] * results)}"
+
+        partial = [rule(placement, names) for names in self.linear for placement in ("P(sum)", "P(avg)")]
+        return (rule("S(...)", overload.tensor_arguments), *partial)
 
     def python_kernel(self, overload: Overload, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function with contiguous tensors of one shape, in float64 for float64 results, else in float32."""

@@ -24,7 +24,7 @@ def _arguments(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator
     after_a_cache = torch.tensor([[3, 4], [0, 1]], device=device)
     yield make(2, 2, 2, 6), make(2, 6, 1, 6), make(2, 6, 1, 6), True, None, None, None, after_a_cache
     cos, sin = rotations(34, 2, device=device, dtype=dtype)
-    yield make(1, 34, 2, 2), make(1, 34, 1, 2), make(1, 34, 1, 2), True, None, cos, sin, None
+    yield make(2, 34, 4, 2), make(2, 34, 2, 2), make(2, 34, 2, 2), True, None, cos, sin, None
     seen = torch.ones(1, 4, 3, 7, dtype=torch.bool, device=device).tril(2)
     seen[:, 1, 2] = False  # a query that sees no key
     yield make(2, 3, 4, 6), make(2, 7, 2, 6), make(2, 7, 2, 6), False, None, None, None, None, seen
