@@ -62,7 +62,7 @@ def find_placements(
 
     Args:
         overload: that is called.
-        values: of all arguments, tensors in float64.
+        values: of all arguments, as :func:`widened` gives them; of rounded numbers no sums over processes are found.
         others: values that arguments which are no tensors have in other samples, by position.
         indices: what tensors of integers hold in all samples, by position: what is right of a sample's values alone,
             such as of a mean where no element is ignored, is not right.
@@ -203,12 +203,13 @@ def _needed(overload: Overload, compute: Compute, one: Found, changed: Mapping[i
     return frozenset(needed)
 
 
-def widened(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The values, with all tensors of floating point in float64."""
+def widened(overload: Overload, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The values, with all tensors of floating point in float64, or as they are where the kernel takes no others."""
 
     def of(value: Any) -> Any:
         if isinstance(value, (list, tuple)):
             return [of(one) for one in value]
         return value.to(torch.float64) if isinstance(value, Tensor) and value.is_floating_point() else value
 
-    return tuple(of(value) for value in values)
+    wide = tuple(of(value) for value in values)
+    return wide if list(_taken(overload, run_kernel, iter([wide]))) else values

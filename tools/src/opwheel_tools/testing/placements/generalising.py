@@ -73,7 +73,7 @@ def find_rules(overload: Overload, compute: Compute = run_reference) -> list[Pla
         compute: how results are computed; by the reference.
     """
     samples = [
-        widened(overload.bind(sample.args, sample.kwargs))
+        widened(overload, overload.bind(sample.args, sample.kwargs))
         for sample in declared(overload, wide_dtype(overload), torch.device("cpu"))
     ]
     samples = [values for values in samples if all(tensor.numel() for tensor in overload.all_tensors(values))]
