@@ -17,7 +17,7 @@ from torch.distributed.tensor import Partial, Replicate, Shard
 
 PLACEMENTS = ("R", "S(0)", "S(12)", "S(:)", "S(:-1)", "S(...)", "P(sum)", "P(avg)")
 VALUES = st.one_of(
-    st.none(), st.booleans(), st.integers(-9, 9), st.floats(allow_nan=False), st.sampled_from(["a b", ""])
+    st.none(), st.booleans(), st.integers(-9, 9), st.floats(allow_nan=False), st.sampled_from(["a b", "", "it's, so"])
 )
 NAMES = st.from_regex(r"[a-z_]\w{0,5}", fullmatch=True)
 

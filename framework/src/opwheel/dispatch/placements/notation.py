@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 _PLACEMENT = r"R|S\((?:\d+|:|:-\d+|\.\.\.)\)|P\((?:sum|avg)\)"
 _NAMED = re.compile(rf"\s*(\w+)=({_PLACEMENT})\s*(?:,|$)")
 _RESULT = re.compile(rf"\s*({_PLACEMENT})\s*(?:,|$)")
-_CONDITION = re.compile(r"\s*(\w+(?:\.dim|\.size\(\d+\))?)=('[^']*'|\[[^]]*\]|[^,]+?)\s*(?:,|$)")
+_STRING = r"""'[^']*'|"[^"]*\""""
+_CONDITION = re.compile(rf"\s*(\w+(?:\.dim|\.size\(\d+\))?)=({_STRING}|\[[^]]*\]|[^,]+?)\s*(?:,|$)")
 WRITTEN_AS = (
     "write it as 'x=S(0), weight=R -> S(0)': placements are R, S(0), S(1) ..., S(:) and S(:-1) for every dimension and "
     "for all but the last, P(sum) and P(avg); then, where they are needed, 'evenly' and 'if name=value, x.dim=4, "
@@ -80,6 +81,8 @@ def _all(pattern: re.Pattern[str], part: str, text: str) -> list[tuple[str, ...]
 
 
 def _value(literal: str, text: str) -> Any:
+    if literal in ("inf", "-inf"):  # which is how floats are written, and no literal
+        return float(literal)
     try:
         return ast.literal_eval(literal)
     except (ValueError, SyntaxError):
