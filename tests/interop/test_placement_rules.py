@@ -53,6 +53,11 @@ def both(xs):
     return torch.stack([x.sum(-1) for x in xs]).sum(0)
 
 
+def masked(x, mask):
+    """Every sample has no mask, or one for all rows."""
+    return x.clone() if mask is None else x * mask
+
+
 def moments(x):
     return x.mean(0), x.pow(2).sum()
 
@@ -80,6 +85,7 @@ OPERATORS = {
         [((4, 6),) * 2, ((3,),) * 2, ((2, 3, 4),) * 2],
     ),
     "both(Tensor[] xs) -> Tensor": (both, both, None, [([(4, 6), (4, 5)],)]),
+    "masked(Tensor x, Tensor? mask) -> Tensor": (masked, masked, None, [((4, 6), None), ((4, 6), (1, 6))]),
     "moments(Tensor x) -> (Tensor, Tensor)": (moments, moments, None, [((6, 4),)]),
 }
 FOUND = {
@@ -111,6 +117,16 @@ FOUND = {
     # y goes with x, and no sum over processes does: the kernel takes it in the place of a function that is not linear.
     "scores": ["x=S(0), y=S(0) -> S(0), S(0) if x.dim=2, y.dim=2", "x=S(1), y=S(1) -> S(1), S(1) if x.dim=2, y.dim=2"],
     "put": ["x=S(:), target=S(:) ->"],
+    "masked": [
+        "mask=P(avg) -> P(avg) if x.dim=2",
+        "mask=P(sum) -> P(sum) if x.dim=2",
+        "x=P(avg) -> P(avg)",
+        "x=P(sum) -> P(sum)",
+        "x=S(0) -> S(0) if x.dim=2, mask.dim=2, mask.size(0)=1",
+        "x=S(0) -> S(0) if x.dim=2, mask.dim=None",
+        "x=S(1) -> S(1) if x.dim=2, mask.dim=None",
+        "x=S(1), mask=S(1) -> S(1) if x.dim=2, mask.dim=2",
+    ],
     "moments": ["x=P(avg) -> P(avg), R", "x=S(1) -> S(0), P(sum) if x.dim=2"],
 }
 

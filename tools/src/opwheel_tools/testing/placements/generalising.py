@@ -228,7 +228,8 @@ def _with_conditions(
         conditions = seed
         for other in rights:
             same = {name: value for name, value in conditions.items() if other.get(name, _ABSENT) == value}
-            conditions = conditions if _meets_any(wrongs, same) else same
+            is_one = not _meets_any(wrongs, same) and not _is_left_out_or_of_size_1(conditions, other)
+            conditions = same if is_one else conditions
         for name in [name for name, value in conditions.items() if value is _LARGE]:
             fewer = {other: value for other, value in conditions.items() if other != name}
             conditions = conditions if _meets_any(wrongs, fewer) else fewer
@@ -263,6 +264,18 @@ def _features(overload: Overload, pattern: _Pattern, one: _Shown, *, ranks: bool
             if pattern.is_shared and i not in named:
                 found |= {f"{name}.size({dim})": 1 if size == 1 else _LARGE for dim, size in enumerate(value.shape)}
     return found
+
+
+def _is_left_out_or_of_size_1(conditions: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether an optional tensor is left out of one of two kinds of calls, and of size 1 somewhere in the other.
+
+    A tensor with another size there is then in no sample, and no condition that both meet says so.
+    """
+    for one, another in ((conditions, other), (other, conditions)):
+        left_out = tuple(name.removesuffix("dim") + "size(" for name, value in one.items() if value is None)
+        if any(name.startswith(left_out) and value == 1 for name, value in another.items()):
+            return True
+    return False
 
 
 def _meets(features: Mapping[str, Any], conditions: Mapping[str, Any]) -> bool:

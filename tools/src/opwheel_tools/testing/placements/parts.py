@@ -35,11 +35,12 @@ def parts_of(tensor: Tensor, placement: str, count: int, generator: torch.Genera
     if placement == "R":
         return [tensor.clone() for _ in range(count)]
     factor = count if placement == "P(avg)" else 1
-    scale = tensor.abs().mean() + 1 if tensor.numel() else 1
+    scale = _largest(tensor) + 1
     noise = [torch.randn(tensor.shape, generator=generator, dtype=tensor.dtype) * scale for _ in range(count - 1)]
     first = [one + tensor / count for one in noise]
     whole = tensor * 1
-    return [one * factor for one in (*first, whole - sum(first, torch.zeros_like(whole)))]
+    last = torch.where(whole.isfinite(), whole - sum(first, torch.zeros_like(whole)), whole)
+    return [one * factor for one in (*first, last)]
 
 
 def is_joined_to(parts: Sequence[Tensor], placement: str, whole: Tensor, rtol: float = 1e-9) -> bool:
@@ -64,8 +65,7 @@ def is_joined_to(parts: Sequence[Tensor], placement: str, whole: Tensor, rtol: f
     if any(one.shape != whole.shape for one in parts) or not whole.is_floating_point():
         return False
     total = sum(parts, torch.zeros_like(whole))
-    largest = max([float(one.abs().max()) for one in parts if one.numel()], default=0.0)
-    return _are_close(total / len(parts) if placement == "P(avg)" else total, whole, rtol, largest)
+    return _are_close(total / len(parts) if placement == "P(avg)" else total, whole, rtol, max(map(_largest, parts)))
 
 
 def _are_chunks(sizes: Sequence[int], whole: int) -> bool:
@@ -79,6 +79,11 @@ def _are_close(one: Tensor, other: Tensor, rtol: float, largest: float = 0.0) ->
         return False
     if not other.is_floating_point():
         return torch.equal(one, other)
-    finite = other[other.isfinite()]
-    scale = max(largest, float(finite.abs().max()) if finite.numel() else 0.0)
+    scale = max(largest, _largest(other))
     return torch.allclose(one, other, rtol=rtol, atol=rtol * max(scale, 1e-3), equal_nan=True)
+
+
+def _largest(tensor: Tensor) -> float:
+    """The largest absolute value, but infinity."""
+    finite = tensor[tensor.isfinite()]
+    return float(finite.abs().max()) if finite.numel() else 0.0
