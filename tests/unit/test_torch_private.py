@@ -78,7 +78,8 @@ def test_register_placements():
             assert torch.equal(result.to_local(), torch.full((2, 3), factor))
         assert asked == [((2,), (4, 3), factor, {}) for factor in (2.0, 3.0)]
         private.register_placements(torch.ops.opwheel_placements.f.default, lambda *_: ([], None), 1, [])
-        with pytest.raises(RuntimeError, match="no way to share it out leaves what it writes to where it is"):
+        words = "no way to share it out leaves what it writes to where it is|no valid sharding strategy"  # PyTorch 2.14
+        with pytest.raises(RuntimeError, match=words):
             torch.ops.opwheel_placements.f(x, 4.0)
     finally:
         torch.distributed.destroy_process_group()
