@@ -6,16 +6,18 @@ from pathlib import Path
 import muladd
 import pytest
 import torch
-from opwheel.dispatch import Operator, Rows, overloads_of, register_python
+from opwheel.dispatch import Operator, Rows, ShardedReduction, overloads_of, register_python
 from opwheel.dispatch.placements import FILE, parse
 from opwheel.dispatch.registration import library_of
 from opwheel_tools import OpInfo, Sample
 from opwheel_tools.opinfo.lookup import register_op_infos
 from opwheel_tools.testing import checks
 from opwheel_tools.testing.checks.cases import declared
+from opwheel_tools.testing.placements import reductions
 from opwheel_tools.testing.placements.generalising import find_rules
 from opwheel_tools.testing.placements.keeping import found_rules, write_rules
 from opwheel_tools.testing.placements.parts import is_joined_to, parts_of
+from opwheel_tools.testing.placements.reductions import wrong_results_of_shards
 from opwheel_tools.testing.placements.sweep import sweep
 from opwheel_tools.testing.placements.validator import validate
 
@@ -206,6 +208,62 @@ def test_wrong_rules_are_found_out(defect):
     assert validated.correct == 1
     swept = sweep(overload, values_of(overload), 2)
     assert (swept.incorrect, swept.missing, swept.correct) == ((f"{given} -> {result}",), (), 1)
+
+
+def centred(x):
+    return x - x.mean(-1, keepdim=True)
+
+
+def sum_of(shard, x):
+    return shard.all_reduce(x.sum(-1, keepdim=True))
+
+
+WRONG_REDUCTIONS = {
+    "divided by the size of a part": lambda shard, x: x - sum_of(shard, x) / x.shape[-1],
+    "the largest sum": lambda shard, x: x - shard.all_reduce(x.sum(-1, keepdim=True), "max") / shard.size,
+    "nothing is exchanged": lambda shard, x: centred(x),
+    "added once for each process": lambda shard, x: x - sum_of(shard, x) * shard.count / shard.size,
+    "what begins there": lambda shard, x: x - sum_of(shard, x) / shard.size + shard.offset,
+}
+
+
+def reduced(local, namespace):
+    sharded = ShardedReduction("x=S(-1) -> S(-1)", local)
+    operators = {"centred(Tensor x) -> Tensor": (centred, centred, Rows(x=1), [((4, 7),), ((2, 3, 5),)])}
+    overload = defined(namespace, operators, sharded=sharded)["centred"]
+    return overload, [checks.Samples(overload, index, torch.float64, CPU) for index in (0, 1)]
+
+
+@pytest.mark.parametrize("defect", WRONG_REDUCTIONS)
+def test_wrong_sharded_reductions_are_found_out(defect):
+    namespace = f"waves_reduced_{list(WRONG_REDUCTIONS).index(defect)}"
+    overload, samples = reduced(WRONG_REDUCTIONS[defect], namespace)
+    with pytest.raises(AssertionError, match=r"sharded reduction x=S\(-1\) -> S\(-1\) over 2 processes: results \[0\]"):
+        checks.CHECKS["shardings"](overload, samples[0])
+
+
+def test_a_right_sharded_reduction():
+    """Of parts of different sizes and of empty ones."""
+    overload, samples = reduced(lambda shard, x: x - sum_of(shard, x) / shard.size, "waves_reduced")
+    for one in samples:
+        checks.CHECKS["shardings"](overload, one)
+        values = one.values()
+        assert wrong_results_of_shards(overload, values, (centred(*values),), 4) == []
+
+
+def test_what_a_sharded_reduction_raises(monkeypatch):
+    def refuses(shard, x):
+        if shard.offset:
+            raise NotImplementedError("such a part")
+        return x - sum_of(shard, x)
+
+    overload, samples = reduced(refuses, "waves_refusing")
+    with pytest.raises(NotImplementedError, match="such a part"):
+        checks.CHECKS["shardings"](overload, samples[0])
+    monkeypatch.setattr(reductions, "_SECONDS", 0.1)
+    overload, samples = reduced(lambda shard, x: x if shard.offset else x - sum_of(shard, x), "waves_alone")
+    with pytest.raises(RuntimeError, match="calls all_reduce more often on one process than on others"):
+        checks.CHECKS["shardings"](overload, samples[0])
 
 
 def values_of(overload, index=0):

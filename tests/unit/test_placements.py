@@ -9,7 +9,7 @@ import torch
 import torch.distributed.tensor
 from hypothesis import given
 from hypothesis import strategies as st
-from opwheel.dispatch import Operator, Rows, register_python
+from opwheel.dispatch import Operator, Rows, ShardedReduction, register_python
 from opwheel.dispatch.overload import Overload
 from opwheel.dispatch.placements import FILE, PlacementRule, parse, placed, placement_rules
 from opwheel.dispatch.sharding import chooser, placement
@@ -58,7 +58,6 @@ def test_a_rule_is_what_its_text_says(arguments, results, evenly, conditions):
     [
         ("x=S(0)", "has no '->'"),
         ("x=S -> S(0)", "is not understood at 'x=S'"),
-        ("x=S(-1) -> S(0)", "is not understood at"),
         ("x=P(max) -> R", "is not understood at"),
         ("x=S(0) -> T", "is not understood at 'T'"),
         ("x=S(0) -> S(0) if n<3", "is not understood at 'n<3'"),
@@ -80,6 +79,7 @@ def test_what_is_not_understood(text, problem):
         ("x=S(0) -> S(0) if n.dim=1", "names 'n'; name one of"),
         ("x=S(0) -> S(0) if m=1", "names 'm'; name one of"),
         ("x=S(0) -> S(0), R", "has 2 results; write 1 of them"),
+        ("x=S(-1) -> S(0)", "has S(-1); write the dimension"),
         ("x=S(0)", "its placements; the placement rule"),
     ],
 )
@@ -88,6 +88,42 @@ def test_a_rule_by_hand_that_does_not_fit_is_refused_when_it_is_declared(text, p
     with pytest.raises(ValueError, match=r"opwheel_placed::f\(Tensor x, int n\) -> Tensor") as error:
         register_python("opwheel_placed", {"f(Tensor x, int n) -> Tensor": lambda x, n: x}, [declaration])
     assert problem in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "problem"),
+    [
+        ("f(Tensor x) -> Tensor", "x -> S(0)", "its placements; the placement rule"),
+        ("f(Tensor x) -> Tensor", "y=S(-1) -> S(0)", "names 'y'; name one of x"),
+        ("f(Tensor x) -> Tensor", "x=S(-1) -> R, R", "has 2 results; write 1 of them"),
+        ("f(Tensor x) -> Tensor", "x=S(:-1) -> R", "has S(:-1); name the dimension, as in S(-1)"),
+        ("f(Tensor x) -> Tensor", "x=S(-1) -> S(...)", "has S(...); name the dimension, as in S(-1)"),
+        ("f(Tensor x) -> Tensor", "x=P(sum) -> R", "shards nothing; let the first argument be S(-1)"),
+        ("f(Tensor x) -> Tensor", "-> R", "shards nothing; let the first argument be S(-1)"),
+        ("f(Tensor x) -> Tensor", "x=S(-1) -> R evenly", "says 'evenly'; compute with parts of any size"),
+        ("f(Tensor(a!) x) -> ()", "x=S(-1) ->", "it has a sharded reduction, and writes; let it return its results"),
+    ],
+)
+def test_a_sharded_reduction_that_does_not_fit_is_refused_when_it_is_declared(schema, text, problem):
+    sharded = ShardedReduction(text, lambda shard, x: x)
+    declaration = Operator("f", reference=lambda x: x, derivatives=None, sharded=sharded)
+    with pytest.raises(ValueError, match=r"opwheel_placed::f\(Tensor") as error:
+        register_python("opwheel_placed", {schema: lambda x: x}, [declaration])
+    assert problem in str(error.value)
+
+
+def test_a_sharded_reduction_is_one():
+    declaration = Operator("f", reference=lambda x: x, sharded="x=S(-1) -> R")
+    with pytest.raises(ValueError, match=r"sharded is 'x=S.*expected a ShardedReduction, or None"):
+        register_python("opwheel_placed", {"f(Tensor x) -> Tensor": lambda x: x}, [declaration])
+
+
+def test_a_sharded_reduction_of_lists_is_refused_when_it_is_declared():
+    schema = "f(Tensor x, Tensor[] xs) -> Tensor"
+    sharded = ShardedReduction("x=S(-1) -> R", lambda shard, x, xs: x)
+    declaration = Operator("f", reference=lambda x, xs: x, derivatives=None, sharded=sharded)
+    with pytest.raises(ValueError, match="it has a sharded reduction, and a list of tensors"):
+        register_python("opwheel_placed", {schema: lambda x, xs: x}, [declaration])
 
 
 def test_any_dimension_but_the_last_ones():
@@ -227,3 +263,4 @@ def test_sums_are_looked_at_on_a_mesh_of_two_dimensions_where_there_are_any():
 
 def test_placements_of_pytorch():
     assert [placement(text) for text in ("R", "S(1)", "P(avg)")] == [Replicate(), Shard(1), Partial("avg")]
+    assert placement("S(-1)", 3) == Shard(2)

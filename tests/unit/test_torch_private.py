@@ -86,6 +86,35 @@ def test_register_placements():
         library._destroy()
 
 
+def test_calls_on_dtensors():
+    """Without them a reduced dimension that is sharded is gathered, or results of parts have no whole shape."""
+    library = torch.library.Library("opwheel_calls", "DEF")
+    library.define("f(Tensor x, float factor) -> Tensor")
+    library.impl("f", lambda x, factor: x * factor, "CompositeExplicitAutograd")
+    op = torch.ops.opwheel_calls.f.default
+
+    def choose(mesh, args, kwargs):
+        return [[Replicate(), Replicate()], [Shard(0), Shard(0)]], lambda inputs, outputs: True
+
+    def call(args, kwargs):
+        return args[0] if args[1] == 2 else NotImplemented
+
+    private.register_placements(op, choose, 1, [])
+    private.register_call(library, op, call, DTensor)
+    torch.distributed.init_process_group("fake", rank=0, world_size=2)
+    try:
+        x = DTensor.from_local(torch.ones(2, 3), init_device_mesh("cpu", (2,)), [Shard(0)])
+        assert op(x, 2.0) is x
+        other = op(x, 3.0)
+        assert other.placements == (Shard(0),)
+        assert torch.equal(other.to_local(), torch.full((2, 3), 3.0))
+        (whole,) = private.results_of(op, (x, 3.0), {})
+        assert (tuple(whole.shape), tuple(whole.stride), whole.dtype) == ((4, 3), (3, 1), torch.float32)
+    finally:
+        torch.distributed.destroy_process_group()
+        library._destroy()
+
+
 def test_checkpoint_policies_see():
     """Without it a policy does not keep the operator that is called in the place of the one that it names."""
     called, training = torch.ops.aten.sin.default, torch.ops.aten.cos.default

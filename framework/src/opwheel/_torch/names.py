@@ -46,6 +46,7 @@ _MORE_COPIES = "torch.compile copies more than it has to"
 _FUSED = "torch.compile does not fuse operators"
 _FOREIGN = "kernels for operators that others define cannot be switched on"
 _SHARDING = "DTensor does not know the operators"
+_REDUCTIONS = "DTensor gathers dimensions that are reduced"
 _CHECKPOINTS = "policies of selective checkpointing see the operator for training alone"
 
 NAMES = {
@@ -112,6 +113,18 @@ NAMES = {
             "torch.distributed.tensor._ops.utils.expand_to_full_mesh_op_strategy",
             "to register placements",
             _SHARDING,
+            lazy=True,
+        ),
+        Name(
+            "torch.distributed.tensor.DTensor._op_dispatcher._dispatch_get_local_results_slow_path",
+            "to compute on sharded dimensions",
+            _REDUCTIONS,
+            lazy=True,
+        ),
+        Name(
+            "torch.distributed.tensor.DTensor._op_dispatcher.sharding_propagator._propagate_tensor_meta",
+            "to compute on sharded dimensions",
+            _REDUCTIONS,
             lazy=True,
         ),
         # Kernels for operators that others define.

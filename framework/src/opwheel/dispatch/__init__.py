@@ -28,6 +28,7 @@ from .functions import functions_of, operators_of
 from .opening import Library, open_library
 from .registration import overloads_of, register
 from .rules import Elementwise, Opaque, Rule
+from .sharded_reduction import LocalShard, ShardedReduction
 
 if TYPE_CHECKING:
     from .decompositions import decomposition_table
@@ -55,10 +56,12 @@ __all__ = [
     "Autocast",
     "Elementwise",
     "Library",
+    "LocalShard",
     "Opaque",
     "Operator",
     "Rows",
     "Rule",
+    "ShardedReduction",
     "decomposition_table",
     "define",
     "functions_of",

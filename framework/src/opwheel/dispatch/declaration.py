@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 from .autocast_policy import AutocastDeclaration
 from .rules import Opaque, Rule
+from .sharded_reduction import ShardedReduction
 
 CompilePolicy = Literal["fuse", "kernel"]
 Derivative = str | Callable[..., Any]
@@ -82,6 +83,8 @@ class Operator(NamedTuple):
         placements: on which parts of its arguments each process may compute a part of the results (DTensor), where that
             is neither claimed by the rule nor found by the library's tests: texts such as
             ``"x=S(0), weight=R -> S(0)"``. "Writing an operator" in the documentation has the notation.
+        sharded: how it computes where a dimension that it reduces is sharded, with a few numbers exchanged in the place
+            of the whole dimension: a :class:`ShardedReduction`.
         fake: what gives empty results for fake arguments, where the results' shapes depend on data and the reference
             therefore cannot; called like the reference (``torch.library.get_ctx().new_dynamic_size()``).
         deprecated: what to use instead, as ``"use waves.scale"``: the public function then says so in a FutureWarning,
@@ -101,6 +104,7 @@ class Operator(NamedTuple):
     tensor_variant: Mapping[str, str] = MappingProxyType({})
     invariant: Mapping[str, Any] = MappingProxyType({})
     placements: tuple[str, ...] = ()
+    sharded: ShardedReduction | None = None
     fake: Callable[..., Any] | None = None
     deprecated: str = ""
     doc: str = ""

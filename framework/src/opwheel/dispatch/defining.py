@@ -21,6 +21,7 @@ from .functions import renew_function, retire_function
 from .python_operators import PythonOperators, policy_of
 from .results import owner_of
 from .rules import Opaque, Rule
+from .sharded_reduction import ShardedReduction
 
 _Function = Callable[..., Any]
 
@@ -39,6 +40,7 @@ def define(
     flops: int | _Function = 1,
     invariant: Mapping[str, Any] = MappingProxyType({}),
     placements: tuple[str, ...] = (),
+    sharded: ShardedReduction | None = None,
     fake: _Function | None = None,
 ) -> Callable[[_Function], _Function]:
     """Decorator: define an operator whose kernel is the function, in NumPy, PyTorch or a binding to something else.
@@ -73,6 +75,7 @@ def define(
         flops: as in :class:`Operator`.
         invariant: as in :class:`Operator`.
         placements: as in :class:`Operator`.
+        sharded: as in :class:`Operator`.
         fake: as in :class:`Operator`.
 
     Returns:
@@ -106,6 +109,7 @@ def define(
             flops=flops,
             invariant=invariant,
             placements=placements,
+            sharded=sharded,
             fake=fake,
             doc=inspect.getdoc(function) or full,
         )

@@ -73,7 +73,7 @@ def register(library: LibraryLike, operators: Iterable[Operator]) -> dict[str, O
             _register_overload(overload, target, library)
         for name in native.refused:
             _register_autograd(derivatives[name], target)
-        _register_later(overloads, library)
+        _register_later(overloads, library, target)
     except BaseException:
         unregister(library)
         raise
@@ -152,10 +152,14 @@ def check_overloads(overloads: Mapping[str, Overload]) -> dict[str, Derivatives]
 
             for text in overload.operator.placements:
                 checked(overload, text)
+        if overload.operator.sharded is not None and overload.name == overload.operator.name:
+            from .placements import checked_reduction  # few operators have one
+
+            checked_reduction(overload)
     return {name: Derivatives(overload) for name, overload in overloads.items() if overload.tensor_positions}
 
 
-def _register_later(overloads: dict[str, Overload], library: LibraryLike) -> None:
+def _register_later(overloads: dict[str, Overload], library: LibraryLike, target: torch.library.Library) -> None:
     """What belongs to modules of PyTorch that most programs do not import, and that take long to import."""
 
     def is_registered() -> bool:
@@ -181,7 +185,7 @@ def _register_later(overloads: dict[str, Overload], library: LibraryLike) -> Non
         from . import sharding
 
         if is_registered():
-            sharding.register(overloads.values(), library)
+            sharding.register(overloads.values(), library, target)
 
 
 def _unregister_later(registered: _Registered) -> None:

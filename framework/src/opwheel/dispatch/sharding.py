@@ -2,45 +2,41 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import prod
 from typing import Any
 
-from torch.distributed.tensor import Partial, Placement, Replicate, Shard
+from torch.distributed.tensor import DTensor, Placement, Shard
 
 from .._torch import private
 from .overload import TENSOR_KINDS, Overload
 from .placements import Placed, PlacementRule, placed, placement_rules
+from .placements.torch_placements import placement
+from .sharded_calls import sharded_call
 
-_PLACEMENT = re.compile(r"([RSP])(?:\((\w+)\))?")
 
-
-def register(overloads: Iterable[Overload], library: Any) -> None:
+def register(overloads: Iterable[Overload], library: Any, target: Any) -> None:
     """Register what is known of every overload's placements.
 
     Not those of out variants that return nothing, for which DTensor has no way to say where the result is: it refuses
     them by name.
+
+    Args:
+        overloads: of a library.
+        library: that they belong to.
+        target: the ``torch.library.Library`` with which registrations of calls end.
     """
     for overload in overloads:
         if not overload.tensor_positions or (overload.name.endswith(".out") and not overload.schema.returns):
             continue
         numbers = [i for i, a in enumerate(overload.schema.arguments) if str(a.real_type) not in TENSOR_KINDS]
         count = len(overload.arguments)
+        rules = placement_rules(overload, library)
         private.register_placements(
-            overload.op,
-            chooser(overload, placement_rules(overload, library)),
-            min(numbers, default=count),
-            overload.names[count:],
+            overload.op, chooser(overload, rules), min(numbers, default=count), overload.names[count:]
         )
-
-
-def placement(text: str) -> Placement:
-    """The placement that ``R``, ``S(1)``, ``P(sum)`` or ``P(avg)`` stands for."""
-    match = _PLACEMENT.fullmatch(text)
-    assert match is not None, text
-    kind, what = match.groups()
-    return Replicate() if kind == "R" else Shard(int(what)) if kind == "S" else Partial(what)
+        if overload.operator.sharded is not None and overload.name == overload.operator.name:
+            private.register_call(target, overload.op, sharded_call(overload, rules), DTensor)
 
 
 def chooser(overload: Overload, rules: Sequence[PlacementRule]) -> Callable[..., Any]:

@@ -8,6 +8,7 @@ from typing import Any, get_args
 from . import autocast_policy
 from .declaration import CompilePolicy, Operator
 from .rules import Rule
+from .sharded_reduction import ShardedReduction
 
 Field = tuple[Callable[[Any], bool], str]
 """Whether a field's value is right, and what is expected."""
@@ -91,6 +92,7 @@ _FIELDS: dict[str, Field] = {
     "tensor_variant": (maps(is_name, is_name), "a dict from names of arguments to names of operators"),
     "invariant": (maps(is_name, lambda _: True), "a dict from names of claims to True or dimensions"),
     "placements": (are_names, "a tuple of texts such as 'x=S(0) -> S(0)'"),
+    "sharded": (is_none_or(lambda value: isinstance(value, ShardedReduction)), "a ShardedReduction, or None"),
     "fake": (is_none_or(callable), "a function, or None"),
     "doc": (lambda value: isinstance(value, str), "a docstring"),
 }

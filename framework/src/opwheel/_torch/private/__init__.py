@@ -89,7 +89,7 @@ if TYPE_CHECKING:
         storages_written_by,
         trace_instead,
     )
-    from .distributed import register_placements
+    from .distributed import register_call, register_placements, results_of
     from .overriding import (
         active_modes,
         forget_kernels,
@@ -113,7 +113,7 @@ _OVERRIDING = (
 __getattr__ = names_from(
     __name__,
     dict.fromkeys(_OVERRIDING, ".overriding")
-    | {"register_placements": ".distributed"}
+    | dict.fromkeys(("register_call", "register_placements", "results_of"), ".distributed")
     | dict.fromkeys(
         (
             "before_functionalization",
@@ -198,12 +198,14 @@ __all__ = [
     "parse_schema",
     "privateuse1_name",
     "redispatch",
+    "register_call",
     "register_fake",
     "register_kernel",
     "register_lowering",
     "register_placements",
     "renew_operator",
     "replace_functional",
+    "results_of",
     "schema",
     "schema_of",
     "set_operation",

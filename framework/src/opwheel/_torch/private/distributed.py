@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
 from ..lookup import Missing, find
 
 _op_dispatcher = find("torch.distributed.tensor.DTensor._op_dispatcher")
 _RuntimeSchemaInfo = find("torch.distributed.tensor._op_schema.RuntimeSchemaInfo")
+_local_results = find("torch.distributed.tensor.DTensor._op_dispatcher._dispatch_get_local_results_slow_path")
+_propagate_tensor_meta = find(
+    "torch.distributed.tensor.DTensor._op_dispatcher.sharding_propagator._propagate_tensor_meta"
+)
 _expand_to_full_mesh_op_strategy = find("torch.distributed.tensor._ops.utils.expand_to_full_mesh_op_strategy")
 
 Placements = list[Any]
@@ -55,6 +61,42 @@ def register_placements(
         return  # which a warning has said; DTensor refuses the operators by name
     info = _RuntimeSchemaInfo(first_number, list(keywords) or None, needs_pytree=True)
     _op_dispatcher.sharding_propagator.register_op_strategy(op, strategy, info)
+
+
+def register_call(
+    library: Any, op: Any, call: Callable[[tuple[Any, ...], dict[str, Any]], Any], tensor_class: type
+) -> None:
+    """Let a function compute the calls of an overload on DTensors, but those for which it gives ``NotImplemented``.
+
+    Args:
+        library: the ``torch.library.Library`` with which the registration ends.
+        op: the overload.
+        call: is called with the arguments.
+        tensor_class: ``DTensor``.
+    """
+    if any(isinstance(one, Missing) for one in (_op_dispatcher, _local_results, _propagate_tensor_meta)):
+        return  # which a warning has said
+
+    def rule(_: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        del types
+        given = kwargs or {}
+        results = call(args, given)
+        if results is not NotImplemented:
+            return results
+        # Calling it again would come here again; these are the steps that PyTorch's function in C++ has in Python.
+        info = _op_dispatcher.unwrap_to_op_info(func, args, given)
+        _op_dispatcher.sharding_propagator.propagate(info)
+        local = _local_results(func, args, info)
+        return _op_dispatcher.wrap(local, info.output_sharding.output_spec)
+
+    torch.library.register_torch_dispatch(op, tensor_class, rule, lib=library)
+
+
+def results_of(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """What a call on DTensors gives as a whole: for each result its ``shape``, ``stride`` and ``dtype``."""
+    info = _op_dispatcher.unwrap_to_op_info(op, args, kwargs)
+    found = _propagate_tensor_meta(info.schema)
+    return found if isinstance(found, tuple) and not hasattr(found, "stride") else (found,)
 
 
 def _spec(given: Any) -> Any:

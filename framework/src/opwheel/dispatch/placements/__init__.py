@@ -4,8 +4,18 @@ Read in this order: :mod:`.notation` (a rule, as text), :mod:`.rules` (those of 
 found by tests), :mod:`.matching` (what they say of one call). :mod:`..sharding` hands it to DTensor.
 """
 
-from .matching import Placed, placed
+from .matching import Placed, holds, placed
 from .notation import PlacementRule, parse
-from .rules import FILE, checked, placement_rules
+from .rules import FILE, checked, checked_reduction, placement_rules
 
-__all__ = ["FILE", "Placed", "PlacementRule", "checked", "parse", "placed", "placement_rules"]
+__all__ = [
+    "FILE",
+    "Placed",
+    "PlacementRule",
+    "checked",
+    "checked_reduction",
+    "holds",
+    "parse",
+    "placed",
+    "placement_rules",
+]

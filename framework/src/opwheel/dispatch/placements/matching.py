@@ -42,7 +42,7 @@ def placed(overload: Overload, rules: Iterable[PlacementRule], values: tuple[Any
     whole = Placed(dict.fromkeys(tensors, "R"), ("R",) * len(overload.schema.returns))
     found = {_key(whole): whole}
     for rule in rules:
-        if not _holds(overload, rule, values):
+        if not holds(overload, rule, values):
             continue
         named = {i: rule.arguments[overload.names[i]] for i in tensors if overload.names[i] in rule.arguments}
         if len(named) != len(rule.arguments) or any(_is_empty_list(tensors[i]) for i in named):
@@ -58,7 +58,7 @@ def _key(one: Placed) -> tuple[Any, ...]:
     return (*one.arguments.items(), *one.results)
 
 
-def _holds(overload: Overload, rule: PlacementRule, values: tuple[Any, ...]) -> bool:
+def holds(overload: Overload, rule: PlacementRule, values: tuple[Any, ...]) -> bool:
     """Whether a call is of the kind that a rule is for."""
     for condition, expected in rule.conditions.items():
         name, _, what = condition.partition(".")

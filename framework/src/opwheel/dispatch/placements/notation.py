@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-_PLACEMENT = r"R|S\((?:\d+|:|:-\d+|\.\.\.)\)|P\((?:sum|avg)\)"
+_PLACEMENT = r"R|S\((?:-?\d+|:|:-\d+|\.\.\.)\)|P\((?:sum|avg)\)"
 _NAMED = re.compile(rf"\s*(\w+)=({_PLACEMENT})\s*(?:,|$)")
 _RESULT = re.compile(rf"\s*({_PLACEMENT})\s*(?:,|$)")
 _STRING = r"""'[^']*'|"[^"]*\""""
@@ -26,7 +26,7 @@ class PlacementRule(NamedTuple):
     A placement is ``R`` (whole on every process), ``S(1)`` (shared out along dimension 1), ``S(:-1)`` (along any one of
     the dimensions but the last, the same one wherever it is written; ``S(:)``: along any), ``S(...)`` (along any
     dimension, counted from the end, as operands broadcast: those that do not have it are whole), ``P(sum)`` or
-    ``P(avg)`` (the tensor is the sum, or the mean, of what the processes have).
+    ``P(avg)`` (the tensor is the sum, or the mean, of what the processes have). Only a sharded reduction has ``S(-1)``.
 
     Args:
         arguments: by name; tensors that are not named are whole. All tensors of a list have the same.

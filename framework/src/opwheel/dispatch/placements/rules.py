@@ -44,6 +44,39 @@ def checked(overload: Overload, text: str) -> PlacementRule:
     Raises:
         ValueError: it is not understood, or names what the overload does not have.
     """
+    rule = _parsed(overload, text)
+    for placement in (*rule.arguments.values(), *rule.results):
+        if placement.startswith("S(-"):
+            refuse(overload, f"the placement rule {text!r} has {placement}", "write the dimension, with 'if x.dim=3'")
+    return rule
+
+
+def checked_reduction(overload: Overload) -> PlacementRule:
+    """The placements of an overload's sharded reduction.
+
+    Raises:
+        ValueError: they are not understood, name what the overload does not have, or say of no one dimension that it
+            is sharded; or the overload writes.
+    """
+    text = overload.operator.sharded.placements
+    rule = _parsed(overload, text)
+    first = next(iter(rule.arguments.values()), "")
+    for placement in (*rule.arguments.values(), *rule.results):
+        if ":" in placement or "..." in placement:
+            refuse(overload, f"its sharded reduction {text!r} has {placement}", "name the dimension, as in S(-1)")
+    if not first.startswith("S"):
+        refuse(overload, f"its sharded reduction {text!r} shards nothing", "let the first argument be S(-1)")
+    if rule.evenly:
+        refuse(overload, f"its sharded reduction {text!r} says 'evenly'", "compute with parts of any size")
+    if overload.mutates:
+        refuse(overload, "it has a sharded reduction, and writes", "let it return its results")
+    if any(str(overload.schema.arguments[i].real_type).startswith("List") for i in overload.tensor_positions):
+        refuse(overload, "it has a sharded reduction, and a list of tensors", "let each of them be an argument")
+    return rule
+
+
+def _parsed(overload: Overload, text: str) -> PlacementRule:
+    """The rule that a text stands for, with names and results that the overload has."""
     try:
         rule = parse(text)
     except ValueError as error:

@@ -9,7 +9,7 @@ import torch
 from opwheel import functions_of
 from torch import Tensor
 
-from .operators.cross_entropy import REDUCTIONS
+from .operators.log_sums import REDUCTIONS
 
 _ops = functions_of("transformer_ops")
 

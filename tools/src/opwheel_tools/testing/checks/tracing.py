@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from ..placements.parts import shared_dim
+from ..placements.reductions import wrong_results_of_shards
 from ..placements.simulation import wrong_results
 from .agreement import (
     agree,
@@ -185,7 +186,7 @@ def shardings(overload: Overload, samples: Samples) -> None:
     """What DTensor computes without communication gives, part by part, the whole result, and what is written to.
 
     Two and three processes are simulated, with parts of different sizes where those may differ; the parts of a sum over
-    processes (Partial) are as large as the sum, and of both signs.
+    processes (Partial) are as large as the sum, and of both signs. So does a sharded reduction, with parts of any size.
     """
     if overload.is_random or not overload.tensor_positions:
         return
@@ -203,3 +204,11 @@ def shardings(overload: Overload, samples: Samples) -> None:
                 f"sharded {given} -> {', '.join(one.results)} over {count} processes: results {wrong} are not those of "
                 "one call"
             )
+    sharded = overload.operator.sharded
+    if sharded is None or overload.name != overload.operator.name:
+        return
+    for count in (2, 3):
+        wrong = wrong_results_of_shards(overload, values, run_kernel(overload, samples.values()), count, rtol)
+        assert not wrong, (
+            f"sharded reduction {sharded.placements} over {count} processes: results {wrong} are not those of one call"
+        )

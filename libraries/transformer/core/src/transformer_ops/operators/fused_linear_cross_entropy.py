@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import torch
-from opwheel import Autocast, Operator, Rows
+from opwheel import Autocast, Operator, Rows, ShardedReduction
 from torch import Tensor
 
 from .checks import check_shape
-from .cross_entropy import cross_entropy_backward_reference, cross_entropy_rows_reference, divisors_of
+from .cross_entropy import cross_entropy_backward_reference, cross_entropy_rows_reference
+from .log_sums import of_largest_weight, targets_of
 from .precision import wide
+from .weight_shards import backward_of_shards, loss_of_shards, rows_of_shards, training_of_shards
 
 # As torch.nn.functional.linear and cross_entropy.
 _AUTOCAST = Autocast(
@@ -63,13 +65,8 @@ def _fused_linear_cross_entropy_training(
     )
     logits = torch.nn.functional.linear(input, weight, bias)
     _, kept = cross_entropy_rows_reference(logits, target, class_weight, *options, "none", token_weight)
-    counted = target != ignore_index
-    largest = _largest(token_weight, counted, loss)
-    divisors = loss.new_ones(2)
-    if reduction == "mean":
-        divisors = divisors_of(target, class_weight, token_weight, ignore_index, wide(logits))
-    factor = torch.where(counted.any(), largest / divisors[0], 0)
-    kept = torch.cat((kept, torch.stack((largest, largest * (divisors[1] / divisors[0])))))
+    targets = targets_of(target, class_weight, token_weight, ignore_index, len(weight), wide(logits))
+    kept, factor = of_largest_weight(kept, targets, reduction)
     # The gradient of all rows is multiplied by the common factor afterwards, in the backward pass.
     grad = torch.ones_like(loss)
     d = cross_entropy_backward_reference(grad, logits, target, class_weight, kept, *options, "mean", token_weight)
@@ -77,19 +74,11 @@ def _fused_linear_cross_entropy_training(
     return loss, d @ weight, wide(d.t() @ input), d_bias, factor
 
 
-def _largest(token_weight: Tensor | None, counted: Tensor, loss: Tensor) -> Tensor:
-    """The largest weight of a row that counts: by it gradients are divided, so that none is too small for 16 bits."""
-    one = torch.ones_like(loss)
-    if token_weight is None:
-        return one
-    largest = torch.cat((torch.where(counted, token_weight, 0).abs(), loss.new_zeros(1))).amax()
-    return torch.where((largest > 0) & largest.isfinite(), largest, one)
-
-
 FUSED_LINEAR_CROSS_ENTROPY = Operator(
     "fused_linear_cross_entropy",
     reference=_fused_linear_cross_entropy,
     training="fused_linear_cross_entropy_training",
+    sharded=ShardedReduction("weight=S(0), bias=S(0) -> R", loss_of_shards),
     autocast=_AUTOCAST,
 )
 FUSED_LINEAR_CROSS_ENTROPY_TRAINING = Operator(
@@ -101,6 +90,7 @@ FUSED_LINEAR_CROSS_ENTROPY_TRAINING = Operator(
         "bias": "scaled_(d_bias, grad_loss * factor, bias)",
     },
     not_differentiable=("d_input", "d_weight", "d_bias", "factor"),
+    sharded=ShardedReduction("weight=S(0), bias=S(0) -> R, P(sum), S(0), S(0), R", training_of_shards),
     autocast=_AUTOCAST,
 )
 
@@ -151,10 +141,14 @@ LINEAR_CROSS_ENTROPY_ROWS = Operator(
         "ignore_index, lse_square_scale, label_smoothing, softcap, class_weight, token_weight)"
     },
     not_differentiable=("kept",),
+    sharded=ShardedReduction("weight=S(0), bias=S(0) -> R, R", rows_of_shards),
     autocast=_AUTOCAST,
 )
 LINEAR_CROSS_ENTROPY_BACKWARD = Operator(
-    "linear_cross_entropy_backward", reference=_linear_cross_entropy_backward, autocast=None
+    "linear_cross_entropy_backward",
+    reference=_linear_cross_entropy_backward,
+    sharded=ShardedReduction("weight=S(0), bias=S(0) -> P(sum), S(0), S(0)", backward_of_shards),
+    autocast=None,
 )
 
 

@@ -7,13 +7,18 @@ from opwheel import Operator, Rows
 from torch import Tensor
 
 from .invariance import OF_ROWS, rows_of
+from .means import Means, row_means, sharded_rows, sum_of_rows
 from .precision import ROWS_UNDER_AUTOCAST, wide
 
 
 def _layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
+    return _normalised(row_means, x, weight, bias, eps)
+
+
+def _normalised(means: Means, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
     values = wide(x)
-    centred = values - values.mean(-1, keepdim=True)
-    values = centred * torch.rsqrt(centred.pow(2).mean(-1, keepdim=True) + eps)
+    centred = values - means(values)[0]
+    values = centred * torch.rsqrt(means(centred.pow(2))[0] + eps)
     if weight is not None:
         values = values * wide(weight)
     if bias is not None:
@@ -24,15 +29,21 @@ def _layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = N
 def _layer_norm_backward(
     grad_output: Tensor, x: Tensor, weight: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
+    return _gradients(row_means, grad_output, x, weight, eps)
+
+
+def _gradients(
+    means: Means, grad_output: Tensor, x: Tensor, weight: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
     gradients, values = wide(grad_output), wide(x)
-    centred = values - values.mean(-1, keepdim=True)
-    r = torch.rsqrt(centred.pow(2).mean(-1, keepdim=True) + eps)
-    normalised = centred * r
     weighted = gradients if weight is None else gradients * wide(weight)
-    inner = (weighted * normalised).mean(-1, keepdim=True)
-    d_x = r * (weighted - weighted.mean(-1, keepdim=True) - normalised * inner)
-    n = x.shape[-1]
-    d_weight, d_bias = ((gradients * f).reshape(-1, n).sum(0) for f in (normalised, torch.ones_like(normalised)))
+    mean, mean_gradient = means(values, weighted)
+    centred = values - mean
+    variance, product = means(centred.pow(2), weighted * centred)
+    r = torch.rsqrt(variance + eps)
+    normalised = centred * r
+    d_x = r * (weighted - mean_gradient - normalised * (product * r))
+    d_weight, d_bias = sum_of_rows(gradients * normalised), sum_of_rows(gradients)
     return d_x.to(x.dtype), d_weight.to(x.dtype), d_bias.to(x.dtype)
 
 
@@ -41,6 +52,7 @@ LAYER_NORM = Operator(
     reference=_layer_norm,
     rule=Rows(x=1),
     derivatives={"x, weight, bias": "layer_norm_backward(grad, x, weight, eps)"},
+    sharded=sharded_rows("x=S(-1), weight=S(0), bias=S(0) -> S(-1)", _normalised),
     autocast=ROWS_UNDER_AUTOCAST,
     invariant=OF_ROWS,
     doc="""Normalise each row to mean 0 and variance 1: ``(x - mean) / sqrt(variance + eps) * weight + bias``.
@@ -64,5 +76,6 @@ LAYER_NORM = Operator(
 LAYER_NORM_BACKWARD = Operator(
     "layer_norm_backward",
     reference=_layer_norm_backward,
+    sharded=sharded_rows("x=S(-1), grad_output=S(-1), weight=S(0) -> S(-1), S(0), S(0)", _gradients),
     invariant=rows_of(("result0",), "grad_output", "x"),
 )

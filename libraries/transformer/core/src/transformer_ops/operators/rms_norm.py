@@ -8,6 +8,7 @@ from torch import Tensor
 
 from .checks import check_apart
 from .invariance import ALWAYS, OF_ROWS, along, rows_of
+from .means import Means, row_means, sharded_rows, sum_of_rows
 from .precision import ROWS_UNDER_AUTOCAST, wide
 
 MODES = ("llama", "gemma", "none")
@@ -16,9 +17,14 @@ MODES = ("llama", "gemma", "none")
 def _rms_norm(
     x: Tensor, weight: Tensor | None = None, eps: float = 1e-6, offset: float = 0.0, casting_mode: str = "llama"
 ) -> Tensor:
+    return _normalised(row_means, x, weight, eps, offset, casting_mode)
+
+
+def _normalised(means: Means, x: Tensor, weight: Tensor | None, eps: float, offset: float, casting_mode: str) -> Tensor:
     check_mode(casting_mode)
     values = wide(x)
-    values = values * torch.rsqrt(values.pow(2).mean(-1, keepdim=True) + eps)
+    (square,) = means(values.pow(2))
+    values = values * torch.rsqrt(square + eps)
     if weight is not None and casting_mode == "llama":
         return values.to(x.dtype) * (offset + weight)
     if weight is not None:
@@ -35,26 +41,44 @@ def check_mode(casting_mode: str) -> None:
 def _rms_norm_backward(
     grad_output: Tensor, x: Tensor, weight: Tensor | None, eps: float, offset: float, casting_mode: str
 ) -> tuple[Tensor, Tensor]:
-    d_x, d_weight = _backward(grad_output, x, weight, eps, offset, casting_mode)
+    return _gradients(row_means, grad_output, x, weight, eps, offset, casting_mode)
+
+
+def _gradients(
+    means: Means,
+    grad_output: Tensor,
+    x: Tensor,
+    weight: Tensor | None,
+    eps: float,
+    offset: float,
+    casting_mode: str,
+) -> tuple[Tensor, Tensor]:
+    d_x, d_weight = _wide_gradients(means, grad_output, x, weight, eps, offset, casting_mode)
     return d_x.to(x.dtype), d_weight
 
 
-def _backward(
-    grad_output: Tensor, x: Tensor, weight: Tensor | None, eps: float, offset: float, casting_mode: str
+def _wide_gradients(
+    means: Means,
+    grad_output: Tensor,
+    x: Tensor,
+    weight: Tensor | None,
+    eps: float,
+    offset: float,
+    casting_mode: str,
 ) -> tuple[Tensor, Tensor]:
     """The gradient of x in the dtype that is computed in, and that of the weight."""
     check_mode(casting_mode)
     gradients, values = wide(grad_output), wide(x)
-    r = torch.rsqrt(values.pow(2).mean(-1, keepdim=True) + eps)
     weighted = gradients if weight is None else gradients * (offset + wide(weight))
-    inner = (weighted * values).mean(-1, keepdim=True) * r * r
-    d_x = r * (weighted - values * inner)
+    square, product = means(values.pow(2), weighted * values)
+    r = torch.rsqrt(square + eps)
+    d_x = r * (weighted - values * (product * r * r))
     if weight is None:
         return d_x, x.new_empty(0)
     normalised = values * r
     if casting_mode == "llama":
         normalised = wide(normalised.to(x.dtype))
-    return d_x, (gradients * normalised).reshape(-1, x.shape[-1]).sum(0).to(weight.dtype)
+    return d_x, sum_of_rows(gradients * normalised).to(weight.dtype)
 
 
 def _fused_add_rms_norm(
@@ -65,8 +89,14 @@ def _fused_add_rms_norm(
     offset: float = 0.0,
     casting_mode: str = "llama",
 ) -> tuple[Tensor, Tensor]:
+    return _added(row_means, x, residual, weight, eps, offset, casting_mode)
+
+
+def _added(
+    means: Means, x: Tensor, residual: Tensor, weight: Tensor | None, eps: float, offset: float, casting_mode: str
+) -> tuple[Tensor, Tensor]:
     total = x + residual
-    return _rms_norm(total, weight, eps, offset, casting_mode), total
+    return _normalised(means, total, weight, eps, offset, casting_mode), total
 
 
 def _fused_add_rms_norm_in_place(
@@ -92,7 +122,20 @@ def _fused_add_rms_norm_backward(
     offset: float,
     casting_mode: str,
 ) -> tuple[Tensor, Tensor]:
-    d_x, d_weight = _backward(grad_y, sum, weight, eps, offset, casting_mode)
+    return _gradients_of_added(row_means, grad_y, grad_sum, sum, weight, eps, offset, casting_mode)
+
+
+def _gradients_of_added(
+    means: Means,
+    grad_y: Tensor,
+    grad_sum: Tensor,
+    sum: Tensor,
+    weight: Tensor | None,
+    eps: float,
+    offset: float,
+    casting_mode: str,
+) -> tuple[Tensor, Tensor]:
+    d_x, d_weight = _wide_gradients(means, grad_y, sum, weight, eps, offset, casting_mode)
     return (d_x + wide(grad_sum)).to(sum.dtype), d_weight
 
 
@@ -109,6 +152,7 @@ RMS_NORM = Operator(
     reference=_rms_norm,
     rule=Rows(x=1),
     derivatives={"x, weight": "rms_norm_backward(grad, x, weight, eps, offset, casting_mode)"},
+    sharded=sharded_rows("x=S(-1), weight=S(0) -> S(-1)", _normalised),
     invariant=OF_ROWS,
     autocast=ROWS_UNDER_AUTOCAST,
     doc=f"""Divide each row by its root mean square: ``x / sqrt(mean(x ** 2) + eps) * (offset + weight)``.
@@ -131,6 +175,7 @@ RMS_NORM = Operator(
 RMS_NORM_BACKWARD = Operator(
     "rms_norm_backward",
     reference=_rms_norm_backward,
+    sharded=sharded_rows("x=S(-1), grad_output=S(-1), weight=S(0) -> S(-1), S(0)", _gradients),
     invariant=rows_of(("result0",), "grad_output", "x"),
 )
 
@@ -141,6 +186,7 @@ FUSED_ADD_RMS_NORM = Operator(
     derivatives={
         "(x, residual), weight": "fused_add_rms_norm_backward(grad_y, grad_sum, sum, weight, eps, offset, casting_mode)"
     },
+    sharded=sharded_rows("x=S(-1), residual=S(-1), weight=S(0) -> S(-1), S(-1)", _added),
     invariant=OF_ROWS,
     doc=f"""Add a residual, then normalise: ``sum = x + residual``, ``y = rms_norm(sum)``, in one pass over memory.
 
@@ -173,5 +219,6 @@ FUSED_ADD_RMS_NORM_ = Operator(
 FUSED_ADD_RMS_NORM_BACKWARD = Operator(
     "fused_add_rms_norm_backward",
     reference=_fused_add_rms_norm_backward,
+    sharded=sharded_rows("sum=S(-1), grad_y=S(-1), grad_sum=S(-1), weight=S(0) -> S(-1), S(0)", _gradients_of_added),
     invariant=rows_of(("result0",), "grad_y", "grad_sum", "sum"),
 )
