@@ -19,6 +19,11 @@ def test_error_codes_are_current():
     assert (DOCS / "error-codes.md").read_text() == page
 
 
+def test_the_table_of_placements_is_current():
+    """Made by ``python docs/placements.py``."""
+    assert (DOCS / "placements.md").read_text() == runpy.run_path(str(DOCS / "placements.py"))["page"]()
+
+
 def test_every_error_code_is_used_and_explained():
     from opwheel.registry import ERROR_CODES, error_codes
 
