@@ -49,7 +49,13 @@ SOFTMAX_BACKWARD = Operator(
 
 
 def _log_softmax(x: Tensor) -> Tensor:
-    return torch.log_softmax(wide(x), -1).to(x.dtype)
+    if x.dim() == 0 or x.shape[-1] == 0:
+        return torch.log_softmax(wide(x), -1).to(x.dtype)
+    below = wide(x) - wide(x).amax(-1, keepdim=True)
+    is_largest = below == 0
+    others = torch.where(is_largest, 0, below.exp()).sum(-1, keepdim=True)
+    log_total = torch.log1p(others + (is_largest.sum(-1, keepdim=True) - 1))
+    return (below - log_total).to(x.dtype)
 
 
 def _log_softmax_backward(grad_output: Tensor, y: Tensor) -> Tensor:
