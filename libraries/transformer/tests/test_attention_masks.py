@@ -231,3 +231,21 @@ def test_older_processors(capability):
     done = subprocess.run([*command, *chosen], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:]
     assert " passed" in done.stdout
+
+
+@needs_the_cpu_kernel
+def test_nan_of_a_hidden_key_is_none_of_a_query_s_gradients():
+    """A mask of booleans hides it, as causal attention hides what comes after: memory of padding may hold anything."""
+    torch.manual_seed(0)
+    q, k, v, grad = (torch.randn(1, 40, 2, 8) for _ in range(4))
+    seen = torch.ones(1, 1, 40, 40, dtype=torch.bool)
+    seen[..., 30:] = False
+    kept = attend_and_keep(q, k, v, attn_mask=seen)
+
+    def gradients():
+        rest = False, None, None, None, None  # is_causal, scale, cos, sin, position_ids
+        return torch.ops.transformer_ops.attention_backward(grad, q, k, v, *kept, *rest, attn_mask=seen)
+
+    expected = gradients()
+    v[:, 30:] = torch.nan
+    assert all(torch.equal(*pair) for pair in zip(gradients(), expected, strict=True))

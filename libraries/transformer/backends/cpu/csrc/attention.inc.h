@@ -207,21 +207,22 @@ void attention(const Attention& a, int64_t begin, int64_t end) {
 // Makes scores to p = exp(scores - lse), and dp to ds = p * (dp - sum(p * dp) / sum(p)). The mean of dp is sum(grad *
 // y), but y is rounded, and so is lse: where one key has nearly all of the weight, the difference would be little but
 // what they have lost. An lse that is so large that hardly a digit is left after its point says nothing of the weights;
-// the largest score and their sum do.
-template <class C>
-inline void slopes_of(C* p, C* ds, int64_t count, C lse) {
+// the largest score and their sum do. `seen` makes values of hidden keys 0: nan of theirs is none of the query's.
+template <class C, class Seen>
+inline void slopes_of(C* p, C* ds, int64_t count, C lse, const Seen& seen) {
   constexpr C most = sizeof(C) == sizeof(double) ? C(1e12) : C(1e4);
   const bool has_digits = !(lse > most || lse < -most) || __builtin_isinf(lse);
-  const C top =
-      has_digits ? lse : maximum<C>(count, -static_cast<C>(__builtin_inf()), [&](auto at) { return get(p, at); });
+  const C least = -static_cast<C>(__builtin_inf());
+  const C top = has_digits ? lse : maximum<C>(count, least, [&](auto at) { return get(p, at); });
   const C total = sum<C>(count, [&](auto at) {
-    const auto weight = exp_of_negative(get(p, at) - top);
+    const auto weight = seen(at, exp_of_negative(get(p, at) - top));
     put(p, at, weight);
     return weight;
   });
   if (!has_digits) for_vectors<C>(count, [&](auto at) { put(p, at, get(p, at) / total); });
-  const C mean = sum<C>(count, [&](auto at) { return get(p, at) * get(ds, at); }) / (has_digits ? total : C(1));
-  for_vectors<C>(count, [&](auto at) { put(ds, at, get(p, at) * (get(ds, at) - mean)); });
+  const C weights = has_digits ? total : C(1);
+  const C mean = sum<C>(count, [&](auto at) { return get(p, at) * seen(at, get(ds, at)); }) / weights;
+  for_vectors<C>(count, [&](auto at) { put(ds, at, seen(at, get(p, at) * (get(ds, at) - mean))); });
 }
 
 // With dp = grad v^T, and p and ds as above: dv = p^T grad, dq = scale * ds k, dk = scale * ds^T q. Keys and values
@@ -289,7 +290,12 @@ void attention_backward(const AttentionBackward& a, int64_t begin, int64_t end) 
           const int64_t first = r < count ? visible.from(from + r) : unseen;
           int64_t own = r < count ? visible.of(from + r) : unseen;
           if (own > first && mask && !mask.change(p + first, from + r, first, own - first)) own = first;
-          if (own > first) slopes_of(p + first, ds + first, own - first, lse[from + r]);
+          const C sum_of_row = own > first ? lse[from + r] : C(0);
+          if (mask.hides()) {
+            slopes_of(p + first, ds + first, own - first, sum_of_row, mask.only_seen(from + r, first));
+          } else {
+            slopes_of(p + first, ds + first, own - first, sum_of_row, [](auto, auto values) { return values; });
+          }
           for (C* const row : {p, ds}) {
             fill_zero(row + unseen, first - unseen);
             fill_zero(row + own, seen_width - own);

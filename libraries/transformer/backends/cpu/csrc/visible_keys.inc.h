@@ -92,6 +92,12 @@ class Mask {
     const T* const added = static_cast<const T*>(data_) + at_row;
     return change(scores, count, [&](auto at) { return get(scores, at) + get(added, at); });
   }
+  bool hides() const { return is_bool_ && data_ != nullptr; }
+  // Values of query i and keys from j on, at a position from there; 0 where booleans hide the key.
+  auto only_seen(int64_t i, int64_t j) const {
+    const uint8_t* const seen = static_cast<const uint8_t*>(data_) + first_ + i * stride_ + j;
+    return [seen](auto at, Vector<C> values) { return is_seen(seen, at) ? values : Vector<C>{}; };
+  }
 
  private:
   static Vector<C> hidden() { return Vector<C>{} - static_cast<C>(__builtin_inf()); }
