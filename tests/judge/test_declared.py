@@ -11,11 +11,8 @@ NAMES = [
     f"{library}::{name}"
     for library in (muladd.__name__, transformer_ops.__name__)
     for name in overloads_of(torch.library.Library(library, "FRAGMENT"))
-    if name not in ("attention", "attention_backward")  # which take minutes each
+    if name not in ("attention", "attention_training", "attention_backward")  # which take minutes each
 ]
-EXPLAINED = {
-    "transformer_ops::attention_qkvpacked_backward": "cosines of 300, scores of 1e10: a logarithm without digits",
-}
 A, B = torch.tensor([1.0, 2.0]), torch.tensor([[3.0], [4.0]])
 
 
@@ -63,7 +60,7 @@ def test_out_brings_calls(operator):
 @pytest.mark.parametrize("operator", NAMES)
 def test_nothing_is_found_in_muladd_and_transformer_ops(operator):
     verdict = judge(operator)
-    assert verdict.is_right == (operator not in EXPLAINED), verdict.report
+    assert verdict.is_right, verdict.report
     assert verdict.tried > 100
 
 
