@@ -97,7 +97,7 @@ test-docs: docs ## * the documentation: every page, link and code block
 test-transformer: $(VENV)/.installed ## * transformer_ops: its tests, and a part of the kit; all of the kit with TEST_WHOLE_KIT=1
 	$(BIN)/python -m pytest -c pyproject.toml $(TRANSFORMER)/tests $(TRITON)/tests
 	$(BIN)/python $(KIT_OF) transformer_ops --backend cpu $(if $(TEST_WHOLE_KIT),,-k "(values or layouts) and (float32 or bfloat16) or first or growth or (invariance and bfloat16 and not compiled)")
-	$(INTERPRETED) -m pytest $(TRITON)/tests/test_kernels.py $(TRITON)/tests/test_invariance.py $(TRANSFORMER)/tests/test_operators.py $(TRANSFORMER)/tests/test_losses.py $(TRANSFORMER)/tests/test_memory.py
+	$(INTERPRETED) -m pytest -c pyproject.toml $(TRITON)/tests/test_kernels.py $(TRITON)/tests/test_invariance.py $(TRANSFORMER)/tests/test_operators.py $(TRANSFORMER)/tests/test_losses.py $(TRANSFORMER)/tests/test_memory.py
 	$(INTERPRETED) $(KIT_OF) transformer_ops --backend triton -k $(if $(TEST_WHOLE_KIT),"not growth and not invariance","values and bfloat16 or errors" --fast)
 
 test-time-machine: $(VENV)/.installed ## CHECKOUTS=path: the judge on public fixes of wrong results, and on the commits before them
