@@ -66,6 +66,27 @@ def test_no_collections_meanwhile(was_on, module, tmp_path):
         (gc.enable if is_on else gc.disable)()
 
 
+def test_frozen_objects_are_not_counted_for_little(monkeypatch):
+    """All of them are visited: milliseconds, where a server has frozen PyTorch's before it forks."""
+    counted = []
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: counted.append(True) or 1)
+    is_on, threshold = gc.isenabled(), gc.get_threshold()
+    gc.enable()
+    try:
+        gc.set_threshold(100_000)
+        with without_collections():
+            pass
+        assert not counted
+        gc.set_threshold(1)
+        with without_collections():
+            kept = [[] for _ in range(100)]
+        assert counted == [True]
+        assert len(kept) == 100
+    finally:
+        gc.set_threshold(*threshold)
+        (gc.enable if is_on else gc.disable)()
+
+
 class Ring:
     """Refers to itself."""
 
@@ -89,7 +110,8 @@ def test_what_is_frozen_stays_so():
     try:
         frozen = gc.get_freeze_count()
         with without_collections():
-            pass
+            kept = [[] for _ in range(5000)]  # enough to be worth a look at what is frozen
         assert gc.get_freeze_count() == frozen > 0
+        assert len(kept) == 5000
     finally:
         gc.unfreeze()
