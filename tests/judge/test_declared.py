@@ -66,6 +66,7 @@ def test_nothing_is_found_in_muladd_and_transformer_ops(operator):
 
 def test_a_namespace_s_package_is_imported():
     """What registers an operator has its namespace's name, mostly; aten is PyTorch's."""
-    assert subjects.packages_of("muladd::add", "aten::add") == ["muladd"]
-    assert subjects.packages_of("muladd::add", "muladd::mul:reference") == ["muladd"]
-    assert subjects.packages_of("waves_absent::f", "file.py:name", "no package::f") == []
+    assert subjects.imports_of((), "muladd::add", "aten::add") == ("muladd",)
+    assert subjects.imports_of((), "muladd::add", "muladd::mul:reference") == ("muladd",)
+    assert subjects.imports_of((), "waves_absent::f", "file.py:name", "no package::f") == ()
+    assert subjects.imports_of(["math", "muladd"], "muladd::add") == ("math", "muladd")

@@ -49,8 +49,8 @@ def verdict_of(
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as expected:
         try:
             candidate, reference, init, inputs = map(subjects.name_of, given)
-            packages = subjects.packages_of(candidate, reference)
-            names = Names(candidate, reference, init, inputs, (*imports, *packages))
+            modules = subjects.imports_of(imports, candidate, reference)
+            names = Names(candidate, reference, init, inputs, modules)
             execution = Execution(Path(folder), Path(expected), seconds, workers)
             return _Judgement(names, execution, seconds, save, scripts, progress).verdict()
         except (LoadError, subjects.SubjectError) as error:

@@ -268,7 +268,11 @@ def place_of(code: CodeType) -> tuple[str, int]:
     return str(Path(code.co_filename).resolve()), code.co_firstlineno
 
 
-def packages_of(*names: str) -> list[str]:
-    """The packages that register operators of these names: those that have a namespace's name, and can be imported."""
-    namespaces = dict.fromkeys(name.partition("::")[0] for name in names if "::" in name)
-    return [one for one in namespaces if one.isidentifier() and importlib.util.find_spec(one) is not None]
+def imports_of(imports: Iterable[str], *names: str) -> tuple[str, ...]:
+    """The modules to import first: those that are given, and packages that register operators of these names.
+
+    They have a namespace's name, and can be imported.
+    """
+    namespaces = (name.partition("::")[0] for name in names if "::" in name)
+    packages = (one for one in namespaces if one.isidentifier() and importlib.util.find_spec(one) is not None)
+    return tuple(dict.fromkeys((*imports, *packages)))

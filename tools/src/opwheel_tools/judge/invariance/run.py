@@ -8,7 +8,7 @@ from typing import Any
 from opwheel.text import printable
 
 from ..processes import run_worker
-from ..subjects import SubjectError, name_of
+from ..subjects import SubjectError, imports_of, name_of
 from ..usage import UsageError
 from .claims import claims_of
 from .verdict import Checked, InvarianceVerdict, text_of
@@ -52,10 +52,11 @@ def judge_invariance(
         names = {"candidate": name_of(candidate), "inputs": name_of(inputs), "init": name_of(init)}
     except SubjectError as error:
         raise UsageError(str(error)) from None
+    modules = imports_of(imports, names["candidate"])
     ended: dict[tuple[int, int], dict[str, Any]] = {}  # by number of call and claim
     count = 0
     while True:
-        task = {**names, "imports": list(imports), "claims": claims, "done": list(ended)}
+        task = {**names, "imports": modules, "claims": claims, "done": list(ended)}
         rows, how = run_worker(_WORKER, task, seconds, imports_alike=True)
         begun = None
         for row in rows:
