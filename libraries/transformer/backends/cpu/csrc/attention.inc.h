@@ -290,11 +290,10 @@ void attention_backward(const AttentionBackward& a, int64_t begin, int64_t end) 
           const int64_t first = r < count ? visible.from(from + r) : unseen;
           int64_t own = r < count ? visible.of(from + r) : unseen;
           if (own > first && mask && !mask.change(p + first, from + r, first, own - first)) own = first;
-          const C sum_of_row = own > first ? lse[from + r] : C(0);
-          if (mask.hides()) {
-            slopes_of(p + first, ds + first, own - first, sum_of_row, mask.only_seen(from + r, first));
-          } else {
-            slopes_of(p + first, ds + first, own - first, sum_of_row, [](auto, auto values) { return values; });
+          if (own > first && mask.hides()) {
+            slopes_of(p + first, ds + first, own - first, lse[from + r], mask.only_seen(from + r, first));
+          } else if (own > first) {
+            slopes_of(p + first, ds + first, own - first, lse[from + r], [](auto, auto values) { return values; });
           }
           for (C* const row : {p, ds}) {
             fill_zero(row + unseen, first - unseen);

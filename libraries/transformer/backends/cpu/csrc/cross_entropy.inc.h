@@ -22,7 +22,6 @@ inline V cap_slope(V x, C softcap) {
 template <class T>
 void cross_entropy(const CrossEntropy& a, int64_t begin, int64_t end) {
   using C = ComputeType<T>;
-  constexpr int64_t kMost = kLanes<C>;
   const int64_t n = a.length;
   const C softcap = static_cast<C>(a.softcap), smoothing = static_cast<C>(a.label_smoothing);
   const C *w = static_cast<const C*>(a.weight), *u = static_cast<const C*>(a.token_weight);
