@@ -427,25 +427,24 @@ def test_attention_keeps_the_logarithms_of_infinite_scores(queries, dtype):
         assert torch.allclose(lse, k.flatten().logsumexp(0), equal_nan=True), some
 
 
-@pytest.mark.parametrize("largest", [1e3, 1e6, 1e10])
+@pytest.mark.parametrize("largest", [1e6, 1e10])
 def test_gradients_of_large_scores(largest):
-    """A logarithm of a sum that has no digits after its point says nothing of weights."""
+    """A logarithm of a sum that has no digits after its point, from another kernel here, says nothing of weights."""
     if IS_INTERPRETED:
         pytest.skip("Triton's kernel has weights from the logarithm")
     torch.manual_seed(0)
     q, k, v, grad = (torch.randn(1, 40, 2, 8) for _ in range(4))
     q *= largest
-    given = [x.clone().requires_grad_() for x in (q, k, v)]
-    transformer_ops.attention(*given, scale=1.0).backward(grad)
+    y, lse = torch.ops.transformer_ops.attention_training(q, k, v, False, 1.0)
+    rest = False, 1.0, None, None, None  # is_causal, scale, cos, sin, position_ids
+    expected = torch.ops.transformer_ops.attention_backward(grad, q, k, v, y, lse, *rest)
+    for off in (1 - 3e-7, 1 + 3e-7):
+        found = torch.ops.transformer_ops.attention_backward(grad, q, k, v, y, lse * off, *rest)
+        assert all(torch.equal(*pair) for pair in zip(found, expected, strict=True))
     wide = [x.double().transpose(1, 2).requires_grad_() for x in (q, k, v)]
     functional.scaled_dot_product_attention(*wide, scale=1.0).backward(grad.double().transpose(1, 2))
-    weights = (wide[0] @ wide[1].transpose(-1, -2)).softmax(-1)
-    certain = (weights.amax(-1, keepdim=True) > 1 - 1e-9).all()
-    for one, other in zip(given, wide, strict=True):
-        expected = other.grad.transpose(1, 2)
-        assert one.grad.isfinite().all()
-        if certain or one is given[2]:
-            assert (one.grad - expected).abs().max() <= 1e-4 * (1 + expected.abs().max())
+    d_v = wide[2].grad.transpose(1, 2)
+    assert (expected[2] - d_v).abs().max() <= 1e-4 * (1 + d_v.abs().max())
 
 
 def test_attention_takes_less_memory_than_its_scores():
