@@ -154,8 +154,8 @@ lint: $(VENV)/.installed ## ruff, mypy, clang-format and clang-tidy
 	@$(BIN)/clang-format --dry-run --Werror $(CXX_SOURCES)
 	$(BIN)/python release/tidy.py
 
-wheels: $(VENV)/.installed $(VENV)/.release ## every wheel that can be built here, checked, into dist/; TORCHES=all: for PyTorch 2.10 to 2.15 (4 GB once); PLATFORM=aarch64
-	$(BIN)/python -m release.build --out $(DIST) --python $(SYCL)/bin/python $(addprefix --torch ,$(TORCHES)) $(addprefix --platform ,$(PLATFORM))
+wheels: $(VENV)/.installed $(VENV)/.release ## every wheel that can be built here, checked, into dist/; TORCHES=all: for PyTorch 2.10 to 2.15 (4 GB once); PLATFORM=aarch64; CUDA=12,13: for both, with an nvcc 12 in CUDA_HOME
+	$(BIN)/python -m release.build --out $(DIST) --python $(SYCL)/bin/python $(addprefix --torch ,$(TORCHES)) $(addprefix --platform ,$(PLATFORM)) $(addprefix --cuda ,$(CUDA))
 	$(BIN)/python -m twine check --strict $(DIST)/*.whl $(DIST)/*.tar.gz
 	$(BIN)/python -m check_wheel_contents $(DIST)/muladd_*.whl $(DIST)/transformer_ops_*.whl # the metapackage has no modules
 	$(BIN)/python -m check_wheel_contents --ignore W002,W009 $(DIST)/opwheel-*.whl # neighbouring PyTorchs' libraries may be equal

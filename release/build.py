@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from build import BuildBackendException, BuildException, ProjectBuilder
+from opwheel._build.toolchain import ToolchainError
+from opwheel_tools.build.cuda import find_toolkit
 
 from . import cross
 from .archives import normalize_sdist, unpack_sdist
@@ -34,6 +36,8 @@ _NOT_AT_THE_TOP = ("build", "tests")
 _NOT_SOURCE = shutil.ignore_patterns("*.egg-info", "__pycache__", "*.so")
 
 VARIANTS = "variants"  # in the folder of the files
+
+CUDA = ("13", "12,13")  # what a release is built for, and what it can be built for
 
 BUILD_FOLDER = Path("/tmp/muladd-release")  # noqa: S108  # a random name would not be the same on every machine
 
@@ -158,6 +162,13 @@ def main() -> int:
         metavar="RELEASE",
         help="a release of PyTorch to build native Autograd for, or 'all'; the installed one if left out",
     )
+    parser.add_argument(
+        "--cuda",
+        choices=CUDA,
+        default=CUDA[0],
+        help="releases of CUDA that the wheels with its kernels are for; 12,13 takes an nvcc 12 from CUDA_HOME "
+        "(release/cuda12.py makes one); %(default)s if left out",
+    )
     parser.add_argument("--platform", choices=cross.TARGETS, help="another processor; this one if left out")
     options = parser.parse_args()
     known = projects()
@@ -166,6 +177,12 @@ def main() -> int:
         parser.error(f"no project {', '.join(sorted(unknown))}; there are {', '.join(one.name for one in known)}")
     os.umask(0o022)  # modes of files are part of an archive
     os.environ["SOURCE_DATE_EPOCH"] = str(epoch())
+    if options.cuda != CUDA[0]:
+        os.environ["OPWHEEL_CUDA"] = min(options.cuda.split(","))
+        try:
+            find_toolkit(os.environ["OPWHEEL_CUDA"])
+        except ToolchainError as error:
+            raise SystemExit(f"release: {error}") from None
     releases = RELEASES if options.torch == ["all"] else options.torch
     skipped = {}
     if options.platform:

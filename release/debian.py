@@ -19,21 +19,24 @@ class Packages:
         folder: is made; what is downloaded stays in it.
         architecture: Debian's name of the processor; empty for this machine's.
         release: Debian's name of it; empty for that of this machine.
-        kind: ``"deb"`` for :meth:`binary`, ``"deb-src"`` for :meth:`source`.
+        kind: ``"deb"`` for :meth:`binary` and :meth:`unpacked`, ``"deb-src"`` for :meth:`source`.
+        section: of the archive.
 
     Raises:
         SystemExit: this is no Debian.
         subprocess.CalledProcessError: the lists cannot be downloaded.
     """
 
-    def __init__(self, folder: Path, architecture: str = "", *, release: str = "", kind: str = "deb") -> None:
+    def __init__(
+        self, folder: Path, architecture: str = "", *, release: str = "", kind: str = "deb", section: str = "main"
+    ) -> None:
         if shutil.which("apt-get") is None:
             raise SystemExit("release: there is no apt-get: this takes packages of Debian")
         self._folder = folder
         for name in ("lists/partial", "archives/partial"):
             (folder / name).mkdir(parents=True)
         (folder / "status").touch()
-        line = f"{kind} [signed-by={_KEYS}] {_mirror()} {release or _release()} main\n"
+        line = f"{kind} [signed-by={_KEYS}] {_mirror()} {release or _release()} {section}\n"
         (folder / "sources.list").write_text(line)
         settings = {
             **({"APT::Architecture": architecture, "APT::Architectures::": architecture} if architecture else {}),
@@ -51,6 +54,12 @@ class Packages:
         """The archives of packages and of all that they depend on."""
         self._run("install", "--download-only", "--yes", "--no-install-recommends", *names)
         return sorted((self._folder / "archives").glob("*.deb"))
+
+    def unpacked(self, name: str, folder: Path) -> None:
+        """The files of one package, whatever it depends on."""
+        self._run("download", name)
+        (archive,) = self._folder.glob(f"{name}_*.deb")
+        subprocess.run(["dpkg", "-x", str(archive), str(folder)], check=True)  # noqa: S607
 
     def source(self, name: str) -> Path:
         """The archive of a package's sources as their authors have released them, without Debian's changes."""

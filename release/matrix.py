@@ -32,6 +32,7 @@ RUNS = {
     "releases of PyTorch": "test_torches.py",
     "aarch64, emulated": "test_aarch64.py",
     "3.13t": "test_free_threaded.py",
+    "CUDA 12": "test_cuda12.py",
     "built twice": "test_reproducible.py",
 }
 HERE = platform.machine()

@@ -90,6 +90,7 @@ PARTS = {
     "aarch64": Part(("tests/release/test_aarch64.py",), {}),
     "free-threaded": Part(("tests/release/test_free_threaded.py",), {"TEST_NIGHTLY": "1"}),
     "other torch": Part(("tests/wheels/test_other_torch.py",), {"TEST_WHOLE_KIT": "1"}),
+    "CUDA 12": Part(("tests/release/test_cuda12.py",), {}),
     "reproducible": Part(("tests/release/test_reproducible.py",), {}),
     "fuzz": Part(
         ("tests/interop", "tests/non_elementwise/test_cpp_dtypes.py", "-k", "fuzz or share"),

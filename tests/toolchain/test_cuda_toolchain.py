@@ -1,11 +1,12 @@
 """Which nvcc builds a CUDA library, for which devices, and what is said where there is none."""
 
+import json
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
-from opwheel._build.toolchain import ToolchainError
+from opwheel._build.toolchain import ToolchainError, Torch
 from opwheel_tools.build import CudaLibrary, cuda
 
 LIBRARY = CudaLibrary("package.library", [], cuda="13.0", architectures=["8.0", "9.0"], ptx=["8.0"])
@@ -14,18 +15,19 @@ LIBRARY = CudaLibrary("package.library", [], cuda="13.0", architectures=["8.0", 
 @pytest.fixture(autouse=True)
 def _nothing_installed(monkeypatch):
     """No CUDA in the environment, none on PATH, none among the packages."""
-    for variable in ("CUDA_HOME", "CUDA_PATH", "TORCH_CUDA_ARCH_LIST"):
+    for variable in ("CUDA_HOME", "CUDA_PATH", "TORCH_CUDA_ARCH_LIST", "OPWHEEL_CUDA"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(cuda.importlib.util, "find_spec", lambda name: None)
 
 
-def toolkit(folder, release="13.0", *, runtime="lib64"):
+def toolkit(folder, release="13.0", *, runtime="lib64", newest="12.1"):
     """A folder with a program that answers as nvcc does."""
     nvcc = folder / "bin/nvcc"
     nvcc.parent.mkdir(parents=True)
     nvcc.write_text(
         f"#!/bin/sh\ncase $1 in --version) echo 'Cuda compilation tools, release {release}, V{release}.1';;"
+        f" --list-gpu-code) printf '%s\\n' sm_80 sm_{newest.replace('.', '')} sm_90;;"
         f" *) echo '#$ TOP={folder}' >&2;; esac\n"
     )
     nvcc.chmod(0o755)
@@ -50,7 +52,9 @@ def test_the_order(monkeypatch, tmp_path):
     assert cuda.find_toolkit("13.0").lib == tmp_path / "nvidia/cu13/lib"
     monkeypatch.setenv("PATH", str(toolkit(tmp_path / "path", "13.1") / "bin"))
     root = tmp_path / "path"
-    assert cuda.find_toolkit("13.0") == cuda.Toolkit(root / "bin/nvcc", "13.1", root / "lib64", root / "include")
+    assert cuda.find_toolkit("13.0") == cuda.Toolkit(
+        root / "bin/nvcc", "13.1", root / "lib64", root / "include", "12.1"
+    )
     monkeypatch.setenv("CUDA_HOME", str(toolkit(tmp_path / "home", runtime="targets/sbsa-linux/lib")))
     assert cuda.find_toolkit("13.0").lib == tmp_path / "home/targets/sbsa-linux/lib"
 
@@ -92,9 +96,9 @@ def test_what_was_found_is_named(monkeypatch, tmp_path, problem):
 
 
 def test_architectures(monkeypatch):
-    assert cuda.architectures(LIBRARY) == (["8.0", "9.0"], ["8.0"])
+    assert cuda.architectures(LIBRARY, "12.1") == (["8.0", "9.0"], ["8.0"])
     monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "7.5;9.0a 12.0+PTX")
-    binary, ptx = cuda.architectures(LIBRARY)
+    binary, ptx = cuda.architectures(LIBRARY, "12.1")
     assert cuda.code_flags(binary, ptx) == [
         "-gencode=arch=compute_75,code=sm_75",
         "-gencode=arch=compute_90a,code=sm_90a",
@@ -107,7 +111,42 @@ def test_architectures(monkeypatch):
 def test_malformed_architectures(monkeypatch, text):
     monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", text)
     with pytest.raises(ToolchainError, match="TORCH_CUDA_ARCH_LIST"):
-        cuda.architectures(LIBRARY)
+        cuda.architectures(LIBRARY, "12.1")
+
+
+def test_what_nvcc_does_not_know_has_ptx_of_the_newest_it_knows():
+    library = CudaLibrary("p.l", [], cuda="12.4", architectures=["8.0", "9.0", "10.0", "12.0"], ptx=["8.0"])
+    assert cuda.architectures(library, "12.0") == (["8.0", "9.0", "10.0", "12.0"], ["8.0"])
+    assert cuda.architectures(library, "10.3") == (["8.0", "9.0", "10.0"], ["8.0", "10.3"])
+    assert cuda.architectures(library, "9.0") == (["8.0", "9.0"], ["8.0", "9.0"])
+    assert cuda.architectures(library, "8.0") == (["8.0"], ["8.0"])
+
+
+def test_what_nvcc_does_not_know_cannot_be_asked_for(monkeypatch):
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "8.0;12.0+PTX")
+    with pytest.raises(ToolchainError, match=r"'12\.0\+PTX', and this nvcc knows none after 9\.0.*'9\.0\+PTX'"):
+        cuda.architectures(LIBRARY, "9.0")
+
+
+@pytest.mark.parametrize(
+    ("release", "newest", "seed", "ptx"),
+    [("12.4", "9.0", "-Xcompiler=-frandom-seed", ["8.0"]), ("12.9", "12.1", "-Xcompiler=-frandom-seed", ["8.0"])],
+)
+def test_another_release_of_cuda(monkeypatch, tmp_path, release, newest, seed, ptx):
+    """OPWHEEL_CUDA wins over the library's; what it was built with is written beside it."""
+    monkeypatch.setenv("CUDA_HOME", str(toolkit(tmp_path / "home", release, newest=newest)))
+    monkeypatch.setenv("OPWHEEL_CUDA", "12")
+    monkeypatch.setattr(cuda, "find_cxx", lambda: ["g++"])
+    monkeypatch.setattr(cuda, "find_torch", lambda: Torch(tmp_path, tmp_path))
+    code = cuda.device_code(LIBRARY, tmp_path)
+    assert json.loads(code.description) == {"cuda": release, "architectures": ["8.0", "9.0"], "ptx": ptx}
+    assert code.seed_flag == seed
+
+
+def test_no_nvcc_of_another_release(monkeypatch, tmp_path):
+    monkeypatch.setenv("CUDA_HOME", str(toolkit(tmp_path / "home", "13.0")))
+    with pytest.raises(ToolchainError, match=r"CUDA 12 is needed.*is release 13\.0.*set CUDA_HOME to a CUDA toolkit"):
+        cuda.find_toolkit("12")
 
 
 def test_the_real_one_here(monkeypatch):
@@ -117,3 +156,4 @@ def test_the_real_one_here(monkeypatch):
     assert found.release.startswith("13.")
     assert (found.lib / "libcudart_static.a").is_file()
     assert isinstance(found.nvcc, Path)
+    assert found.newest == "12.1"

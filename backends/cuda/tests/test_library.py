@@ -41,7 +41,7 @@ def resources():
 
 def test_says_what_it_was_built_for():
     built = json.loads(LIBRARY.with_suffix(".json").read_text())
-    assert built["cuda"].startswith("13.")
+    assert built["cuda"].partition(".")[0] in {"12", "13"}
     assert built["architectures"] == ARCHITECTURES
     assert built["ptx"] == ["8.0"]
 

@@ -29,7 +29,7 @@ def test_a_supported_device():
         (H200._replace(device_count=0, capabilities=()), ["no CUDA device", "2.11.0+cu130"], "CUDA_VISIBLE_DEVICES"),
         (H200._replace(device_count=0), ["no CUDA device"], "nvidia-smi"),
         (H200._replace(driver=(12, 8)), ["12.8", "13.0"], "update the NVIDIA driver"),
-        (H200._replace(driver=(12, 8), device_count=0), ["12.8", "13.0"], "update the NVIDIA driver"),
+        (H200._replace(driver=(12, 8), device_count=0), ["12.8", "13.0"], "CUDA 13.0 needs 580 or later"),
         (H200._replace(capabilities=((7, 0), (6, 1))), ["6.1, 7.0", "7.5, 8.0, 8.6"], "TORCH_CUDA_ARCH_LIST"),
     ],
 )
@@ -51,6 +51,35 @@ def test_a_torch_without_cuda(monkeypatch):
 
 def test_one_supported_device_is_enough():
     assert judge(H200._replace(device_count=2, capabilities=((6, 1), (9, 0))), BUILD, "muladd-cuda").ok
+
+
+FOR_12 = Build((12, 4), ((8, 0), (9, 0)), ((9, 0),))
+
+
+@pytest.mark.parametrize(
+    ("machine", "fix"),
+    [
+        (Machine("2.10.0+cu128", "12.8", device_count=1, driver=(12, 8), capabilities=((9, 0),)), None),
+        (Machine("2.10.0+cu128", "12.8", device_count=1, driver=(12, 8), capabilities=((12, 0),)), None),
+        (Machine("2.10.0+cu126", "12.6", device_count=1, driver=(12, 2), capabilities=((8, 6),)), None),
+        (H200, None),
+        (H200._replace(driver=(11, 8)), "CUDA 12.4 needs 525 or later"),
+        (
+            H200._replace(driver=(12, 2), capabilities=((12, 0),)),
+            "TORCH_CUDA_ARCH_LIST",
+        ),  # which compiles no PTX of 12.4
+    ],
+)
+def test_a_wheel_built_for_cuda_12(machine, fix):
+    """Drivers and PyTorchs of CUDA 12 and 13 will do."""
+    answer = judge(machine, FOR_12, "muladd-cuda")
+    assert answer.ok is (fix is None)
+    assert fix is None or fix in answer.fix
+
+
+def test_a_release_of_cuda_that_is_not_known_yet():
+    answer = judge(H200, BUILD._replace(cuda=(15, 1)), "muladd-cuda")
+    assert "one for CUDA 15.1 or later" in answer.fix
 
 
 def test_unknown_driver_and_capabilities_are_no_reason_to_refuse():

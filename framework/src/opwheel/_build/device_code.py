@@ -16,6 +16,7 @@ class DeviceCode:
     objects: list[str] = field(default_factory=list)  # linked in after those of the library's own sources
     compile_flags: list[str] = field(default_factory=list)  # of the host code
     link_flags: list[str] = field(default_factory=list)
+    seed_flag: str = "-frandom-seed"  # of the compiler for device code, in the place of a hash of path and process
     description: str = ""  # what the code was made for: written beside the library, in a JSON file of its name
 
 

@@ -123,7 +123,7 @@ def _build_file(library: NativeLibrary, device: DeviceCode, output: Path, *, deb
         rule = "nvcc" if path.suffix == ".cu" else "cxx"
         lines.append(f"build {objects[-1]}: {rule} {escape(path)}")
         # A seed instead of a hash of the path and the process: nvcc puts it into names.
-        seed = [f"-frandom-seed={source}"]
+        seed = [f"{device.seed_flag if rule == 'nvcc' else '-frandom-seed'}={source}"]
         lines.append(f"  arguments = {join([*seed, *library.source_args.get(source, ())])}")
     lines.append(f"build {escape(output.resolve())}: link {' '.join([*objects, *device.objects])} | symbols.map")
     return "\n".join(lines) + "\n"

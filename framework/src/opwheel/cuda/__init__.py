@@ -20,7 +20,7 @@ def probe(build: Path, wheel: str) -> Probe:
     import torch
 
     if torch.version.cuda is None and torch.version.hip is None:  # nothing else need be imported to say so
-        fix = f"install a torch with CUDA 13, or remove {wheel}"
+        fix = f"install a torch with CUDA, or remove {wheel}"
         return Probe(False, f"torch {torch.__version__} is built without CUDA", fix)
     from .support import Build, detect, judge
 

@@ -9,6 +9,9 @@ from ..registry import Probe
 
 Version = tuple[int, int]
 
+# The first driver that runs what each major release of CUDA builds, by NVIDIA's table of compatibility.
+_DRIVERS = {12: 525, 13: 580}
+
 
 class Build(NamedTuple):
     """What the library was built for: the CUDA release, and the compute capabilities with machine code and with PTX."""
@@ -83,7 +86,7 @@ def judge(machine: Machine, build: Build, wheel: str) -> Probe:
         return Probe(
             False,
             f"the NVIDIA driver supports CUDA up to {_shown(machine.driver)}, this wheel needs {_shown(build.cuda)}",
-            "update the NVIDIA driver (CUDA 13.0 needs 580 or later)",
+            f"update the NVIDIA driver ({_needed(build.cuda)} or later)",
         )
     if machine.device_count == 0:
         return Probe(
@@ -100,6 +103,12 @@ def judge(machine: Machine, build: Build, wheel: str) -> Probe:
             f"{_shown(build.cuda)} still supports it",
         )
     return Probe(True, f"{machine.device_count} CUDA device(s), code for {built_for}")
+
+
+def _needed(cuda: Version) -> str:
+    """The driver for programs of a release of CUDA."""
+    driver = _DRIVERS.get(cuda[0])
+    return f"CUDA {_shown(cuda)} needs {driver}" if driver else f"one for CUDA {_shown(cuda)}"
 
 
 def _version(text: str) -> Version:

@@ -46,8 +46,10 @@ class CudaLibrary(CppLibrary):
     Args:
         name: as for :class:`CppLibrary`.
         sources: ``.cpp`` files go to the C++ compiler, ``.cu`` files to nvcc.
-        cuda: the CUDA release to build with; any of its major release will do.
-        architectures: compute capabilities to make machine code for: ``"9.0"``.
+        cuda: the CUDA release to build with; any of its major release will do. ``OPWHEEL_CUDA`` (``"12"``) names
+            another: what nvcc 12 builds runs with PyTorchs and drivers of CUDA 12 and 13.
+        architectures: compute capabilities to make machine code for: ``"9.0"``. In the place of those after the newest
+            that nvcc knows, there is PTX for that one.
         ptx: compute capabilities to include PTX for, which drivers compile for newer devices.
         options: as for :class:`CppLibrary`.
     """
@@ -80,16 +82,24 @@ class Toolkit:
     release: str
     lib: Path
     include: Path
+    newest: str
+    """The latest compute capability that it makes machine code for."""
+
+    @property
+    def major(self) -> int:
+        """Of the release."""
+        return int(self.release.partition(".")[0])
 
 
 def device_code(library: CudaLibrary, build_dir: Path) -> DeviceCode:
     """Write the source that ninja needs into ``build_dir`` and say what it has to do.
 
     Raises:
-        ToolchainError: no CUDA compiler of the wanted release, or TORCH_CUDA_ARCH_LIST is malformed.
+        ToolchainError: no CUDA compiler of the wanted release, or TORCH_CUDA_ARCH_LIST is malformed or has a compute
+            capability that it does not know.
     """
-    toolkit = find_toolkit(library.cuda)
-    binary, ptx = architectures(library)
+    toolkit = find_toolkit(os.environ.get("OPWHEEL_CUDA") or library.cuda)
+    binary, ptx = architectures(library, toolkit.newest)
     write_if_changed(build_dir / "stub.c", STUB_SOURCE)
     cxx = find_cxx()
     compiler = next(word for word in reversed(cxx) if not word.startswith("-"))  # not a launcher such as ccache
@@ -120,6 +130,8 @@ def device_code(library: CudaLibrary, build_dir: Path) -> DeviceCode:
         lines,
         [STUB_NAME],
         link_flags=[f"-L{toolkit.lib}", "-lcudart_static", "-ldl", "-lrt", "-lpthread"],
+        # nvcc 12 has no such option, and nothing random in what is left of an object after it is stripped.
+        seed_flag="-frandom-seed" if toolkit.major >= 13 else "-Xcompiler=-frandom-seed",
         description=json.dumps({"cuda": toolkit.release, "architectures": binary, "ptx": ptx}) + "\n",
     )
 
@@ -142,10 +154,19 @@ def find_toolkit(wanted: str) -> Toolkit:
         elif lib is None:
             seen.append(f"{nvcc} ({origin}) comes without libcudart_static.a")
         else:
-            return Toolkit(nvcc, release, lib, root / "include")
+            return Toolkit(nvcc, release, lib, root / "include", _newest(nvcc))
     raise ToolchainError(
-        f"CUDA {wanted} is needed to build this, and there is none: {'; '.join(seen) or 'no nvcc found'}. Install the "
-        f"compiler from PyPI (no GPU and no driver needed): pip install {' '.join(packages(wanted))}; or set CUDA_HOME."
+        f"CUDA {wanted} is needed to build this, and there is none: {'; '.join(seen) or 'no nvcc found'}. "
+        f"{_where_from(wanted)}"
+    )
+
+
+def _where_from(wanted: str) -> str:
+    if int(wanted.partition(".")[0]) < 13:
+        return "PyPI has no nvcc of that release: set CUDA_HOME to a CUDA toolkit."
+    return (
+        f"Install the compiler from PyPI (no GPU and no driver needed): pip install {' '.join(packages(wanted))}; "
+        "or set CUDA_HOME."
     )
 
 
@@ -181,29 +202,53 @@ def _ask(nvcc: Path) -> tuple[str | None, Path]:
     return release and release[1], Path(root[1] if root else nvcc.parent.parent)
 
 
+def _newest(nvcc: Path) -> str:
+    """The latest compute capability that an nvcc makes machine code for."""
+    listed = subprocess.run([str(nvcc), "--list-gpu-code"], capture_output=True, text=True, check=True).stdout
+    major, minor = max((int(code[:-1]), int(code[-1])) for code in re.findall(r"^sm_(\d+)$", listed, re.MULTILINE))
+    return f"{major}.{minor}"
+
+
 def _library_folders(root: Path) -> list[Path]:
     return [root / "lib64", root / "lib", *sorted(root.glob("targets/*-linux/lib"))]
 
 
-def architectures(library: CudaLibrary) -> tuple[list[str], list[str]]:
+def architectures(library: CudaLibrary, newest: str) -> tuple[list[str], list[str]]:
     """The compute capabilities to compile for: those with machine code, those with PTX.
 
     ``TORCH_CUDA_ARCH_LIST`` ("8.0;9.0+PTX") wins over the library's own.
 
+    Args:
+        library: that is built.
+        newest: the latest that nvcc knows. PTX for it takes the place of the library's later ones: drivers compile it.
+
     Raises:
-        ToolchainError: the variable is malformed.
+        ToolchainError: the variable is malformed, or has later ones.
     """
     given = os.environ.get("TORCH_CUDA_ARCH_LIST", "").replace(";", " ").split()
     if not given:
-        return list(library.architectures), list(library.ptx)
+        known = [item for item in library.architectures if _version(item) <= _version(newest)]
+        ptx = [item for item in library.ptx if _version(item) <= _version(newest)]
+        is_all = len(known) == len(library.architectures)
+        return known, ptx if is_all or newest in ptx else [*ptx, newest]
     for item in given:
         if not re.fullmatch(r"\d+\.\d[a-z]?(\+PTX)?", item):
             raise ToolchainError(
                 f"TORCH_CUDA_ARCH_LIST has {item!r}; write compute capabilities such as '8.0;9.0+PTX', or unset it to "
                 f"build for {', '.join(library.architectures)}."
             )
+        if _version(item) > _version(newest):
+            raise ToolchainError(
+                f"TORCH_CUDA_ARCH_LIST has {item!r}, and this nvcc knows none after {newest}. Take a newer one, or "
+                f"'{newest}+PTX', which drivers compile for newer devices."
+            )
     binary = [item.removesuffix("+PTX") for item in given]
     return binary, [item.removesuffix("+PTX") for item in given if item.endswith("+PTX")]
+
+
+def _version(capability: str) -> tuple[int, int]:
+    major, minor = re.findall(r"\d+", capability)
+    return int(major), int(minor)
 
 
 def code_flags(binary: list[str], ptx: list[str]) -> list[str]:
