@@ -16,6 +16,9 @@ def main(arguments: list[str]) -> int:
     if "--version" in arguments:
         print("Cuda compilation tools, release 13.0, simulated")
         return 0
+    if "--list-gpu-code" in arguments:
+        print("sm_121")
+        return 0
     if "--dryrun" in arguments:
         print(f"#$ TOP={ROOT}", file=sys.stderr)
         return 0

@@ -102,6 +102,12 @@ def test_the_kit(run, simulated):
     assert passed(run(simulated, *KIT, "-m", "not device_independent and not compiles", "-k", "not compiled")) > 300
 
 
+@pytest.mark.nightly
+def test_every_claim_about_bits(run, simulated):
+    """Which of the library's claims the kernels' order of operations keeps; the backend makes none before a GPU has."""
+    assert passed(run(simulated, *KIT, "--every-claim", "-k", "invariance and not compiled")) > 100
+
+
 @pytest.mark.parametrize("mutation", first_of(CUDA_TEAM_MUTATIONS, 0), ids=lambda mutation: mutation.name)
 def test_the_simulation_shows_mistakes(run, build, sources, tmp_path, mutation):
     changed = shutil.copytree(sources, tmp_path / "changed")

@@ -55,5 +55,8 @@ def pytest_load_initial_conftests(parser: pytest.Parser, args: list[str]) -> Non
     group.addoption(
         "--whole-kit", action="store_true", help="also tests that depend on no device: another may run them"
     )
+    group.addoption(
+        "--every-claim", action="store_true", help="also claims of invariance that the backend says it does not keep"
+    )
     group.addoption("--matrix", metavar="FILE", help="write the coverage matrix as JSON")
     group.addoption("--current-test", metavar="FILE", help="write the name of each test there before it begins")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -114,3 +115,20 @@ def test_doctor_has_it_from_the_process_that_tries_the_backend(less):
     report = json.loads(less("-m", "transformer_ops", "doctor", "--json", "--deep"))
     assert report["backends"]["less"]["not_invariant"] == {"swiglu": ["batch", "threads"]}
     assert report["invariant"]["less"] == {"swiglu": ["layout", "compiled", "grad", "repeat"]}
+
+
+@pytest.mark.parametrize(("options", "more"), [((), set()), (("--every-claim",), {"batch"})], ids=["kept", "every"])
+def test_kit_tries_what_a_backend_does_not_keep_where_it_is_asked_to(less, options, more):
+    kit = (
+        "-m",
+        "pytest",
+        "-q",
+        "--pyargs",
+        "opwheel_tools.testing",
+        "--library",
+        "transformer_ops",
+        "--backend",
+        "less",
+    )
+    told = less(*kit, *options, "--operators", "swiglu", "-k", "(batch or layout or grad) and invariance and float64")
+    assert set(re.findall(r"^ *(\w+) invariance +(?:ok|FAIL)$", told, re.MULTILINE)) == {"layout", "grad", *more}, told

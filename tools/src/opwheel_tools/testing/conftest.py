@@ -109,10 +109,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def _parametrize_checks(metafunc: pytest.Metafunc, overloads: list[Overload]) -> None:
     """Every check of every sampled operator, in each dtype of its samples that the check is made in.
 
-    Claims of invariance are checked as far as the backend keeps them.
+    Claims of invariance are checked as far as the backend keeps them, or all that the library makes (--every-claim).
     """
     cases = []
     status = _status(metafunc.config, str(metafunc.config.getoption("--backend")))
+    if status is not None and metafunc.config.getoption("--every-claim"):
+        status = status._replace(not_invariant=())
     for overload in overloads:
         kept = held(overload, status)
         for check in checks.CHECKS:
