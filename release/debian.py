@@ -59,7 +59,7 @@ class Packages:
         """The files of one package, whatever it depends on."""
         self._run("download", name)
         (archive,) = self._folder.glob(f"{name}_*.deb")
-        subprocess.run(["dpkg", "-x", str(archive), str(folder)], check=True)  # noqa: S607
+        subprocess.run(["/usr/bin/dpkg", "-x", str(archive), str(folder)], check=True)
 
     def source(self, name: str) -> Path:
         """The archive of a package's sources as their authors have released them, without Debian's changes."""
