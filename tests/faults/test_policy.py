@@ -365,6 +365,18 @@ def test_unknown_variables(run: Run) -> None:
     assert "OPWHEEL-E012" in error["text"]
 
 
+def test_unknown_variables_of_opwheel(run: Run) -> None:
+    report = run(OPWHEEL_AUTGRAD="python", OPWHEEL_DEBUG="1", OPWHEEL_TORCHES="", OPWHEEL="1")
+    messages = [finding["message"] for finding in report["findings"]]
+    assert messages == [
+        "OPWHEEL_AUTGRAD is set, but opwheel has no such variable; did you mean OPWHEEL_AUTOGRAD?",
+        "OPWHEEL_DEBUG is set, but opwheel has no such variable",
+    ]
+    assert report["findings"][0]["fix"].endswith(
+        "are OPWHEEL_AUDIT_RECORD, OPWHEEL_AUTOGRAD, OPWHEEL_CUDA, OPWHEEL_TORCH, OPWHEEL_TORCHES"
+    )
+
+
 def test_variables_of_others(site: Site, run: Run) -> None:
     """Of a library whose name begins with this one's, of its backends and of ours, of tests, and the official ones."""
     site.install("acme", source="from opwheel.registry import hookimpl", distribution="muladd-acme-gpu")

@@ -65,8 +65,8 @@ _ROWS = (
     ErrorCode(
         "OPWHEEL-E012",
         "environment variable is not known",
-        "The environment has a variable that starts with the library's prefix and that nothing reads: a spelling "
-        "mistake, or a variable of another program. It has no effect.",
+        "The environment has a variable that starts with the library's prefix, or with OPWHEEL_, and that nothing "
+        "reads: a spelling mistake, or a variable of another program. It has no effect.",
         "Correct, rename or unset the variable.",
     ),
     ErrorCode(

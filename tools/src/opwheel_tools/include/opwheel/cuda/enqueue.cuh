@@ -29,8 +29,8 @@ inline void check_launch(cudaError_t error) {
 template <class Kernel>
 void enqueue(const Kernel& kernel, uint32_t blocks, void* stream) {
   void* arguments[] = {const_cast<Kernel*>(&kernel)};
-  check_launch(
-      cudaLaunchKernel(reinterpret_cast<const void*>(&run<Kernel>), dim3(blocks), dim3(kThreads), arguments, 0, static_cast<cudaStream_t>(stream)));
+  check_launch(cudaLaunchKernel(reinterpret_cast<const void*>(&run<Kernel>), dim3(blocks), dim3(kThreads), arguments, 0,
+                                static_cast<cudaStream_t>(stream)));
 }
 
 template <class Kernel>
