@@ -36,9 +36,7 @@ void sum_columns(Device device, const X* x, Y* sums, int64_t rows, int64_t lengt
     const opwheel::cuda::CurrentStream stream(device.index);
     void* arguments[] = {&x, &sums, &rows, &length, &adds};
     const auto blocks = static_cast<uint32_t>((length + kColumns - 1) / kColumns);
-    opwheel::cuda::check_launch(cudaLaunchKernel(reinterpret_cast<const void*>(&add_columns<X, Y>), dim3(blocks),
-                                                 dim3(kColumns, kSlices), arguments, 0,
-                                                 static_cast<cudaStream_t>(stream.get())));
+    opwheel::cuda::launch(&add_columns<X, Y>, dim3(blocks), dim3(kColumns, kSlices), arguments, stream.get());
   });
 }
 

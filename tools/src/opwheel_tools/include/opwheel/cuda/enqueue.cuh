@@ -26,11 +26,21 @@ inline void check_launch(cudaError_t error) {
              "to");
 }
 
+// Launches a kernel with the addresses of its arguments; throws if it cannot be launched.
+template <class... Parameters>
+void launch(void (*kernel)(Parameters...), dim3 blocks, dim3 threads, void** arguments, void* stream) {
+#if defined(CUDART_VERSION) && CUDART_VERSION >= 13000
+  const auto function = kernel;
+#else  // CUDA 12 and HIP take no pointer to a function
+  const auto* const function = reinterpret_cast<const void*>(kernel);
+#endif
+  check_launch(cudaLaunchKernel(function, blocks, threads, arguments, 0, static_cast<cudaStream_t>(stream)));
+}
+
 template <class Kernel>
 void enqueue(const Kernel& kernel, uint32_t blocks, void* stream) {
   void* arguments[] = {const_cast<Kernel*>(&kernel)};
-  check_launch(cudaLaunchKernel(reinterpret_cast<const void*>(&run<Kernel>), dim3(blocks), dim3(kThreads), arguments, 0,
-                                static_cast<cudaStream_t>(stream)));
+  launch(&run<Kernel>, dim3(blocks), dim3(kThreads), arguments, stream);
 }
 
 template <class Kernel>

@@ -129,9 +129,7 @@ void for_rows(Device device, int64_t rows, int64_t length, const F& functor) {
     RowGroups blocks = row_groups<F>(device, rows, length);
     const auto threads = static_cast<uint32_t>(threads_for(length, kWarp, kMostThreads));
     void* arguments[] = {const_cast<F*>(&functor), &rows, &length, &blocks.scratch};
-    check_launch(cudaLaunchKernel(reinterpret_cast<const void*>(&detail::run_rows<F>),
-                                  dim3(static_cast<uint32_t>(blocks.count)), dim3(threads), arguments, 0,
-                                  static_cast<cudaStream_t>(stream.get())));
+    launch(&detail::run_rows<F>, dim3(static_cast<uint32_t>(blocks.count)), dim3(threads), arguments, stream.get());
   });
 }
 

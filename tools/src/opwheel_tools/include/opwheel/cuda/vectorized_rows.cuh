@@ -382,9 +382,8 @@ template <class Team, class F>
 void launch_team(const TeamPlan& plan, const F& functor, void* stream) {
   int64_t rows = plan.rows, length = plan.length, teams = plan.teams;
   void* arguments[] = {const_cast<F*>(&functor), &rows, &length, &teams};
-  check_launch(cudaLaunchKernel(reinterpret_cast<const void*>(&run_team<Team, F>),
-                                dim3(static_cast<uint32_t>(plan.blocks)), dim3(plan.threads, plan.in_block), arguments,
-                                0, static_cast<cudaStream_t>(stream)));
+  launch(&run_team<Team, F>, dim3(static_cast<uint32_t>(plan.blocks)), dim3(plan.threads, plan.in_block), arguments,
+         stream);
 }
 
 }  // namespace detail
