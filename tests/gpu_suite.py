@@ -77,6 +77,7 @@ def steps(out: Path, *, quick: bool = False, has_rows: bool = False) -> dict[str
     gpu_tests = str(CUDA_TESTS / "test_gpu.py")
     # The simulation of a GPU leaves out what depends on no device; a GPU is asked everything.
     whole = () if quick else ("--whole-kit",)
+    every = ("--every-claim",)
     layouts = ["-p", "opwheel_tools.testing.conftest", str(CUDA_TESTS / "layouts.py")]
     layouts += ["--library", "muladd", "--backend", "cuda"]
     fast = ["--quick"] if quick else []
@@ -88,10 +89,6 @@ def steps(out: Path, *, quick: bool = False, has_rows: bool = False) -> dict[str
         """With that backend of transformer_ops for GPUs alone, which must load."""
         chosen = {"TRANSFORMER_OPS_BACKENDS": f"{backend},cpu", "TRANSFORMER_OPS_REQUIRE": backend}
         return step._replace(environment=chosen)
-
-    def claims(backend: str) -> Step:
-        """What the library claims about bits, whether or not the backend does."""
-        return kit("transformer_ops", backend, "--every-claim", "-k", "invariance and not compiled")
 
     cuda_tests, triton_tests = (str(TRANSFORMER_BACKENDS / backend / "tests") for backend in ("cuda", "triton"))
     speed = [sys.executable, "-m", "benchmarks.gpu", "--warm", "--json", str(out / "speed.json"), *fast]
@@ -111,8 +108,6 @@ def steps(out: Path, *, quick: bool = False, has_rows: bool = False) -> dict[str
         "transformer-cuda-kit": of("cuda", kit("transformer_ops", "cuda", *whole, "-k", "not compiled")),
         "transformer-cuda-tests": of("cuda", Step([*PYTEST, cuda_tests, "-m", "not slow"])),
         "speed": Step(speed, is_alone=True),
-        # None is claimed on GPUs yet: those that hold in every run can be.
-        "transformer-cuda-claims": of("cuda", claims("cuda")),
         "probe": Step([*PYTEST, str(CUDA_TESTS / "test_probe.py")]),
         "gpu": Step([*PYTEST, gpu_tests, "-m", "not slow"], is_alone=True),
         "layouts": Step([*PYTEST, *layouts]),
@@ -121,14 +116,17 @@ def steps(out: Path, *, quick: bool = False, has_rows: bool = False) -> dict[str
         **(rows if has_rows else {}),
         "transformer-kernels": of("triton", Step([*PYTEST, triton_tests])),
         "transformer-kit": of("triton", kit("transformer_ops", "triton", *whole, "-k", "not compiled")),
-        "transformer-claims": of("triton", claims("triton")),
+        # None is claimed yet: those that hold in every run can be.
+        "transformer-claims": of(
+            "triton", kit("transformer_ops", "triton", *every, "-k", "invariance and not compiled")
+        ),
         "benchmark": bench(MULADD, "benchmark"),
         "transformer-benchmark": bench(TRANSFORMER, "transformer-benchmark"),
         "transformer-cuda-sanitizer": of("cuda", Step([*PYTEST, cuda_tests, "-m", "slow"], is_alone=True)),
         "sanitizer": Step([*PYTEST, gpu_tests, "-m", "slow"], is_alone=True),
         "compile": kit("muladd", "cuda", *whole, "-m", "compiles"),
-        "transformer-cuda-compile": of("cuda", kit("transformer_ops", "cuda", *whole, "-k", "compiled")),
-        "transformer-compile": of("triton", kit("transformer_ops", "triton", *whole, "-k", "compiled")),
+        "transformer-cuda-compile": of("cuda", kit("transformer_ops", "cuda", *whole, *every, "-k", "compiled")),
+        "transformer-compile": of("triton", kit("transformer_ops", "triton", *whole, *every, "-k", "compiled")),
     }
 
 

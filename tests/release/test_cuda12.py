@@ -58,7 +58,7 @@ def test_machine_code_for_every_device(home: Path, wheels: list[Path], tmp_path:
                 kernels.setdefault(architecture, []).append(line.strip())
         assert set(kernels) == {f"sm_{one.replace('.', '')}" for one in built["architectures"]}
         (names,) = {tuple(sorted(found)) for found in kernels.values()}
-        assert len(names) > 100
+        assert len(names) > 50
         needed = subprocess.run(["ldd", library], capture_output=True, text=True, check=True).stdout
         assert "libcudart" not in needed  # it is linked in
 

@@ -37,7 +37,7 @@ def installed(torch_release: str, built: dict[str, Path], tmp_path: Path) -> Ite
     environment = Environment(folder / "bin/python")
     for requirements in (
         [f"torch=={torch_release}", "numpy"],
-        [f"{built['opwheel']}[testing]", str(built["core"]), str(built["cpu"])],
+        [str(built["opwheel"]), f"{built['opwheel_tools']}[testing]", str(built["core"]), str(built["cpu"])],
     ):
         answer = environment.run("-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements)
         assert answer.returncode == 0, answer.stderr
