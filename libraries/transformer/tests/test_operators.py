@@ -779,3 +779,29 @@ def test_messages_name_the_argument_that_was_given():
     q, scale = transformer_ops.quantize_rowwise(torch.randn(2, 3))
     with pytest.raises(RuntimeError, match=r"'dtype' is torch.int32, expected one of torch.float16"):
         transformer_ops.dequantize_rowwise(q, scale, dtype=torch.int32)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
+@pytest.mark.parametrize("name", ["swiglu", "geglu"])
+def test_gated_activations_keep_strides(name, dtype):
+    """Where both have the same, without gaps; of the results and of the gradients."""
+    operator = getattr(transformer_ops, name)
+    for shape in ((40, 70), (3, 5, 7), (2, 4), (1100, 2)):
+        a, b, grad = (torch.randn(shape, dtype=dtype).transpose(0, -1) for _ in range(3))
+        leaves = [x.clone().requires_grad_() for x in (a, b)]
+        rows = [x.contiguous().requires_grad_() for x in (a, b)]
+        y, expected = operator(*leaves), operator(*rows)
+        assert y.stride() == a.stride()
+        assert torch.equal(y, expected)
+        y.backward(grad)
+        expected.backward(grad.contiguous())
+        for one, other in zip(leaves, rows, strict=True):
+            assert one.grad.stride() == a.stride()
+            assert torch.equal(one.grad, other.grad)
+        assert operator(a, rows[1]).is_contiguous()
+
+
+def test_swiglu_out_of_transposed_tensors():
+    a, b, out = (torch.randn(4, 6).t() for _ in range(3))
+    transformer_ops.swiglu(a, b, out=out)
+    assert torch.equal(out, transformer_ops.swiglu(a, b))

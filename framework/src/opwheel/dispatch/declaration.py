@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
+import torch
+
 from .autocast_policy import AutocastDeclaration
 from .rules import Opaque, Rule
 from .sharded_reduction import ShardedReduction
@@ -87,6 +89,10 @@ class Operator(NamedTuple):
             of the whole dimension: a :class:`ShardedReduction`.
         fake: what gives empty results for fake arguments, where the results' shapes depend on data and the reference
             therefore cannot; called like the reference (``torch.library.get_ctx().new_dynamic_size()``).
+        memory_format: the strides of results. ``torch.contiguous_format``, or ``torch.preserve_format``, for operators
+            that compute an element from those at the same place: where all tensors that are passed have the result's
+            shape and the same strides, without gaps, it has these strides as well; else it is contiguous. The kernels
+            of all backends do that. Not of :class:`Elementwise` operators, whose strides are those of PyTorch's.
         deprecated: what to use instead, as ``"use waves.scale"``: the public function then says so in a FutureWarning,
             and in its docstring. The operator itself, which saved models call, is as it was.
         doc: docstring of the public function. Without one there is none: the operator is for others' formulas.
@@ -106,5 +112,6 @@ class Operator(NamedTuple):
     placements: tuple[str, ...] = ()
     sharded: ShardedReduction | None = None
     fake: Callable[..., Any] | None = None
+    memory_format: torch.memory_format = torch.contiguous_format
     deprecated: str = ""
     doc: str = ""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+import torch
+
 
 class DeclarationLike(Protocol):
     """What registrations read of a declaration, as :class:`~.declaration.Operator` has it; described there."""
@@ -37,6 +39,8 @@ class DeclarationLike(Protocol):
     def sharded(self) -> Any: ...  # a ShardedReduction, or None
     @property
     def fake(self) -> Callable[..., Any] | None: ...
+    @property
+    def memory_format(self) -> torch.memory_format: ...
     @property
     def deprecated(self) -> str: ...
     @property

@@ -42,6 +42,7 @@ def define(
     placements: tuple[str, ...] = (),
     sharded: ShardedReduction | None = None,
     fake: _Function | None = None,
+    memory_format: torch.memory_format = torch.contiguous_format,
 ) -> Callable[[_Function], _Function]:
     """Decorator: define an operator whose kernel is the function, in NumPy, PyTorch or a binding to something else.
 
@@ -77,6 +78,7 @@ def define(
         placements: as in :class:`Operator`.
         sharded: as in :class:`Operator`.
         fake: as in :class:`Operator`.
+        memory_format: as in :class:`Operator`.
 
     Returns:
         A decorator that gives the operator's public function: with signature and types of the schema, and the
@@ -111,6 +113,7 @@ def define(
             placements=placements,
             sharded=sharded,
             fake=fake,
+            memory_format=memory_format,
             doc=inspect.getdoc(function) or full,
         )
         made = {device: kernel_of(qualified, kernel) for device, kernel in by_device.items()}

@@ -193,7 +193,7 @@ def output_strides(tensors: Sequence[Tensor], shape: Sequence[int]) -> tuple[int
         if len(shape) == 4 and all(tensor.is_contiguous(memory_format=torch.channels_last) for tensor in tensors):
             return _dense_strides(shape, (1, 3, 2, 0), skip_empty=False)
         strides = tensors[0].stride()
-        if all(tensor.stride() == strides for tensor in tensors) and _is_non_overlapping_and_dense(shape, strides):
+        if all(tensor.stride() == strides for tensor in tensors) and is_non_overlapping_and_dense(shape, strides):
             return strides
     order = _iteration_order([_broadcast_strides(tensor, shape) for tensor in tensors], shape)
     inverted = order == list(range(len(shape) - 1, -1, -1))
@@ -208,7 +208,7 @@ def _as_read(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     if tensor.dtype is dtype or tensor.device.type != "cpu" or tensor.is_contiguous():
         return tensor
     shape, strides = tensor.shape, tensor.stride()
-    if _is_non_overlapping_and_dense(shape, strides):
+    if is_non_overlapping_and_dense(shape, strides):
         return tensor
     return tensor.new_empty_strided(shape, _dense_strides(shape, _iteration_order([strides], shape)), device="meta")
 
@@ -222,7 +222,8 @@ def _dense_strides(shape: Sequence[int], order: Sequence[int], skip_empty: bool 
     return tuple(strides)
 
 
-def _is_non_overlapping_and_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
+def is_non_overlapping_and_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether every element has a place of its own and there are no gaps, in whatever order of dimensions."""
     expected = 1
     for stride, size in sorted(((stride, size) for stride, size in zip(strides, shape, strict=True) if size != 1)):
         if stride != expected:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, get_args
 
+import torch
+
 from . import autocast_policy
 from .declaration import CompilePolicy, Operator
 from .rules import Rule
@@ -94,5 +96,9 @@ _FIELDS: dict[str, Field] = {
     "placements": (are_names, "a tuple of texts such as 'x=S(0) -> S(0)'"),
     "sharded": (is_none_or(lambda value: isinstance(value, ShardedReduction)), "a ShardedReduction, or None"),
     "fake": (is_none_or(callable), "a function, or None"),
+    "memory_format": (
+        lambda value: value in (torch.contiguous_format, torch.preserve_format),
+        "torch.contiguous_format or torch.preserve_format",
+    ),
     "doc": (lambda value: isinstance(value, str), "a docstring"),
 }

@@ -12,6 +12,7 @@ import torch
 
 from ..overload import as_tuple
 from .rule import Rule, refuse
+from .strides import empty_result, in_order, shared_strides
 
 if TYPE_CHECKING:
     from ..overload import Overload
@@ -29,7 +30,8 @@ _KNOWN = {
 class Opaque(Rule):
     """Claims nothing. Right for every operator, and slow where PyTorch has to see inside.
 
-    Results are new, contiguous tensors with the reference's shapes and dtypes. Arguments may be of every type that a
+    Results are new tensors with the reference's shapes and dtypes, contiguous unless ``Operator(memory_format=...)``
+    says otherwise. Arguments may be of every type that a
     schema has, and written to where they are annotated (``Tensor(a!)``); such an operator ends with ``-> ()`` or new
     tensors. ``vmap`` runs the reference, DTensor computes on whole tensors.
     """
@@ -77,16 +79,17 @@ class Opaque(Rule):
         return overload.call(overload.operator.reference, values)
 
     def reference(self, overload: Overload, values: tuple[Any, ...]) -> Any:
-        """The reference, with new, contiguous results."""
+        """The reference, with new results."""
         return as_new(overload, values, overload.call(overload.operator.reference, values))
 
     def fake(self, overload: Overload, values: tuple[Any, ...]) -> Any:
-        """The reference on fake tensors, or the operator's own ``fake``, with contiguous results."""
+        """The reference on fake tensors, or the operator's own ``fake``."""
         with torch.no_grad():
             results = overload.call(overload.operator.fake or overload.operator.reference, values)
         if not overload.schema.returns:
             return None
-        empty = tuple(torch.empty_like(r, memory_format=torch.contiguous_format) for r in as_tuple(results))
+        shared = shared_strides(overload, values)
+        empty = tuple(empty_result(result, shared) for result in as_tuple(results))
         return empty if len(overload.schema.returns) > 1 else empty[0]
 
     def vmap(self, overload: Overload, size: int, in_dims: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
@@ -94,7 +97,7 @@ class Opaque(Rule):
         return for_each_example(overload, size, in_dims, values) if overload.mutates else None
 
     def python_kernel(self, overload: Overload, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function with the arguments as they are given, defaults included; its results become contiguous."""
+        """The function with the arguments as they are given, defaults included; its results get their strides."""
 
         def kernel(*args: Any, **kwargs: Any) -> Any:
             values = overload.bind(args, kwargs)
@@ -124,7 +127,7 @@ def _check_out(overload: Overload) -> None:
 
 
 def as_new(overload: Overload, values: tuple[Any, ...], results: Any) -> Any:
-    """The results as new, contiguous tensors: a function may have returned an argument, or one tensor twice.
+    """The results as new tensors, with their strides: a function may have returned an argument, or one tensor twice.
 
     Raises:
         ResultError: they are not as many tensors as the schema says.
@@ -136,8 +139,9 @@ def as_new(overload: Overload, values: tuple[Any, ...], results: Any) -> Any:
     if not overload.schema.returns:
         return None  # a reference may return what it wrote to
     check_count(overload, given)
-    contiguous = [result.resolve_conj().resolve_neg().contiguous() for result in given]
-    new = apart(contiguous, overload.all_tensors(values))
+    shared = shared_strides(overload, values)
+    laid_out = [in_order(result.resolve_conj().resolve_neg(), shared) for result in given]
+    new = apart(laid_out, overload.all_tensors(values))
     return tuple(new) if len(new) > 1 else new[0]
 
 

@@ -2,10 +2,13 @@
 // same memory, without a copy where strides allow it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 
 #include "opwheel/detail/allocate.h"
 #include "opwheel/detail/error.h"
+#include "opwheel/detail/layout.h"
 #include "opwheel/detail/tensor.h"
 
 namespace opwheel {
@@ -25,12 +28,21 @@ struct Rows {
     }
   }
 
+  // A tensor without gaps in any order of dimensions, as if its elements were in memory as those of a contiguous one:
+  // for what is computed from elements at the same place of tensors that share_strides().
+  static Rows in_memory_order(const Tensor& given) { return Rows(given, 0); }
+
   template <class T = void>
   T* data() const {
     return opwheel::data<T>(tensor);
   }
 
  private:
+  Rows(const Tensor& given, int) : tensor(share(given)) {
+    const TensorInfo info(tensor);
+    length = stride = info.sizes[info.ndim - 1];
+    rows = info.numel / length;
+  }
   bool has_rows() {
     const TensorInfo info(tensor);
     length = info.ndim == 0 ? 1 : info.sizes[info.ndim - 1];
@@ -50,6 +62,21 @@ struct Rows {
     return true;
   }
 };
+
+// Whether tensors have the same strides, which leave no gaps and are not those of contiguous ones. Results of operators
+// with memory_format=torch.preserve_format then have them as well (shared_strides() in opwheel/dispatch/rules).
+inline bool share_strides(std::initializer_list<const Tensor*> tensors) {
+  const TensorInfo first(**tensors.begin());
+  if (is_contiguous(first)) return false;
+  for (const Tensor* const tensor : tensors) {
+    const TensorInfo info(*tensor);
+    if (info.ndim != first.ndim || !std::equal(info.sizes, info.sizes + info.ndim, first.sizes) ||
+        !std::equal(info.strides, info.strides + info.ndim, first.strides)) {
+      return false;
+    }
+  }
+  return is_non_overlapping_and_dense(first);
+}
 
 namespace detail {
 

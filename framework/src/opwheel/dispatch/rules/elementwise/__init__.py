@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from ..rule import Rule, refuse
 
 if TYPE_CHECKING:
@@ -62,6 +64,12 @@ class Elementwise(Rule):
                     f"Elementwise(linear=...) has {names!r}",
                     f"give tuples of the names of tensors, {', '.join(map(repr, sorted(tensors)))}",
                 )
+        if overload.operator.memory_format is not torch.contiguous_format:
+            refuse(
+                overload,
+                "an Elementwise() operator has the strides of PyTorch's element-wise operators, and no memory_format",
+                "leave memory_format out",
+            )
         base, name = overload.operator.name, overload.name
         variants = {f"{base}.out": overload.is_out, f"{base}_": overload.is_in_place and overload.written == (0,)}
         if not variants.get(name, name == base and not overload.mutates) or len(overload.written) > 1:

@@ -58,7 +58,8 @@ _OUT = """
 _RESULT = """
 
     Returns:
-        A tensor of the shape and dtype of ``a``. 16-bit dtypes are computed in float32; the activation is rounded once,
+        A tensor of the shape and dtype of ``a``, with the strides of ``a`` and ``b`` where these are the same and leave
+        no gaps, else contiguous. 16-bit dtypes are computed in float32; the activation is rounded once,
         and its product with ``b`` again, as by two operators of PyTorch.
 """
 
@@ -67,6 +68,7 @@ SWIGLU = Operator(
     reference=_swiglu,
     rule=Rows(a=1, b=1),
     invariant=OF_ROWS,
+    memory_format=torch.preserve_format,
     derivatives={"a, b": "swiglu_backward(grad, a, b)"},
     doc=f"""``silu(a) * b`` with ``silu(a) = a * sigmoid(a)`` (Shazeer 2020, https://arxiv.org/abs/2002.05202).
 {_ARGUMENTS}{_OUT}{_RESULT}
@@ -79,12 +81,14 @@ SWIGLU_BACKWARD = Operator(
     reference=_swiglu_backward,
     rule=Rows(grad_output=1, a=1, b=1),
     invariant=OF_ROWS,
+    memory_format=torch.preserve_format,
 )
 GEGLU = Operator(
     "geglu",
     reference=_geglu,
     rule=Rows(a=1, b=1),
     invariant=OF_ROWS,
+    memory_format=torch.preserve_format,
     derivatives={"a, b": "geglu_backward(grad, a, b, approximate)"},
     doc=f"""``gelu(a) * b`` (Hendrycks and Gimpel 2016, https://arxiv.org/abs/1606.08415; Shazeer 2020).
 {_ARGUMENTS}
@@ -99,4 +103,5 @@ GEGLU_BACKWARD = Operator(
     reference=_geglu_backward,
     rule=Rows(grad_output=1, a=1, b=1),
     invariant=OF_ROWS,
+    memory_format=torch.preserve_format,
 )

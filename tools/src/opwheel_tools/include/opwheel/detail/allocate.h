@@ -41,6 +41,12 @@ inline Tensor new_empty(const Sizes& sizes, ScalarType dtype, Device device) {
 inline Tensor new_empty_like(const Tensor& tensor) {
   return new_empty(sizes_of(tensor), dtype_of(tensor), device_of(tensor));
 }
+// The same with the strides of a tensor without gaps, as share_strides() finds them.
+inline Tensor new_empty_strided_like(const Tensor& tensor) {
+  const TensorInfo info(tensor);
+  return Tensor::empty(info.ndim, info.sizes, info.strides, info.dtype_code, element_size(info.dtype_code),
+                       info.device);
+}
 
 // Another reference to the same tensor.
 inline Tensor share(const Tensor& tensor) {

@@ -6,7 +6,16 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .arguments import check_like, check_out, check_rows, refuse, rows_of, write_back
+from .arguments import (
+    check_like,
+    check_out,
+    check_rows,
+    in_memory_order,
+    refuse,
+    rows_of,
+    share_strides,
+    write_back,
+)
 from .language import elements, load, rounded, store
 from .launch import block_of, compute_dtype, launch
 
@@ -74,6 +83,10 @@ def _check(a: Tensor, b: Tensor) -> None:
 
 def _forward(given_a: Tensor, given_b: Tensor, name: str) -> Tensor:
     _check(given_a, given_b)
+    if share_strides(given_a, given_b):
+        y = given_a.new_empty_strided(given_a.shape, given_a.stride())
+        _launch(in_memory_order(given_a), in_memory_order(given_b), in_memory_order(y), name)
+        return y
     y = given_a.new_empty(given_a.shape)
     _launch(rows_of(given_a), rows_of(given_b), rows_of(y), name)
     return y
@@ -103,8 +116,12 @@ def _backward(given_grad: Tensor, given_a: Tensor, given_b: Tensor, name: str) -
     check_rows(given_a, "a")
     check_like(given_b, "b", given_a, "a")
     check_like(given_grad, "grad_output", given_a, "a")
-    grad, a, b = rows_of(given_grad), rows_of(given_a), rows_of(given_b)
-    da, db = given_a.new_empty(given_a.shape), given_a.new_empty(given_a.shape)
+    if share_strides(given_a, given_b, given_grad):
+        da, db = (given_a.new_empty_strided(given_a.shape, given_a.stride()) for _ in range(2))
+        grad, a, b = in_memory_order(given_grad), in_memory_order(given_a), in_memory_order(given_b)
+    else:
+        da, db = given_a.new_empty(given_a.shape), given_a.new_empty(given_a.shape)
+        grad, a, b = rows_of(given_grad), rows_of(given_a), rows_of(given_b)
     columns = a.shape[1]
     launch(
         _gated_backward,

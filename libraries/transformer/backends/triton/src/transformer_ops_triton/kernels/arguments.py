@@ -135,6 +135,27 @@ def rows_of(x: Tensor) -> Tensor:
     return flat if flat.stride(1) == 1 or flat.shape[1] <= 1 else flat.contiguous()
 
 
+def share_strides(first: Tensor, *others: Tensor) -> bool:
+    """Whether tensors have the same strides, which leave no gaps and are not those of contiguous ones.
+
+    Results of operators with ``memory_format=torch.preserve_format`` then have them as well.
+    """
+    if first.is_contiguous() or any(one.stride() != first.stride() for one in others):
+        return False
+    by_stride = sorted((step, size) for size, step in zip(first.shape, first.stride(), strict=True) if size != 1)
+    expected = 1
+    for step, size in by_stride:
+        if step != expected:
+            return False
+        expected *= size
+    return True
+
+
+def in_memory_order(x: Tensor) -> Tensor:
+    """``(rows, length)`` of a tensor that shares its strides, as if it were contiguous."""
+    return x.as_strided((x.numel() // x.shape[-1], x.shape[-1]), (x.shape[-1], 1))
+
+
 def with_adjacent_elements(x: Tensor) -> Tensor:
     """The tensor, its rows in one piece each, or a copy: kernels are compiled for fewer layouts, and read faster."""
     return x if x.stride(-1) == 1 or x.shape[-1] == 1 else x.contiguous()

@@ -5,8 +5,7 @@ inline void check_halves(const Tensor& a, const Tensor& b) {
   check_like(b, "b", a, "a");
 }
 
-inline void gated_into(const Rows& y, const Tensor& given_a, const Tensor& given_b, Activation activation) {
-  const Rows a(given_a), b(given_b);
+inline void gated_into(const Rows& y, const Rows& a, const Rows& b, Activation activation) {
   const Gated arguments{.a = a.data(),
                         .b = b.data(),
                         .y = y.data(),
@@ -16,13 +15,18 @@ inline void gated_into(const Rows& y, const Tensor& given_a, const Tensor& given
                         .y_stride = y.stride,
                         .activation = activation,
                         .stream = should_stream(y, 3)};
-  run(device_of(given_a), dtype_of(given_a), arguments, a.rows, 4 * a.length);
+  run(device_of(a.tensor), dtype_of(a.tensor), arguments, a.rows, 4 * a.length);
 }
 
 inline Tensor gated(const Tensor& a, const Tensor& b, Activation activation) {
   check_halves(a, b);
+  if (opwheel::share_strides({&a, &b})) {
+    Tensor y = opwheel::new_empty_strided_like(a);
+    gated_into(Rows::in_memory_order(y), Rows::in_memory_order(a), Rows::in_memory_order(b), activation);
+    return y;
+  }
   Tensor y = new_empty(sizes_of(a), dtype_of(a), device_of(a));
-  gated_into(Rows(y), a, b, activation);
+  gated_into(Rows(y), Rows(a), Rows(b), activation);
   return y;
 }
 
@@ -30,8 +34,11 @@ inline std::array<Tensor, 2> gated_backward(const Tensor& given_grad, const Tens
                                             Activation activation) {
   check_halves(given_a, given_b);
   check_like(given_grad, "grad_output", given_a, "a");
-  const Rows grad(given_grad), a(given_a), b(given_b);
-  Tensor da = new_empty(sizes_of(given_a), dtype_of(given_a), device_of(given_a)), db = new_empty_like(da);
+  const bool alike = opwheel::share_strides({&given_a, &given_b, &given_grad});
+  const auto rows_of = [&](const Tensor& given) { return alike ? Rows::in_memory_order(given) : Rows(given); };
+  const auto new_result = [&] { return alike ? opwheel::new_empty_strided_like(given_a) : new_empty_like(given_a); };
+  const Rows grad = rows_of(given_grad), a = rows_of(given_a), b = rows_of(given_b);
+  Tensor da = new_result(), db = new_result();
   const GatedBackward arguments{.grad = grad.data(),
                                 .a = a.data(),
                                 .b = b.data(),
@@ -42,7 +49,7 @@ inline std::array<Tensor, 2> gated_backward(const Tensor& given_grad, const Tens
                                 .a_stride = a.stride,
                                 .b_stride = b.stride,
                                 .activation = activation,
-                                .stream = should_stream(Rows(da), 5) && should_stream(Rows(db), 5)};
+                                .stream = should_stream(rows_of(da), 5) && should_stream(rows_of(db), 5)};
   run(device_of(given_a), dtype_of(given_a), arguments, a.rows, 6 * a.length);
   return {std::move(da), std::move(db)};
 }
@@ -52,8 +59,12 @@ inline void swiglu_out(const Tensor& a, const Tensor& b, Tensor& out) {
   check_halves(a, b);
   check_out(out, a, "a");
   check_apart(out, "out", b, "b", kIsRead);
+  if (opwheel::share_strides({&out, &a, &b})) {
+    gated_into(Rows::in_memory_order(out), Rows::in_memory_order(a), Rows::in_memory_order(b), Activation::silu);
+    return;
+  }
   const Rows y(out);
-  gated_into(y, a, b, Activation::silu);
+  gated_into(y, Rows(a), Rows(b), Activation::silu);
   copy_to(out, y.tensor);  // where Rows had to make a copy
 }
 inline std::array<Tensor, 2> swiglu_backward(const Tensor& grad_output, const Tensor& a, const Tensor& b) {
