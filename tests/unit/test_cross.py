@@ -61,7 +61,7 @@ def test_instruction_sets_are_those_of_the_processor(machine, names, monkeypatch
     monkeypatch.setenv("_PYTHON_HOST_PLATFORM", f"linux-{machine}")
     sets = instruction_sets("{}", contract=True)
     assert sets.keys() == names
-    assert sets["baseline"] == ["-ffp-contract=fast"]
+    assert sets["baseline"] == ["-ffp-contract=fast", "-fno-math-errno"]
 
 
 def test_a_compiler_that_is_not_there_is_named(monkeypatch, tmp_path):

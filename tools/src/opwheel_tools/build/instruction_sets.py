@@ -28,5 +28,6 @@ def instruction_sets(source: str, *, contract: bool = False) -> dict[str, list[s
             then differ from PyTorch's in the last place, and where a product alone overflows.
     """
     sets: dict[str, list[str]] = {"baseline": [], **_SETS.get(machine(), {})}
-    contraction = f"-ffp-contract={'fast' if contract else 'off'}"
-    return {source.format(name): [*flags, contraction] for name, flags in sets.items()}
+    # A square root that sets errno is of one number at a time.
+    arithmetic = [f"-ffp-contract={'fast' if contract else 'off'}", "-fno-math-errno"]
+    return {source.format(name): [*flags, *arithmetic] for name, flags in sets.items()}

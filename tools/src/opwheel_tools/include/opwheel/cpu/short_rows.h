@@ -33,41 +33,123 @@ struct Column {
   int64_t index;
 };
 
+// As many rows as a vector has lanes, of `length` elements, a power of two, in the first lanes of a vector each, to
+// `length` vectors in which they follow each other.
+template <int64_t length, class V, std::size_t count>
+inline void bring_together(V (&rows)[count]) {
+#pragma GCC unroll 4
+  for (int64_t width = length; width < static_cast<int64_t>(count); width *= 2) {
+    decltype(rows[0] == rows[0]) lanes;
+    for (int64_t i = 0; i < static_cast<int64_t>(count); ++i) {
+      lanes[i] = i < width ? i : static_cast<int64_t>(count) + i - width;
+    }
+#pragma GCC unroll 8
+    for (int64_t i = 0; i < static_cast<int64_t>(count) * length / width / 2; ++i) {
+      rows[i] = shuffled(rows[2 * i], rows[2 * i + 1], lanes);
+    }
+  }
+}
+// The opposite of bring_together().
+template <int64_t length, class V, std::size_t count>
+inline void take_apart(V (&rows)[count]) {
+#pragma GCC unroll 4
+  for (int64_t width = static_cast<int64_t>(count) / 2; width >= length; width /= 2) {
+    decltype(rows[0] == rows[0]) lanes;
+    for (int64_t i = 0; i < static_cast<int64_t>(count); ++i) lanes[i] = (i + width) % static_cast<int64_t>(count);
+#pragma GCC unroll 8
+    for (int64_t i = static_cast<int64_t>(count) * length / width / 2 - 1; i >= 0; --i) {
+      rows[2 * i + 1] = shuffled(rows[i], rows[i], lanes);
+      rows[2 * i] = rows[i];
+    }
+  }
+}
+
+// Vectors in which such rows follow each other, to those of each position. A step puts elements of even positions
+// before the others.
+template <int64_t length, class V, std::size_t count>
+inline void rows_to_positions(V (&values)[count]) {
+  decltype(values[0] == values[0]) even, odd;
+  for (int64_t i = 0; i < static_cast<int64_t>(count); ++i) even[i] = 2 * i, odd[i] = 2 * i + 1;
+#pragma GCC unroll 4
+  for (int64_t step = 1; step < length; step *= 2) {
+    V next[length];
+#pragma GCC unroll 8
+    for (int64_t i = 0; i < length / 2; ++i) {
+      next[i] = shuffled(values[2 * i], values[2 * i + 1], even);
+      next[i + length / 2] = shuffled(values[2 * i], values[2 * i + 1], odd);
+    }
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < length; ++i) values[i] = next[i];
+  }
+}
+// The opposite of rows_to_positions().
+template <int64_t length, class V, std::size_t count>
+inline void positions_to_rows(V (&values)[count]) {
+  constexpr int64_t kCount = count;
+  decltype(values[0] == values[0]) lower, upper;
+  for (int64_t i = 0; i < kCount; ++i) {
+    lower[i] = i / 2 + i % 2 * kCount;
+    upper[i] = lower[i] + kCount / 2;
+  }
+#pragma GCC unroll 4
+  for (int64_t step = 1; step < length; step *= 2) {
+    V next[length];
+#pragma GCC unroll 8
+    for (int64_t i = 0; i < length / 2; ++i) {
+      next[2 * i] = shuffled(values[i], values[i + length / 2], lower);
+      next[2 * i + 1] = shuffled(values[i], values[i + length / 2], upper);
+    }
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < length; ++i) values[i] = next[i];
+  }
+}
+
 // A vector's number of rows of `count` elements each, of which `rows` are there; the others are zero.
 template <class T>
 struct Columns {
   using C = ComputeType<T>;
   Vector<C> values[kLanes<C>];
 
-  void read(const T* x, int64_t stride, int64_t rows, int64_t count) {
-    if (count == 1) {
-      T memory[kLanes<C>] = {};
-      for (int64_t r = 0; r < rows; ++r) memory[r] = x[r * stride];
-      values[0] = get(memory, Whole{0});
-      return;
-    }
-    for (int64_t r = 0; r < kLanes<C>; ++r) {
-      if (r >= rows) {
-        values[r] = Vector<C>{};
-      } else if (count == kLanes<C>) {
-        values[r] = get(x + r * stride, Whole{0});
-      } else {
-        values[r] = get(x + r * stride, Some{0, count});
-      }
-    }
-    transpose(values);
-  }
+  void read(const T* x, int64_t stride, int64_t rows, int64_t count) { read_as<1>(x, stride, rows, count); }
   // What the vectors have is no longer there.
-  void write(T* y, int64_t stride, int64_t rows, int64_t count) {
-    if (count == 1) {
-      T memory[kLanes<C>];
-      put(memory, Whole{0}, values[0]);
-      for (int64_t r = 0; r < rows; ++r) y[r * stride] = memory[r];
+  void write(T* y, int64_t stride, int64_t rows, int64_t count) { write_as<1>(y, stride, rows, count); }
+
+ private:
+  // As rows of `length` elements, a power of two: the next one from `count` on.
+  template <int64_t length>
+  void read_as(const T* x, int64_t stride, int64_t rows, int64_t count) {
+    if constexpr (length < kLanes<C>) {
+      if (count > length) return read_as<2 * length>(x, stride, rows, count);
+    }
+    if (stride == length && count == length && rows == kLanes<C>) {
+      for (int64_t k = 0; k < length; ++k) values[k] = get(x + k * kLanes<C>, Whole{0});
+    } else {
+      for (int64_t r = 0; r < kLanes<C>; ++r) {
+        if (r >= rows) {
+          values[r] = Vector<C>{};
+        } else if (length == kLanes<C> && count == length) {
+          values[r] = get(x + r * stride, Whole{0});
+        } else {
+          values[r] = get(x + r * stride, Some{0, count});
+        }
+      }
+      bring_together<length>(values);
+    }
+    rows_to_positions<length>(values);
+  }
+  template <int64_t length>
+  void write_as(T* y, int64_t stride, int64_t rows, int64_t count) {
+    if constexpr (length < kLanes<C>) {
+      if (count > length) return write_as<2 * length>(y, stride, rows, count);
+    }
+    positions_to_rows<length>(values);
+    if (stride == length && count == length && rows == kLanes<C>) {
+      for (int64_t k = 0; k < length; ++k) put(y + k * kLanes<C>, Whole{0}, values[k]);
       return;
     }
-    transpose(values);
+    take_apart<length>(values);
     for (int64_t r = 0; r < rows; ++r) {
-      if (count == kLanes<C>) {
+      if (length == kLanes<C> && count == length) {
         put(y + r * stride, Whole{0}, values[r]);
       } else {
         put(y + r * stride, Some{0, count}, values[r]);
