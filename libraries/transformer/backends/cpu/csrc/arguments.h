@@ -25,7 +25,6 @@ using opwheel::dtype_of;
 using opwheel::fail;
 using opwheel::new_empty;
 using opwheel::new_empty_like;
-using opwheel::Rows;
 using opwheel::ScalarType;
 using opwheel::sizes_of;
 using opwheel::Tensor;
@@ -49,6 +48,7 @@ void run(opwheel::Device, ScalarType dtype, const Arguments& arguments, int64_t 
   opwheel::cpu::run(static_cast<const KernelOf<Arguments>&>(kernels()).by_dtype, dtype, arguments, rows, cost);
 }
 
+#include "rows.inc.h"
 #include "transformer_ops/host/arguments.inc.h"
 
 // Writes one value into all of a contiguous tensor.

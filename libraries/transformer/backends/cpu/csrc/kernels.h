@@ -79,6 +79,16 @@ struct LinearProduct {
   int64_t height = 0, width = 0;
 };
 
+// y[i][k] = x[k][i] of matrices, for i < rows and k < columns, where x has columns that are x_stride apart and y rows
+// that are y_stride apart; steps are from one matrix to the next. A call's rows are blocks() of rows of each matrix.
+constexpr int64_t kRowsOfTransposed = 32;
+struct Transposed {
+  const void* x;
+  void* y;
+  int64_t rows, columns, x_stride, y_stride, x_step, y_step;
+  int64_t blocks() const { return (rows + kRowsOfTransposed - 1) / kRowsOfTransposed; }
+};
+
 // The kernel that is given such arguments.
 template <class Arguments>
 struct KernelOf {
@@ -108,6 +118,7 @@ struct Table : KernelOf<RmsNorm>,
                KernelOf<Scaled>,
                KernelOf<Accumulate>,
                KernelOf<Quantize>,
+               KernelOf<Transposed>,
                KernelOf<Dequantize> {};
 
 namespace baseline {

@@ -29,6 +29,7 @@ using namespace ::opwheel::cpu::OPWHEEL_ISA;
 #include "quantize.inc.h"
 #include "rope.inc.h"
 #include "softmax.inc.h"
+#include "transposed.inc.h"
 
 }  // namespace
 
@@ -56,6 +57,7 @@ const Table table = {
     {OPWHEEL_BY_DTYPE(scaled)},
     {OPWHEEL_BY_DTYPE(accumulate)},
     {OPWHEEL_BY_DTYPE(quantize)},
+    {OPWHEEL_BY_DTYPE(transposed)},
     {OPWHEEL_BY_DTYPE(dequantize)},
 };
 

@@ -21,28 +21,36 @@ struct Rows {
   int64_t length = 0;
   int64_t stride = 0;  // from one row to the next, in elements
 
-  explicit Rows(const Tensor& given) : tensor(share(given)) {
+  explicit Rows(const Tensor& given) : Rows(given, [](const Tensor& from) { return contiguous(from); }) {}
+  // The same with a backend's own copy(given), which is contiguous.
+  template <class Copy>
+  Rows(const Tensor& given, const Copy& copy) : tensor(share(given)) {
     if (!has_rows()) {
-      tensor = contiguous(given);
+      tensor = copy(given);
       has_rows();
     }
   }
 
   // A tensor without gaps in any order of dimensions, as if its elements were in memory as those of a contiguous one:
   // for what is computed from elements at the same place of tensors that share_strides().
-  static Rows in_memory_order(const Tensor& given) { return Rows(given, 0); }
+  static Rows in_memory_order(const Tensor& given) { return Rows(given, MemoryOrder{}); }
 
   template <class T = void>
   T* data() const {
     return opwheel::data<T>(tensor);
   }
+  // What was written, into the tensor that these are the rows of, where they are a copy.
+  void copy_to(const Tensor& given) const { opwheel::copy_to(given, tensor); }
 
- private:
-  Rows(const Tensor& given, int) : tensor(share(given)) {
+ protected:
+  struct MemoryOrder {};
+  Rows(const Tensor& given, MemoryOrder) : tensor(share(given)) {
     const TensorInfo info(tensor);
     length = stride = info.sizes[info.ndim - 1];
     rows = info.numel / length;
   }
+
+ private:
   bool has_rows() {
     const TensorInfo info(tensor);
     length = info.ndim == 0 ? 1 : info.sizes[info.ndim - 1];

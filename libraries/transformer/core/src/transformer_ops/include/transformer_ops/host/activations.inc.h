@@ -65,7 +65,7 @@ inline void swiglu_out(const Tensor& a, const Tensor& b, Tensor& out) {
   }
   const Rows y(out);
   gated_into(y, Rows(a), Rows(b), Activation::silu);
-  copy_to(out, y.tensor);  // where Rows had to make a copy
+  y.copy_to(out);
 }
 inline std::array<Tensor, 2> swiglu_backward(const Tensor& grad_output, const Tensor& a, const Tensor& b) {
   return gated_backward(grad_output, a, b, Activation::silu);

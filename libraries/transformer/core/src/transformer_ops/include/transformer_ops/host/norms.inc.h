@@ -7,11 +7,8 @@ inline Casting casting_of(std::string_view mode) {
 }
 
 // y = rms_norm(x), or of the sum of x and a residual, which is kept.
-inline void normalise(const Tensor& given, const Tensor* given_residual, const Tensor& weight, double eps,
-                      double offset, Casting casting, const Rows& y, const Rows* sum, bool stream) {
-  const Rows x(given);
-  std::optional<Rows> residual;
-  if (given_residual != nullptr) residual.emplace(*given_residual);
+inline void normalise(const Rows& x, const Rows* residual, const Tensor& weight, double eps, double offset,
+                      Casting casting, const Rows& y, const Rows* sum, bool stream) {
   const RmsNorm arguments{.x = x.data(),
                           .weight = data_or_null(weight),
                           .y = y.data(),
@@ -26,7 +23,7 @@ inline void normalise(const Tensor& given, const Tensor* given_residual, const T
                           .residual_stride = residual ? residual->stride : 0,
                           .sum_stride = residual ? sum->stride : 0,
                           .stream = stream};
-  run(device_of(given), dtype_of(given), arguments, x.rows, residual ? 2 * x.length : x.length);
+  run(device_of(x.tensor), dtype_of(x.tensor), arguments, x.rows, residual ? 2 * x.length : x.length);
 }
 
 inline Tensor rms_norm(const Tensor& x, const OptionalTensor& given_weight, double eps, double offset,
@@ -36,7 +33,7 @@ inline Tensor rms_norm(const Tensor& x, const OptionalTensor& given_weight, doub
   const Casting casting = casting_of(casting_mode);
   Tensor y = new_empty(sizes_of(x), dtype_of(x), device_of(x));
   const Rows rows(y);
-  normalise(x, nullptr, weight, eps, offset, casting, rows, nullptr, should_stream(rows, 2));
+  normalise(Rows(x), nullptr, weight, eps, offset, casting, rows, nullptr, should_stream(rows, 2));
   return y;
 }
 
@@ -48,8 +45,8 @@ inline void rms_norm_out(const Tensor& x, const OptionalTensor& given_weight, do
   check_out(out, x, "x");
   if (given_weight) check_apart(out, "out", *given_weight, "weight", kIsRead);
   const Rows y(out);
-  normalise(x, nullptr, weight, eps, offset, casting, y, nullptr, should_stream(y, 2));
-  copy_to(out, y.tensor);  // where Rows had to make a copy
+  normalise(Rows(x), nullptr, weight, eps, offset, casting, y, nullptr, should_stream(y, 2));
+  y.copy_to(out);
 }
 
 inline std::array<Tensor, 2> norm_backward(const Tensor& given_grad, const Tensor* grad_sum, const Tensor& given,
@@ -103,9 +100,9 @@ inline std::array<Tensor, 2> fused_add_rms_norm(const Tensor& x, const Tensor& r
   const Tensor weight = optional_vector(given_weight, "weight", x, n);
   const Casting casting = casting_of(casting_mode);
   Tensor y = new_empty(sizes_of(x), dtype_of(x), device_of(x)), sum = new_empty(sizes_of(x), dtype_of(x), device_of(x));
-  const Rows rows(y), sums(sum);
+  const Rows rows(y), sums(sum), residuals(residual);
   const bool stream = should_stream(rows, 4) && should_stream(sums, 4);
-  normalise(x, &residual, weight, eps, offset, casting, rows, &sums, stream);
+  normalise(Rows(x), &residuals, weight, eps, offset, casting, rows, &sums, stream);
   return {std::move(y), std::move(sum)};
 }
 
@@ -123,9 +120,9 @@ inline void fused_add_rms_norm_(Tensor& x, Tensor& residual, const OptionalTenso
   const Tensor weight = optional_vector(given_weight, "weight", x, n);
   const Casting casting = casting_of(casting_mode);
   const Rows y(x), sum(residual);  // copies where rows are not contiguous
-  normalise(x, &residual, weight, eps, offset, casting, y, &sum, false);
-  copy_to(x, y.tensor);
-  copy_to(residual, sum.tensor);
+  normalise(y, &sum, weight, eps, offset, casting, y, &sum, false);
+  y.copy_to(x);
+  sum.copy_to(residual);
 }
 
 inline std::array<Tensor, 2> fused_add_rms_norm_backward(const Tensor& grad_y, const Tensor& grad_sum,

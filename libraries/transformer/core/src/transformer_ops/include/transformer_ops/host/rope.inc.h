@@ -12,7 +12,7 @@ inline Turned turned(const Tensor& given, Rope arguments) {
   const opwheel::TensorInfo info(given);
   const int64_t position_dim = arguments.heads_first ? 2 : 1, head_dim = arguments.heads_first ? 1 : 2;
   const bool has_rows = info.sizes[3] <= 1 || info.strides[3] == 1;
-  Tensor x = has_rows ? opwheel::share(given) : contiguous(given);
+  Tensor x = has_rows ? opwheel::share(given) : std::move(Rows(given).tensor);
   const opwheel::TensorInfo seen(x);
   Tensor y = new_empty(sizes_of(given), dtype_of(given), device_of(given));
   arguments.x = data<void>(x);

@@ -1,0 +1,26 @@
+// Copies that turn the columns of matrices in memory into rows, and back. Included by kernels.inc.h.
+
+// A square of rows and columns at a time.
+template <class T>
+void transposed(const Transposed& a, int64_t begin, int64_t end) {
+  constexpr int64_t kMost = kLanes<ComputeType<T>>;
+  const auto at_most = [](int64_t most, int64_t count) { return count < most ? count : most; };
+  Columns<T> square;
+  for (int64_t block = begin; block < end; ++block) {
+    const int64_t matrix = block / a.blocks(), first = block % a.blocks() * kRowsOfTransposed;
+    const int64_t last = first + at_most(kRowsOfTransposed, a.rows - first);
+    const T* x = static_cast<const T*>(a.x) + matrix * a.x_step;
+    T* y = static_cast<T*>(a.y) + matrix * a.y_step;
+    for (int64_t k = 0; k < a.columns; k += kMost) {
+      const int64_t columns = at_most(kMost, a.columns - k);
+      for (int64_t i = first; i < last; i += kMost) {
+        const int64_t rows = at_most(kMost, last - i);
+        square.read(x + k * a.x_stride + i, a.x_stride, columns, rows);
+        for (int64_t r = 0; r < rows; ++r) {
+          T* to = y + (i + r) * a.y_stride + k;
+          columns == kMost ? put(to, Whole{0}, square.values[r]) : put(to, Some{0, columns}, square.values[r]);
+        }
+      }
+    }
+  }
+}

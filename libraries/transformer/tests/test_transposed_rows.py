@@ -1,0 +1,72 @@
+"""Rows that are columns in memory: the bits are those of contiguous rows, and what is written has its place."""
+
+import pytest
+import torch
+import transformer_ops
+
+DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+# (rows, width) as the last dimensions, whose elements are apart in memory.
+LAYOUTS = {
+    "a matrix": lambda: torch.randn(37, 75).t(),
+    "short rows": lambda: torch.randn(3, 1100).t(),
+    "few rows": lambda: torch.randn(300, 5).t(),
+    "with gaps": lambda: torch.randn(20, 90)[:, 3:81].t(),
+    "a matrix for each batch": lambda: torch.randn(2, 33, 40).transpose(1, 2),
+    "channels first": lambda: torch.randn(2, 19, 5, 7).permute(0, 2, 3, 1),
+    "batches of batches": lambda: torch.randn(2, 3, 17, 50).transpose(2, 3),
+    "one matrix for all": lambda: torch.randn(17, 33).t().expand(3, 33, 17),
+    "batches apart": lambda: torch.randn(5, 17, 33)[::2].transpose(1, 2),
+    "every other row": lambda: torch.randn(17, 66)[:, ::2].t(),
+    "in another order": lambda: torch.randn(3, 17, 5, 4).permute(2, 0, 3, 1),
+}
+OPERATORS = {
+    "rms_norm": transformer_ops.rms_norm,
+    "layer_norm": lambda x, weight: transformer_ops.layer_norm(x, weight, weight),
+    "softmax": lambda x, weight: transformer_ops.softmax(x),
+    "log_softmax": lambda x, weight: transformer_ops.log_softmax(x),
+    "fused_add_rms_norm": lambda x, weight: transformer_ops.fused_add_rms_norm(x, x.flip(-1), weight)[0],
+    "quantize_rowwise": lambda x, weight: transformer_ops.quantize_rowwise(x)[0],
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_bits_of_contiguous_rows(layout, dtype):
+    x = LAYOUTS[layout]().to(dtype)
+    assert x.stride(-1) != 1
+    weight = torch.randn(x.shape[-1]).to(dtype)
+    for name, operator in OPERATORS.items():
+        assert torch.equal(operator(x, weight), operator(x.contiguous(), weight)), name
+    if x.dim() == 2:
+        target = torch.arange(len(x)) % x.shape[1]
+        found, expected = (transformer_ops.cross_entropy(one, target) for one in (x, x.contiguous()))
+        assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("layout", [name for name in LAYOUTS if name != "one matrix for all"])
+def test_what_is_written(layout, dtype):
+    """In place, and into a given tensor; what lies between its elements stays."""
+    x = LAYOUTS[layout]().to(dtype)
+    weight = torch.randn(x.shape[-1]).to(dtype)
+    storage = torch.full((x.untyped_storage().nbytes() // x.itemsize,), 7.0).to(dtype)
+
+    def alike(values):
+        memory = storage.clone()
+        made = memory.as_strided(x.shape, x.stride(), x.storage_offset())
+        made.copy_(values)
+        return made, memory
+
+    given, memory = alike(x)
+    residual, of_residual = alike(x.flip(0))
+    y, total = x.contiguous(), x.flip(0).contiguous()
+    transformer_ops.fused_add_rms_norm_(given, residual, weight)
+    transformer_ops.fused_add_rms_norm_(y, total, weight)
+    assert torch.equal(given, y)
+    assert torch.equal(residual, total)
+    assert torch.equal(memory, alike(y)[1])
+    assert torch.equal(of_residual, alike(total)[1])
+    out, memory = alike(torch.zeros(()))
+    transformer_ops.rms_norm(x, weight, out=out)
+    assert torch.equal(out, transformer_ops.rms_norm(x.contiguous(), weight))
+    assert torch.equal(memory, alike(out)[1])
