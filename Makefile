@@ -47,8 +47,7 @@ test quick unit nightly: export TORCHINDUCTOR_VEC_ISA_OK = 1
 test: environments ## lint, types and the whole test suite: the parts with a star, JOBS=3 at a time
 	@$(MAKE) --no-print-directory -k -j$(JOBS) --output-sync=target HAS_ENVIRONMENTS=1 $(PARTS)
 
-# All environments come first: where a part has to wait make goes on with the next, and the longest would be the last.
-environments: $(VENV)/.demo
+environments: $(VENV)/.demo # first: where a part has to wait make goes on with the next, and the longest would be the last
 	@$(MAKE) --no-print-directory -j$(JOBS) environment $(SYCL)/.installed $(VENV)/other-torch
 environment: lint
 	$(ENVIRONMENT) $(VENV) exported runtime-executorch docs release
@@ -85,9 +84,8 @@ test-sycl: $(SYCL)/.installed ## * the SYCL backend on simulated devices, in an 
 test-deploy: $(VENV)/.installed $(VENV)/.runtime-executorch $(VENV)/.exported ## * programs without Python: AOTInductor and ExecuTorch
 	TEST_DEPLOY_FOLDER=$(VENV)/deploy $(BIN)/python -m pytest tests/deploy
 
-# Fresh each time: Sphinx does not see that a docstring has changed, nor that a page of sources needs one more anchor.
 docs: $(VENV)/.docs ## the documentation site, docs/_build/html/index.html
-	@rm -rf docs/_build
+	@rm -rf docs/_build # Sphinx does not see that a docstring has changed, nor that a page of sources needs one more anchor
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --quiet docs docs/_build/html
 	@echo "file://$(CURDIR)/docs/_build/html/index.html"
 test-docs: docs ## * the documentation: every page, link and code block
@@ -120,8 +118,7 @@ nightly: $(VENV)/.installed $(VENV)/.release $(VENV)/other-torch $(SYCL)/.instal
 quick: $(VENV)/.installed ## the test suite without its slow parts, in minutes
 	@$(MAKE) --no-print-directory -k -j$(JOBS) --output-sync=target quick-rest quick-operators quick-faults quick-kit
 
-# One operator with its variants and its backward operator: the others have the same loops.
-quick-kit:
+quick-kit: # one operator with its variants and its backward operator: the others have the same loops
 	$(BIN)/python $(KIT) cpu -m "not compiles" --operators muladd,muladd_backward
 quick-faults:
 	$(BIN)/python -m pytest -q tests/faults/test_faults.py
@@ -141,6 +138,9 @@ bench-allocators: $(VENV)/.installed ## new results beside allocators that keep 
 	$(BIN)/python -m benchmarks.summary
 bench-transformer: $(VENV)/.installed ## the same for transformer_ops
 	$(BIN)/transformer_ops bench --label "$(COMMIT)" --json benchmarks/results/transformer.json --plot benchmarks/results/transformer.png
+	$(BIN)/python -m benchmarks.summary
+bench-sweep: $(VENV)/.installed ## where transformer_ops is slower than PyTorch, an hour, into benchmarks/results/transformer-sweep.json; COMPILERS="inductor zentorch": where those are installed
+	$(BIN)/transformer_ops bench --sweep $(addprefix --compiled-by ,$(or $(COMPILERS),inductor)) --label "$(COMMIT)" --json benchmarks/results/transformer-sweep.json --plot benchmarks/results/transformer-sweep.png
 	$(BIN)/python -m benchmarks.summary
 instructions: $(VENV)/.installed ## count instructions (needs valgrind) and make them the record that the tests compare with
 	$(BIN)/python -m benchmarks.instructions --update

@@ -12,11 +12,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+from opwheel_tools.bench import sweep_results
 from opwheel_tools.bench.from_samples import COMPILED, FUNCTIONAL, OURS, REFERENCE, TRIAD, compared_with, measured_rows
 from opwheel_tools.bench.results import Measurement, Results, Row, load
 from opwheel_tools.bench.suite import OVERHEAD, Form
 from opwheel_tools.bench.tables import DISTURBED, format_elements, format_time
 
+from benchmarks import sweep_tables
 from benchmarks.gpu import document as gpu_document
 from benchmarks.gpu import tables as gpu_tables
 
@@ -28,6 +30,7 @@ TRANSFORMER_RESULTS = ROOT / "results/transformer.json"
 MODEL_RESULTS = ROOT / "results/language_model.json"
 DIGITS_RESULTS = ROOT / "results/digits.json"
 DEFINE_RESULTS = ROOT / "results/define.json"
+SWEEP_RESULTS = ROOT / "results/transformer-sweep.json"
 SPEED_RESULTS = ROOT / "results/gpu-speed.json"
 PICTURE = ROOT / "results/summary.png"
 DOCS = ROOT.parent / "docs"
@@ -316,7 +319,20 @@ def tables() -> dict[str, str]:
         "digits": digits(json.loads(DIGITS_RESULTS.read_text())),
         "definitions": definitions(json.loads(DEFINE_RESULTS.read_text())),
         **speed(),
+        **sweep(),
     }
+
+
+def sweep() -> dict[str, str]:
+    """The tables of `transformer_ops bench --sweep`; empty until there are results."""
+    if not SWEEP_RESULTS.exists():
+        return {"sweep": "", "sweep compiled": ""}
+    results = sweep_results.load(SWEEP_RESULTS)
+    files, about = "../benchmarks/results/transformer-sweep", "Times faster than PyTorch by width, dtype and layout"
+    machine = _measured_on(results.machine)
+    written = f"{machine} [All of it]({files}.json).\n\n![{about}, for each operator]({files}.png)\n"
+    slower = f"{sweep_tables.slower(results)}\n{written}"
+    return {"sweep": slower, "sweep compiled": sweep_tables.compiled(results)}
 
 
 def speed() -> dict[str, str]:

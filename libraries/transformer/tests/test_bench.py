@@ -2,6 +2,7 @@
 
 import json
 from copy import deepcopy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,8 +11,8 @@ from matplotlib.image import imread
 from opwheel.dispatch.overload import as_tuple
 from opwheel.memory.usage import peak
 from opwheel_tools import OpInfo
-from opwheel_tools.bench import from_samples, machine, sweep
-from opwheel_tools.bench.results import Results
+from opwheel_tools.bench import from_samples, machine, sweep, sweep_results
+from opwheel_tools.bench.results import Results, ResultsFileError
 from opwheel_tools.bench.sampling import Precision
 from opwheel_tools.bench.suite import Form
 from opwheel_tools.opinfo.lookup import op_info_of
@@ -126,13 +127,15 @@ def test_where_memory_is_the_limit_operands_are_made_anew(monkeypatch):
 def test_sweep(tmp_path):
     file, picture = tmp_path / "sweep.json", tmp_path / "sweep.png"
     only = [word for name in ("softmax", "rope", "cross_entropy_rows") for word in ("--only", name)]
-    result = invoke("transformer_ops", "bench", "--sweep", "--quick", *only, "--json", file, "--plot", picture)
+    options = [*only, "--compiled-by", "eager", "--json", file, "--plot", picture]
+    result = invoke("transformer_ops", "bench", "--sweep", "--quick", *options)
     assert result.exit_code == 0, result.output
     assert imread(picture).std() > 0.05
-    found = json.loads(file.read_text())
-    assert found["format"] == {"name": "opwheel bench sweep", "version": 1}
-    assert found["left_out"] == []
-    points = {(one["operator"], one["rows"], one["width"], one["dtype"], one["layout"]) for one in found["points"]}
+    found = sweep_results.load(file)
+    assert found.left_out == []
+    points = {(one.operator, one.rows, one.width, one.dtype, one.layout) for one in found.points}
+    assert {one.layout for one in found.points if "eager" in one.compiled} == {"contiguous"}
+    assert result.stdout.count("compiled by eager: ") == sum(one.layout == "contiguous" for one in found.points)
     widths = {"softmax": (16, 33), "rope": (16,), "cross_entropy_rows": (16, 33)}  # a rotation has pairs
     calls = [(name, 4, width, "float32") for name, some in widths.items() for width in some]
     assert points == {(*call, layout) for call in calls for layout in sweep.LAYOUTS}
@@ -141,12 +144,54 @@ def test_sweep(tmp_path):
 
 @pytest.mark.parametrize(
     ("options", "problem"),
-    [(["--skip", "reference"], "none of --device"), (["--only", "softmax", "--only", "attention"], "'attention'")],
+    [
+        (["--skip", "reference"], "none of --device"),
+        (["--only", "softmax", "--only", "attention"], "'attention'"),
+        (["--compiled-by", "inductr"], "no backend 'inductr'"),
+    ],
 )
 def test_sweep_refuses(options, problem):
     result = invoke("transformer_ops", "bench", "--sweep", "--quick", *options)
     assert result.exit_code == 2
     assert problem in result.output
+
+
+def test_compiled_code_is_measured_in_a_sweep_alone():
+    result = invoke("transformer_ops", "bench", "--quick", "--compiled-by", "eager")
+    assert result.exit_code == 2
+    assert "goes with --sweep" in result.output
+
+
+def test_a_backend_that_does_not_work_is_left_out():
+    point = sweep.Point(transformer_ops.library.overloads["softmax"], 4, 33, torch.float32, "contiguous")
+    results = sweep_results.SweepResults({}, {})
+    sweep.run(point, results)
+    sweep.run_compiled(point, "runtime_error_TESTING_ONLY", results)
+    sweep.run_compiled(point, "eager", results)
+    (found,) = results.points
+    assert set(found.compiled) == {"eager"}
+    assert results.left_out[0].startswith("runtime_error_TESTING_ONLY of softmax torch.float32: ")
+
+
+def test_results_of_a_sweep_are_read_as_they_were_written(tmp_path):
+    points = [
+        sweep_results.Compared("rope", 8, 2, "float32", "contiguous", 1.234567, 0.91234, (0.92, 0.9, 0.9555)),
+        sweep_results.Compared("rope", 8, 4, "float32", "contiguous", 0.5, 1.5, (), {"inductor": 0.75}),
+        sweep_results.Compared("rope", 64, 2, "float32", "transposed", 1234.5, 2.0),
+    ]
+    file = tmp_path / "sweep.json"
+    sweep_results.SweepResults({"cpu": "one"}, {"threads": 2}, points, ["something"]).save(file)
+    found = sweep_results.load(file)
+    assert (found.machine, found.settings, found.left_out) == ({"cpu": "one"}, {"threads": 2}, ["something"])
+    rounded = replace(points[0], microseconds=1.23, first=0.912, again=(0.92, 0.9, 0.956))
+    assert found.points == [rounded, points[1], replace(points[2], microseconds=1230.0)]
+    assert [point.ratio for point in found.points] == [0.92, 1.5, 2.0]
+    file.write_text(file.read_text().replace('"version": 2', '"version": 1'))
+    with pytest.raises(ResultsFileError, match="measure again"):
+        sweep_results.load(file)
+    file.write_text("[]")
+    with pytest.raises(ResultsFileError, match="bench --sweep --json"):
+        sweep_results.load(file)
 
 
 def test_the_whole_sweep():
@@ -182,14 +227,14 @@ def test_what_is_slower_in_a_sweep_is_measured_again(monkeypatch):
 
     monkeypatch.setattr(sweep, "op_info_of", lambda _: OpInfo(swept=swept))
     overload = transformer_ops.library.overloads["softmax"]
-    results = sweep.SweepResults({}, {})
+    results = sweep_results.SweepResults({}, {})
     for dtype in (torch.float32, torch.float64):
         for layout in ("contiguous", "transposed", "unaligned"):
             sweep.run(sweep.Point(overload, 4, 33, dtype, layout), results)
-    assert [len(point.runs) for point in results.points] == [3, 0, 3]
+    assert [len(point.again) for point in results.points] == [3, 0, 3]
     slow, fast, _ = results.points
     assert slow.ratio < 0.5 < 2 < fast.ratio
-    assert slow.ratio in slow.runs
+    assert slow.ratio in slow.again
     assert {point.layout for point in results.slower} == {"contiguous", "unaligned"}
     assert results.left_out == ["softmax torch.float64: not in float64"]
 

@@ -6,31 +6,30 @@ as slower if the median of these says so. The results are not compared; that is 
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import itertools
-import json
 import statistics
 import timeit
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from opwheel.dispatch.overload import Overload
-from opwheel.formats import Format
 from torch import Tensor
 
 from ..opinfo.lookup import op_info_of
 from .sampling import Precision, clock_for, sample
+from .sweep_results import SLOWER, Compared, SweepResults
 
-FORMAT = Format("opwheel bench sweep", 1)
 WIDTHS = (1, 2, 3, 4, 7, 8, 12, 16, 24, 31, 32, 48, 64, 96, 100, 127, 128, 192, 256, 512, 1000, 1024, 2048, 4096, 8192)
 ROWS = (1, 8, 64, 512, 4096, 65536)
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 MOST_ELEMENTS = 1 << 22
 """Larger tensors are left out: they take long, and memory is the limit for every implementation."""
-SLOWER = 0.95
-"""Of the baseline's speed: what is below is measured again."""
+COMPILED_AT = ((1, 64), (64, 1024), (4096, 1024))
+"""Rows and widths of the contiguous tensors for which baselines are compiled, which takes seconds."""
 
 _GLANCE = Precision(error=1.0, seconds=0.0, sample_seconds=5e-4, settle_seconds=0.0, rounds=(3, 3))
 _RUN = Precision(error=0.02, seconds=0.1, sample_seconds=1e-3, settle_seconds=1e-3, rounds=(9, 50))
@@ -72,55 +71,12 @@ class Point:
         """A tensor of random numbers in the point's dtype and layout."""
         return LAYOUTS[self.layout](torch.randn(rows, width).to(self.dtype))
 
-    def timers(self) -> dict[str, timeit.Timer] | None:
+    def calls(self) -> dict[str, Callable[[], object]] | None:
         """The operator and its baseline, with operands of their own; None where there is no such call."""
         swept = op_info_of(self.overload).swept
         assert swept is not None
         calls = swept(self.make, self.rows, self.width)
-        return None if calls is None else dict(zip(("operator", "baseline"), map(timeit.Timer, calls), strict=True))
-
-
-@dataclass(frozen=True)
-class Compared:
-    """How fast an operator is at a point; seconds for one call."""
-
-    operator: str
-    rows: int
-    width: int
-    dtype: str
-    layout: str
-    operator_s: float
-    baseline_s: float
-    runs: tuple[float, ...] = ()
-    """The ratios of the runs that measured it again."""
-
-    @property
-    def ratio(self) -> float:
-        """The baseline's time over the operator's: above 1, the operator is faster."""
-        return statistics.median(self.runs) if self.runs else self.baseline_s / self.operator_s
-
-    def __str__(self) -> str:
-        return f"{self.operator} ({self.rows}, {self.width}) {self.dtype} {self.layout}: {self.ratio:.2f}"
-
-
-@dataclass
-class SweepResults:
-    """One sweep."""
-
-    machine: dict[str, Any]
-    settings: dict[str, Any]
-    points: list[Compared] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
-    """What could not be called, with the reason; each once."""
-
-    @property
-    def slower(self) -> list[Compared]:
-        """What is below ``SLOWER``, the slowest first."""
-        return sorted((point for point in self.points if point.ratio < SLOWER), key=lambda point: point.ratio)
-
-    def save(self, path: Path) -> None:
-        """Write it as JSON."""
-        path.write_text(json.dumps({"format": FORMAT.as_json(), **asdict(self)}, indent=1) + "\n")
+        return None if calls is None else dict(zip(("operator", "baseline"), calls, strict=True))
 
 
 def points(overloads: Iterable[Overload], groups: Iterable[str] = (), *, quick: bool = False) -> Iterator[Point]:
@@ -147,19 +103,71 @@ def run(point: Point, results: SweepResults) -> None:
             ours, theirs = first
             runs = [_seconds(point, _RUN) for _ in range(_RUNS if theirs < SLOWER * ours else 0)]
     except (RuntimeError, ValueError, NotImplementedError) as error:
-        problem = f"{point.overload.name} {point.dtype}: {str(error).strip().partition(chr(10))[0]}"
-        if problem not in results.left_out:
-            results.left_out.append(problem)
+        _leave_out(f"{point.overload.name} {point.dtype}", error, results)
         return
-    ratios = tuple(again[1] / again[0] for again in runs if again is not None)
+    again = tuple(one[1] / one[0] for one in runs if one is not None)
     dtype = str(point.dtype).removeprefix("torch.")
     name = point.overload.operator.name
-    results.points.append(Compared(name, point.rows, point.width, dtype, point.layout, ours, theirs, ratios))
+    found = Compared(name, point.rows, point.width, dtype, point.layout, ours * 1e6, theirs / ours, again)
+    results.points.append(found)
+
+
+def has_backend(backend: str) -> bool:
+    """Whether ``torch.compile`` has this backend, or a package of its name may bring it."""
+    return backend in torch.compiler.list_backends(exclude_tags=()) or importlib.util.find_spec(backend) is not None
+
+
+def compiled_points(points: Iterable[Point], *, quick: bool = False) -> list[Point]:
+    """Those at ``COMPILED_AT``; with ``quick`` all that are contiguous."""
+    return [
+        point
+        for point in points
+        if point.layout == "contiguous"
+        and point.dtype in (torch.float32, torch.bfloat16)
+        and (quick or (point.rows, point.width) in COMPILED_AT)
+    ]
+
+
+def run_compiled(point: Point, backend: str, results: SweepResults) -> None:
+    """Measure a point beside its baseline as ``torch.compile`` makes it with a backend.
+
+    Backends may change what others do: they are for after all points have been measured, one after the other.
+    """
+    torch.compiler.reset()
+    try:
+        if backend not in torch.compiler.list_backends(exclude_tags=()):
+            importlib.import_module(backend)
+        calls = point.calls()
+        if calls is None:
+            return
+        calls["baseline"] = _compiled(calls["baseline"], backend)
+        with torch.no_grad():
+            ours, theirs = _sampled(calls, _RUN)
+    except Exception as error:  # of whatever the backend is
+        _leave_out(f"{backend} of {point.overload.name} {point.dtype}", error, results)
+        return
+    for index, one in enumerate(results.points):
+        if f"{one.operator} ({one.rows}, {one.width}) {one.dtype} {one.layout}" == point.name:
+            results.points[index] = replace(one, compiled={**one.compiled, backend: theirs / ours})
+
+
+def _compiled(call: Callable[[], object], backend: str) -> Callable[[], object]:
+    if isinstance(call, partial):  # the operands are arguments then
+        return partial(torch.compile(call.func, backend=backend, dynamic=False), *call.args, **call.keywords)
+    return torch.compile(call, backend=backend, dynamic=False)
+
+
+def _leave_out(what: str, error: Exception, results: SweepResults) -> None:
+    problem = f"{what}: {str(error).strip().partition(chr(10))[0]}"
+    if problem not in results.left_out:
+        results.left_out.append(problem)
 
 
 def _seconds(point: Point, precision: Precision) -> tuple[float, float] | None:
-    timers = point.timers()
-    if timers is None:
-        return None
-    found = sample(timers, clock_for("cpu"), precision)
+    calls = point.calls()
+    return None if calls is None else _sampled(calls, precision)
+
+
+def _sampled(calls: dict[str, Callable[[], object]], precision: Precision) -> tuple[float, float]:
+    found = sample({name: timeit.Timer(call) for name, call in calls.items()}, clock_for("cpu"), precision)
     return statistics.median(found["operator"].seconds), statistics.median(found["baseline"].seconds)

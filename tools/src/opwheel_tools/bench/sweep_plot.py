@@ -6,7 +6,8 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .sweep import LAYOUTS, Compared, SweepResults
+from .sweep import LAYOUTS
+from .sweep_results import Compared, SweepResults
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

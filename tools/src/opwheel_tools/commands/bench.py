@@ -28,6 +28,14 @@ def bench(
     sweep: Annotated[
         bool, typer.Option("--sweep", help="Many widths, rows, dtypes and layouts, a quick sample each, on a CPU.")
     ] = False,
+    backends: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--compiled-by",
+            help="With --sweep: also the baseline as this backend of torch.compile makes it, at a few points; may be "
+            "repeated.",
+        ),
+    ] = None,
     only: Annotated[list[str] | None, typer.Option(help="Measure only this group; may be repeated.")] = None,
     skip: Annotated[list[str] | None, typer.Option(help="Leave out this baseline; may be repeated.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the results here.")] = None,
@@ -61,8 +69,11 @@ def bench(
         for option, file in (("--json", json_file), ("--plot", plot_file)):
             _require_writable(option, file)
         _require_matplotlib(plot_file)
-        run_sweep(library, only or [], quick=quick, label=label, json_file=json_file, plot_file=plot_file)
+        files = {"json_file": json_file, "plot_file": plot_file}
+        run_sweep(library, only or [], backends or [], quick=quick, label=label, **files)
         return
+    if backends:
+        raise typer.BadParameter("goes with --sweep", param_hint="--compiled-by")
     suite = _suite(library)
     _require_loaded(library, device)
     run = _SuiteRun(suite, device, quick, only, skip) if suite else _SampleRun(library, device, quick, only, skip)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ _MOST_SHOWN = 40
 def sweep(
     library: Library,
     only: list[str],
+    backends: list[str],
     *,
     quick: bool,
     label: str | None,
@@ -29,6 +31,7 @@ def sweep(
     from ..bench import sweep as grid
     from ..bench import sweep_plot
     from ..bench.machine import describe_machine
+    from ..bench.sweep_results import SLOWER, SweepResults
     from .progress import measure
 
     overloads = list(library.overloads.values())
@@ -40,24 +43,37 @@ def sweep(
         if name not in known:
             problem = f"no operator {name!r} to sweep; operators are: {', '.join(known)}"
             raise typer.BadParameter(problem, param_hint="--only")
+    for backend in backends:
+        if not grid.has_backend(backend):
+            names = ", ".join(torch.compiler.list_backends())
+            problem = (
+                f"torch.compile has no backend {backend!r}, and no package of that name is installed; it has {names}"
+            )
+            raise typer.BadParameter(problem, param_hint="--compiled-by")
     points = list(grid.points(overloads, only, quick=quick))
     settings: dict[str, object] = {"quick": quick, "threads": torch.get_num_threads()}
     settings[library.namespace] = library.version
     if label is not None:
         settings["label"] = label
-    results = grid.SweepResults(describe_machine(), settings)
+    results = SweepResults(describe_machine(), settings)
     try:
         measure(lambda point: grid.run(point, results), points)
+        for backend in backends:
+            run_one = functools.partial(grid.run_compiled, backend=backend, results=results)
+            measure(run_one, grid.compiled_points(points, quick=quick))
     except KeyboardInterrupt:
         results.left_out.append(f"interrupted after {len(results.points)} of {len(points)} points")
 
     console = Console(highlight=False)
     slower = results.slower
-    console.print(f"{len(results.points)} points, {len(slower)} below {grid.SLOWER} of the baseline's speed")
+    console.print(f"{len(results.points)} points, {len(slower)} below {SLOWER} of the baseline's speed")
     for point in slower[:_MOST_SHOWN]:
         console.print(f"  {point}", markup=False)
     if len(slower) > _MOST_SHOWN:
         console.print(f"  and {len(slower) - _MOST_SHOWN} more")
+    for point in results.points:
+        for backend, ratio in point.compiled.items():
+            console.print(f"  {point}, compiled by {backend}: {ratio:.2f}", markup=False)
     for problem in results.left_out:
         console.print(f"left out: {problem}", markup=False)
     if json_file is not None:
