@@ -11,14 +11,18 @@ from opwheel.dispatch import native_autograd
 pytestmark = pytest.mark.skipif(bool(native_autograd.why_not()), reason=native_autograd.why_not())
 
 torch.library.define("waves_notation::f", "(Tensor x, Tensor w, float k) -> (Tensor y, Tensor kept)")
+torch.library.define("waves_notation::cube", "(Tensor x) -> Tensor")
+torch.library.define("waves_notation::cube_training", "(Tensor x) -> (Tensor y, Tensor slope)")
+torch.library.impl("waves_notation::cube", "CPU", lambda x: x**3 + 1)
+torch.library.impl("waves_notation::cube_training", "CompositeImplicitAutograd", lambda x: (x**3, 3 * x * x))
 torch.library.define("waves_notation::back", "(Tensor grad_output, Tensor x, *, float k=1.0) -> (Tensor, Tensor)")
 torch.library.define("waves_notation::times", "(Tensor x, Tensor by) -> Tensor")
 torch.library.define("waves_notation::times_", "(Tensor(a!) x, Tensor by) -> ()")
-HEAD = "opwheel-derivatives 2\n"
+HEAD = "opwheel-derivatives 3\n"
 OPERATOR = "operator waves_notation::f\n"
 BEGIN = HEAD + OPERATOR
 OTHER_VERSION = (
-    "the derivatives begin with 'operator waves_notation::f', and this Autograd library reads 'opwheel-derivatives 2'; "
+    "the derivatives begin with 'operator waves_notation::f', and this Autograd library reads 'opwheel-derivatives 3'; "
     "build the operator library and take the Autograd library with the same opwheel"
 )
 DESCRIPTION = f"""{BEGIN}fixed_result kept
@@ -56,10 +60,14 @@ end"""
 
 
 @pytest.fixture(scope="module")
-def register():
-    library = ctypes.CDLL(str(library_file("autograd")))
-    library.opwheel_autograd_register.restype = ctypes.c_void_p
+def library():
+    opened = ctypes.CDLL(str(library_file("autograd")))
+    opened.opwheel_autograd_register.restype = ctypes.c_void_p
+    return opened
 
+
+@pytest.fixture(scope="module")
+def register(library):
     def start(text):
         """Empty, or why it was not registered."""
         message = ctypes.create_string_buffer(500)
@@ -78,6 +86,22 @@ def register():
 def test_a_description_is_registered(register):
     assert register(DESCRIPTION) == ""
     assert register("") == ""  # of a library whose derivatives nobody has asked for
+
+
+def test_an_operator_for_training_is_called_and_what_else_it_returns_is_dropped(library):
+    text = f"{HEAD}operator waves_notation::cube\nrecorded waves_notation::cube_training\nend"
+    handle = library.opwheel_autograd_register(text.encode(), ctypes.create_string_buffer(500), 500)
+    assert handle
+    try:
+        x = torch.tensor([2.0], requires_grad=True)
+        y = torch.ops.waves_notation.cube(x)
+        assert torch.autograd.grad(y, x)[0].item() == 12
+        assert y.item() == 8
+        with torch.no_grad():
+            assert torch.ops.waves_notation.cube(x).item() == 9  # the operator itself
+        assert torch.ops.waves_notation.cube(x.detach()).item() == 9
+    finally:
+        library.opwheel_autograd_remove(ctypes.c_void_p(handle))
 
 
 @pytest.mark.parametrize(
@@ -114,6 +138,8 @@ def test_a_description_is_registered(register):
         (BEGIN + "none\nconjugate\nend", "only tensors and numbers have a conjugate"),
         (BEGIN + "fixed_argument k\nend", "'k' is no tensor among its arguments"),
         (BEGIN + "fixed_result x\nend", "it has no result 'x'"),
+        (BEGIN + "recorded waves_notation::missing\nend", "there is no operator waves_notation::missing"),
+        (BEGIN + "recorded waves_notation::times\nend", "waves_notation::times does not take the same and return"),
         (BEGIN + "bool 2\nend", "'2' is not a number that it can have"),
         (BEGIN + "gradient y\nformula\nend", "pairs are expected"),
         (BEGIN + "gradient y\nformula x\nend", "pairs are expected"),

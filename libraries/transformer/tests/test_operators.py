@@ -11,6 +11,8 @@ import torch
 import transformer_ops
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from opwheel.dispatch import native_autograd
+from opwheel.dispatch.registration import native_autograd_of
 from opwheel.memory.usage import peak
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -805,3 +807,11 @@ def test_swiglu_out_of_transposed_tensors():
     a, b, out = (torch.randn(4, 6).t() for _ in range(3))
     transformer_ops.swiglu(a, b, out=out)
     assert torch.equal(out, transformer_ops.swiglu(a, b))
+
+
+@pytest.mark.skipif(bool(native_autograd.why_not()), reason=native_autograd.why_not())
+def test_no_call_goes_through_python():
+    """Also of operators in whose place others are called where a gradient is recorded."""
+    native = native_autograd_of(transformer_ops.library)
+    assert native.refused == {}
+    assert {"attention", "attention_qkvpacked", "fused_linear_cross_entropy"} <= native.operators

@@ -100,7 +100,7 @@ class _AutogradKernel:
         if not requires_grad:
             return _below_autograd(overload, keyset, args, kwargs)
         if overload.training is not None:
-            return _trained(overload, overload.training, values)
+            return trained(overload, values)
         _check_is_recorded(overload)
         if overload.is_in_place and private.compiler_is_functionalizing():
             # An autograd.Function's result that lies over an input is taken for a view that the function has made:
@@ -125,8 +125,10 @@ class _AutogradKernel:
         return function_of(self._derivatives)  # not before somebody differentiates
 
 
-def _trained(overload: Overload, training: Overload, values: tuple[Any, ...]) -> Any:
+def trained(overload: Overload, values: tuple[Any, ...]) -> Any:
     """A call of the operator for training, which returns more, in place of this one."""
+    training = overload.training
+    assert training is not None
     with private.checkpoint_policies_see(overload.op, training.op):
         results = as_tuple(training.call(training.op, values))
     results = results[: len(overload.schema.returns)]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import chain, count
 from typing import Any
@@ -79,14 +79,16 @@ class NativeAutograd:
     def _register(self, library: ctypes.CDLL, derivatives: Derivatives) -> str:
         """The reason why it cannot be registered; empty if it is."""
         overload = derivatives.overload
-        if overload.operator.training:
-            return f"where a gradient is recorded, {overload.operator.training} is called in its place"
-        reference = _free_name(overload)
+        space, reference = _references(overload), _free_name(overload)
+        recorded = f"{reference}_recorded" if overload.operator.training else None
         try:
-            description = describe(derivatives, reference=f"{_references(overload)}::{reference}")
+            name = None if recorded is None else f"{space}::{recorded}"
+            description = describe(derivatives, reference=f"{space}::{reference}", recorded=name)
         except NotCarriedError as reason:
             return str(reason)
         self._define_reference(overload, reference)
+        if recorded is not None:
+            self._define_recorded(overload, recorded)
         message = ctypes.create_string_buffer(_MESSAGE_BYTES)
         handle = library.opwheel_autograd_register(document([description]).encode(), message, _MESSAGE_BYTES)
         if not handle:
@@ -96,16 +98,29 @@ class NativeAutograd:
 
     def _define_reference(self, overload: Overload, name: str) -> None:
         """An operator in ATen operators, which the native kernel calls where PyTorch has to see inside."""
-        if self._references is None:
-            self._references = torch.library.Library(_references(overload), "FRAGMENT")
-        self._references.define(name + overload.schema_text.removeprefix(overload.name))
 
         def reference(*args: Any, **kwargs: Any) -> Any:
             from .autograd import decomposed  # most programs never get here, and importing a library is to be quick
 
             return decomposed(overload, overload.bind(args, kwargs))
 
-        self._references.impl(name, reference, "CompositeImplicitAutograd")
+        self._define(overload, name, reference)
+
+    def _define_recorded(self, overload: Overload, name: str) -> None:
+        """An operator that calls the one for training, which the native kernel calls where a gradient is recorded."""
+
+        def recorded(*args: Any, **kwargs: Any) -> Any:
+            from .autograd import trained
+
+            return trained(overload, overload.bind(args, kwargs))
+
+        self._define(overload, name, recorded)
+
+    def _define(self, overload: Overload, name: str, function: Callable[..., Any]) -> None:
+        if self._references is None:
+            self._references = torch.library.Library(_references(overload), "FRAGMENT")
+        self._references.define(name + overload.schema_text.removeprefix(overload.name))
+        self._references.impl(name, function, "CompositeImplicitAutograd")
 
 
 def why_not() -> str:

@@ -122,7 +122,12 @@ class Library(OperatorLibrary):
         In the notation of ``csrc/autograd/notation.h``. Formulas that are Python functions are not in it.
         """
         differentiable = [one for one in self.overloads.values() if one.tensor_positions]
-        return document(describe(Derivatives(one), reference=None) for one in differentiable)
+
+        def described(one: Overload) -> str:
+            recorded = None if one.training is None else one.training.qualified_name
+            return describe(Derivatives(one), reference=None, recorded=recorded)
+
+        return document(map(described, differentiable))
 
 
 def open_library(package: str, operators: Iterable[Operator], *, distribution: str, version: str) -> Library:

@@ -118,6 +118,8 @@ void AutogradKernel::operator()(const c10::OperatorHandle&, c10::DispatchKeySet 
     transformed(keys, *stack, is_recorded || seen.has_tangent);
   } else if (!is_recorded) {
     below(keys, *stack);
+  } else if (op_.recorded) {
+    call_recorded(*stack);
   } else if (op_.is_in_place && seen.is_python) {
     call_reference(op_, *stack);
   } else {
@@ -136,6 +138,12 @@ void AutogradKernel::transformed(c10::DispatchKeySet keys, std::vector<c10::IVal
   } else {
     call_reference(op_, stack);
   }
+}
+
+// It gives these results first, and then what its derivatives need.
+void AutogradKernel::call_recorded(std::vector<c10::IValue>& stack) {
+  op_.recorded->callBoxed(&stack);
+  torch::jit::drop(stack, op_.recorded->schema().returns().size() - op_.result_count);
 }
 
 void AutogradKernel::below(c10::DispatchKeySet keys, std::vector<c10::IValue>& stack) {

@@ -19,7 +19,8 @@ using Given = c10::SmallVector<GivenTensor, 4>;
 //
 // 1. Under a torch.func transform, or when an input carries a forward-mode tangent, the reference is called, and the
 //    rules of ATen's operators apply: reverse, forward, any order, any composition.
-// 2. Otherwise, when an input requires grad, a node is recorded that computes the operator's formulas.
+// 2. Otherwise, when an input requires grad, a node is recorded that computes the operator's formulas; or the operator
+//    for training is called, which records its own.
 // 3. Otherwise the backend's kernel runs and nothing is recorded.
 class AutogradKernel : public c10::OperatorKernel {
  public:
@@ -28,6 +29,7 @@ class AutogradKernel : public c10::OperatorKernel {
 
  private:
   void transformed(c10::DispatchKeySet keys, std::vector<c10::IValue>& stack, bool is_recorded);
+  void call_recorded(std::vector<c10::IValue>& stack);
   void record(c10::DispatchKeySet keys, std::vector<c10::IValue>& stack, const Given& given, uint64_t needed);
   void record_in_place(c10::DispatchKeySet keys, std::vector<c10::IValue>& stack, const Given& given, const Plan& plan);
   void below(c10::DispatchKeySet keys, std::vector<c10::IValue>& stack);

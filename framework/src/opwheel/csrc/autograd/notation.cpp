@@ -16,7 +16,7 @@ namespace {
 
 using Kind = Expression::Kind;
 
-constexpr char kHead[] = "opwheel-derivatives 2";  // _HEAD in opwheel/dispatch/derivatives/notation.py
+constexpr char kHead[] = "opwheel-derivatives 3";  // _HEAD in opwheel/dispatch/derivatives/notation.py
 
 c10::OperatorHandle find(const std::string& name) {
   const size_t dot = name.find('.');
@@ -132,6 +132,15 @@ class OperatorReader {
   }
 
   void reference(const std::string& name) { op_->reference = find(name); }
+  void recorded(const std::string& name) {
+    const c10::OperatorHandle training = find(name);
+    const c10::FunctionSchema& schema = training.schema();
+    if (schema.arguments().size() != op_->schema().arguments().size() ||
+        schema.returns().size() < op_->schema().returns().size()) {
+      throw std::invalid_argument(name + " does not take the same and return as much");
+    }
+    op_->recorded = training;
+  }
   void fixed_result(const std::string& name) { op_->without_gradient[position_of_result(*op_, name)] = true; }
   void fixed_argument(const std::string& name) { op_->constants.push_back(position_of_tensor(*op_, name)); }
   void no_derivative(const std::string&) { op_->is_differentiable = false; }
@@ -218,6 +227,7 @@ const std::map<std::string, Property> OperatorReader::kProperties = {
 
 const std::map<std::string, void (OperatorReader::*)(const std::string&)> OperatorReader::kInstructions = {
     {"reference", &OperatorReader::reference},
+    {"recorded", &OperatorReader::recorded},
     {"fixed_result", &OperatorReader::fixed_result},
     {"fixed_argument", &OperatorReader::fixed_argument},
     {"no_derivative", &OperatorReader::no_derivative},

@@ -2,9 +2,10 @@
 // what libraries declare, and writes this.
 // clang-format off
 //
-//     opwheel-derivatives 2
+//     opwheel-derivatives 3
 //     operator waves::norm
 //     reference waves_reference::norm   an operator with the same schema that calls ATen's operators; not without Python
+//     recorded waves::norm_training     is called in its place where a gradient is recorded; further results are dropped
 //     fixed_result rstd                 it has no gradient
 //     fixed_argument index              nor has this one
 //     no_derivative                     a gradient that arrives is an error

@@ -112,6 +112,7 @@ struct Operator {
   std::vector<std::string> result_names;
   std::vector<Formula> formulas;  // those for most arguments first
   std::optional<c10::OperatorHandle> reference;
+  std::optional<c10::OperatorHandle> recorded;  // takes the same, and is called where a gradient is recorded
 
  private:
   using Plans = std::map<uint64_t, std::unique_ptr<const Plan>>;

@@ -9,7 +9,7 @@ from .expression import Expression, NotCarriedError
 from .names import Names
 from .text import TextFormula
 
-_HEAD = "opwheel-derivatives 2"  # kHead in csrc/autograd/notation.cpp: another number where the notation changes
+_HEAD = "opwheel-derivatives 3"  # kHead in csrc/autograd/notation.cpp: another number where the notation changes
 _END = "end"
 
 
@@ -22,7 +22,7 @@ def document(descriptions: Iterable[str]) -> str:
     return "\n".join([_HEAD, *descriptions, _END])
 
 
-def describe(derivatives: Derivatives, reference: str | None) -> str:
+def describe(derivatives: Derivatives, reference: str | None, recorded: str | None) -> str:
     """One operator's derivatives.
 
     Args:
@@ -30,6 +30,8 @@ def describe(derivatives: Derivatives, reference: str | None) -> str:
         reference: the qualified name of the operator that is called for its reference. None where there is no Python,
             and so no reference: formulas that the notation cannot express are left out, and a gradient that needs one
             of them is an error.
+        recorded: the qualified name of the operator that is called in this one's place where a gradient is recorded,
+            with these results before others; None where this one's own formulas are for that.
 
     Raises:
         NotCarriedError: the notation cannot express some formula.
@@ -38,6 +40,8 @@ def describe(derivatives: Derivatives, reference: str | None) -> str:
     lines = [f"operator {overload.qualified_name}"]
     if reference is not None:
         lines.append(f"reference {reference}")
+    if recorded is not None:
+        lines.append(f"recorded {recorded}")
     if overload.operator.derivatives is None:
         lines.append("no_derivative")
     lines += [f"fixed_result {overload.result_names[i]}" for i in derivatives.fixed]
