@@ -64,6 +64,14 @@ inline bool should_stream(const Rows& y, int operand_count) {
   return y.stride == y.length && opwheel::cpu::should_stream(y.data(), y.rows, y.length * size, operand_count);
 }
 
+// The same of a new result, which is contiguous.
+inline bool should_stream(const Tensor& y, int operand_count) {
+  const opwheel::TensorInfo info(y);
+  const int64_t length = info.ndim == 0 ? 1 : info.sizes[info.ndim - 1];
+  const int64_t rows = length == 0 ? 0 : info.numel / length, size = opwheel::element_size(info.dtype_code);
+  return opwheel::cpu::should_stream(data<void>(y), rows, length * size, operand_count);
+}
+
 // How many groups rows are summed up in: enough for many threads, and never dependent on their number.
 inline int64_t part_count(const Rows& x) { return std::min<int64_t>(x.rows, 64); }
 

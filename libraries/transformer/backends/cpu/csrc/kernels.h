@@ -89,6 +89,13 @@ struct Transposed {
   int64_t blocks() const { return (rows + kRowsOfTransposed - 1) / kRowsOfTransposed; }
 };
 
+// Rows of y, which are contiguous, from elements that are x_step apart.
+struct Stepped {
+  const void* x;
+  void* y;
+  int64_t length, x_stride, x_step;
+};
+
 // The kernel that is given such arguments.
 template <class Arguments>
 struct KernelOf {
@@ -119,6 +126,7 @@ struct Table : KernelOf<RmsNorm>,
                KernelOf<Accumulate>,
                KernelOf<Quantize>,
                KernelOf<Transposed>,
+               KernelOf<Stepped>,
                KernelOf<Dequantize> {};
 
 namespace baseline {

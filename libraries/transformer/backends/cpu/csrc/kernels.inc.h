@@ -21,6 +21,7 @@ using namespace ::opwheel::cpu::OPWHEEL_ISA;
 #include "angles.inc.h"
 #include "attention.inc.h"
 #include "attention_few_queries.inc.h"
+#include "copies.inc.h"
 #include "cross_entropy.inc.h"
 #include "linear.inc.h"
 #include "linear_cross_entropy.inc.h"
@@ -29,7 +30,6 @@ using namespace ::opwheel::cpu::OPWHEEL_ISA;
 #include "quantize.inc.h"
 #include "rope.inc.h"
 #include "softmax.inc.h"
-#include "transposed.inc.h"
 
 }  // namespace
 
@@ -58,6 +58,7 @@ const Table table = {
     {OPWHEEL_BY_DTYPE(accumulate)},
     {OPWHEEL_BY_DTYPE(quantize)},
     {OPWHEEL_BY_DTYPE(transposed)},
+    {OPWHEEL_BY_DTYPE(stepped)},
     {OPWHEEL_BY_DTYPE(dequantize)},
 };
 

@@ -1,5 +1,17 @@
 // Tensors seen as rows. Included by arguments.h.
 
+// Whether the dimensions up to `last` are one, of `count` elements that are `stride` apart.
+inline bool are_one(const opwheel::TensorInfo& info, int64_t last, int64_t& count, int64_t& stride) {
+  count = 1, stride = 0;
+  for (int64_t d = last; d >= 0; --d) {
+    if (info.sizes[d] == 1) continue;
+    if (count == 1) stride = info.strides[d];
+    if (info.strides[d] != stride * count) return false;
+    count *= info.sizes[d];
+  }
+  return true;
+}
+
 // How rows lie in memory that are the columns of matrices there: elements of a row are `stride` apart, a row follows
 // the other, and a matrix is `step` from the next.
 struct ColumnsInMemory {
@@ -12,12 +24,7 @@ struct ColumnsInMemory {
     int64_t d = last - 1;
     for (; d >= 0 && (info.sizes[d] == 1 || info.strides[d] == found.rows); --d) found.rows *= info.sizes[d];
     if (found.length == 1 || found.rows == 1 || found.stride < found.rows) return std::nullopt;
-    for (; d >= 0; --d) {
-      if (info.sizes[d] == 1) continue;
-      if (found.matrices == 1) found.step = info.strides[d];
-      if (info.strides[d] != found.step * found.matrices) return std::nullopt;
-      found.matrices *= info.sizes[d];
-    }
+    if (!are_one(info, d, found.matrices, found.step)) return std::nullopt;
     return found;
   }
 };
@@ -27,7 +34,7 @@ inline void run_transposed(const Tensor& of, const Transposed& arguments, int64_
 }
 
 // As opwheel::Rows, but for how it copies: rows that are columns in memory, those of x.t() for example, a square at a
-// time, and not an element.
+// time, and rows of every other element in vectors.
 struct Rows : opwheel::Rows {
   explicit Rows(const Tensor& given) : opwheel::Rows(given, contiguous_rows) {}
   static Rows in_memory_order(const Tensor& given) { return Rows(given, MemoryOrder{}); }
@@ -46,9 +53,17 @@ struct Rows : opwheel::Rows {
   using opwheel::Rows::Rows;
 
   static Tensor contiguous_rows(const Tensor& given) {
-    const auto columns = ColumnsInMemory::of(opwheel::TensorInfo(given));
-    if (!columns) return opwheel::contiguous(given);
+    const opwheel::TensorInfo info(given);
+    const auto columns = ColumnsInMemory::of(info);
+    int64_t rows, stride;
+    if (!columns && !are_one(info, info.ndim - 2, rows, stride)) return opwheel::contiguous(given);
     Tensor copy = new_empty_like(given);
+    if (!columns) {
+      const int64_t length = info.sizes[info.ndim - 1], step = info.strides[info.ndim - 1];
+      const Stepped arguments{opwheel::data<void>(given), opwheel::data<void>(copy), length, stride, step};
+      run(info.device, dtype_of(given), arguments, rows, length);
+      return copy;
+    }
     const int64_t step = columns->rows * columns->length;
     run_transposed(given,
                    {opwheel::data<void>(given), opwheel::data<void>(copy), columns->rows, columns->length,

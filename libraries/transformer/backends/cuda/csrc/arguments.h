@@ -33,6 +33,7 @@ inline const Check& on_device(const Check& checked) { return checked.on_cuda(); 
 
 // Stores go through the cache on every device.
 inline bool should_stream(const Rows&, int) { return false; }
+inline bool should_stream(const Tensor&, int) { return false; }
 
 inline int64_t part_count(const Rows& x) {
   return part_count(device_of(x.tensor), dtype_of(x.tensor), x.rows, x.length);

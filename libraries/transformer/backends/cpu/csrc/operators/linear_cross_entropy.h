@@ -36,7 +36,7 @@ inline Tensor logits_of(const Tensor& x, const Tensor& weight, const Tensor& bia
 // The first product is written, those of further rows are added; one of 16-bit numbers has to be made first.
 inline void add_product(const Tensor& sum, const Tensor& a, const Tensor& b, ScalarType dtype, bool is_first) {
   if (dtype != wide(dtype)) {
-    const Tensor product = new_empty(sizes_of(sum), dtype, device_of(sum));
+    const Tensor product = new_empty_like(sum, dtype);
     matmul(product, a, b);
     const int64_t count = opwheel::TensorInfo(sum).numel;
     run(device_of(sum), dtype, Accumulate{data<void>(product), data<void>(sum), 1, !is_first}, count, 1);

@@ -37,7 +37,7 @@ inline void matmul(const Tensor& out, const Tensor& a, const Tensor& b) {
 // The first product is written, those of further rows are added.
 inline void add_product(const Tensor& sum, const Tensor& a, const Tensor& b, ScalarType dtype, bool is_first) {
   if (is_first && dtype == wide(dtype)) return matmul(sum, a, b);
-  const Tensor product = new_empty(sizes_of(sum), dtype, device_of(sum));
+  const Tensor product = new_empty_like(sum, dtype);
   matmul(product, a, b);
   const opwheel::TensorInfo info(sum);
   const Accumulate arguments{data<void>(product), data<void>(sum), info.sizes[1], !is_first};

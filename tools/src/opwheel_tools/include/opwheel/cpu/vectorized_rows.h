@@ -357,12 +357,15 @@ __attribute__((always_inline)) inline C maximum(int64_t n, C start, const Value&
   return reduce<C>(n, start, value, [](Vector<C> a, Vector<C> b) { return a > b ? a : b; });
 }
 
-// Memory for a row, aligned to a cache line. Not initialised. Throws std::bad_alloc, which run() has an error for.
+// Memory for a row, aligned to a cache line; none for no elements. Not initialised. Throws std::bad_alloc, which run()
+// has an error for.
 template <class C>
 struct Buffer {
   C* data;
   explicit Buffer(int64_t n)
-      : data(static_cast<C*>(::operator new(static_cast<std::size_t>(n) * sizeof(C), std::align_val_t(kLine)))) {}
+      : data(n == 0
+                 ? nullptr
+                 : static_cast<C*>(::operator new(static_cast<std::size_t>(n) * sizeof(C), std::align_val_t(kLine)))) {}
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
   ~Buffer() { ::operator delete(data, std::align_val_t(kLine)); }

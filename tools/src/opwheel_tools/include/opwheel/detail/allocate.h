@@ -26,20 +26,30 @@ inline int64_t numel(const Sizes& sizes) {
   return count;
 }
 
-// A contiguous tensor whose memory holds anything.
-inline Tensor new_empty(const Sizes& sizes, ScalarType dtype, Device device) {
-  Sizes strides(sizes.size());
+// A contiguous tensor whose memory holds anything; a dtype by PyTorch's number.
+inline Tensor new_empty(int64_t ndim, const int64_t* sizes, int32_t dtype_code, Device device) {
+  constexpr int64_t kFew = 8;  // dimensions, for which no memory is asked for
+  int64_t few[kFew];
+  Sizes many(static_cast<std::size_t>(ndim > kFew ? ndim : 0));
+  int64_t* const strides = ndim > kFew ? many.data() : few;
   int64_t following = 1;
-  for (std::size_t i = sizes.size(); i-- > 0;) {
+  for (int64_t i = ndim; i-- > 0;) {
     strides[i] = following;
     following *= sizes[i] > 1 ? sizes[i] : 1;
   }
-  const int32_t code = code_of(dtype);
-  return Tensor::empty(static_cast<int64_t>(sizes.size()), sizes.data(), strides.data(), code, element_size(code),
-                       device);
+  return Tensor::empty(ndim, sizes, strides, dtype_code, element_size(dtype_code), device);
+}
+inline Tensor new_empty(const Sizes& sizes, ScalarType dtype, Device device) {
+  return new_empty(static_cast<int64_t>(sizes.size()), sizes.data(), code_of(dtype), device);
 }
 inline Tensor new_empty_like(const Tensor& tensor) {
-  return new_empty(sizes_of(tensor), dtype_of(tensor), device_of(tensor));
+  const TensorInfo info(tensor);
+  return new_empty(info.ndim, info.sizes, info.dtype_code, info.device);
+}
+// Of the shape of a tensor, and another dtype.
+inline Tensor new_empty_like(const Tensor& tensor, ScalarType dtype) {
+  const TensorInfo info(tensor);
+  return new_empty(info.ndim, info.sizes, code_of(dtype), info.device);
 }
 // The same with the strides of a tensor without gaps, as share_strides() finds them.
 inline Tensor new_empty_strided_like(const Tensor& tensor) {

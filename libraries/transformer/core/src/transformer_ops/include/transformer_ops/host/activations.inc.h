@@ -25,7 +25,7 @@ inline Tensor gated(const Tensor& a, const Tensor& b, Activation activation) {
     gated_into(Rows::in_memory_order(y), Rows::in_memory_order(a), Rows::in_memory_order(b), activation);
     return y;
   }
-  Tensor y = new_empty(sizes_of(a), dtype_of(a), device_of(a));
+  Tensor y = new_empty_like(a);
   gated_into(Rows(y), Rows(a), Rows(b), activation);
   return y;
 }

@@ -147,7 +147,7 @@ inline Tensor cross_entropy_backward(const Tensor& given_grad, const Tensor& inp
   const Tensor token_weight = token_weights(given_token_weight, input, rows);
   const Targets target(given_target, input, rows, classes, ignore_index);
   const Rows x(input);
-  Tensor dx = new_empty(sizes_of(input), dtype_of(input), device_of(input));
+  Tensor dx = new_empty_like(input);
   const CrossEntropyBackward arguments{.grad = data<void>(grad),
                                        .divisors = kept.divisors,
                                        .x = x.data(),

@@ -211,7 +211,7 @@ inline void write_times(const Tensor& y, const Rows& x, const Tensor& factor) {
   run(device_of(y), dtype, arguments, x.rows, x.length);
 }
 inline Tensor times(const Tensor& x, const Tensor& factor, ScalarType dtype) {
-  Tensor y = new_empty(sizes_of(x), dtype, device_of(x));
+  Tensor y = new_empty_like(x, dtype);
   write_times(y, Rows(x), factor);
   return y;
 }

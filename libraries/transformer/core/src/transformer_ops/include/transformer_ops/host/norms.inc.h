@@ -31,7 +31,7 @@ inline Tensor rms_norm(const Tensor& x, const OptionalTensor& given_weight, doub
   const int64_t n = check_rows(x, "x");
   const Tensor weight = optional_vector(given_weight, "weight", x, n);
   const Casting casting = casting_of(casting_mode);
-  Tensor y = new_empty(sizes_of(x), dtype_of(x), device_of(x));
+  Tensor y = new_empty_like(x);
   const Rows rows(y);
   normalise(Rows(x), nullptr, weight, eps, offset, casting, rows, nullptr, should_stream(rows, 2));
   return y;
@@ -62,7 +62,7 @@ inline std::array<Tensor, 2> norm_backward(const Tensor& given_grad, const Tenso
     more.emplace(*grad_sum);
   }
   const ScalarType dtype = dtype_of(given);
-  Tensor dx = new_empty(sizes_of(given), dtype, device_of(given));
+  Tensor dx = new_empty_like(given, dtype);
   const bool is_weighted = weight.handle() != nullptr;
   // Without sums over rows, a group for each.
   const int64_t parts = is_weighted ? part_count(x) : x.rows;
@@ -82,7 +82,7 @@ inline std::array<Tensor, 2> norm_backward(const Tensor& given_grad, const Tenso
                                   .eps = eps,
                                   .offset = offset,
                                   .casting = casting,
-                                  .stream = should_stream(Rows(dx), more ? 4 : 3)};
+                                  .stream = should_stream(dx, more ? 4 : 3)};
   if (parts > 0) run(device_of(given), dtype, arguments, parts, 2 * n * (x.rows / parts));
   return {std::move(dx), is_weighted ? sum_parts(partial, parts, n, dtype) : new_empty({0}, dtype, device_of(given))};
 }
@@ -99,7 +99,7 @@ inline std::array<Tensor, 2> fused_add_rms_norm(const Tensor& x, const Tensor& r
   check_like(residual, "residual", x, "x");
   const Tensor weight = optional_vector(given_weight, "weight", x, n);
   const Casting casting = casting_of(casting_mode);
-  Tensor y = new_empty(sizes_of(x), dtype_of(x), device_of(x)), sum = new_empty(sizes_of(x), dtype_of(x), device_of(x));
+  Tensor y = new_empty_like(x), sum = new_empty_like(x);
   const Rows rows(y), sums(sum), residuals(residual);
   const bool stream = should_stream(rows, 4) && should_stream(sums, 4);
   normalise(Rows(x), &residuals, weight, eps, offset, casting, rows, &sums, stream);
@@ -137,7 +137,7 @@ inline Tensor layer_norm(const Tensor& given, const OptionalTensor& given_weight
   const Tensor weight = optional_vector(given_weight, "weight", given, n);
   const Tensor bias = optional_vector(given_bias, "bias", given, n);
   const Rows x(given);
-  Tensor y = new_empty(sizes_of(given), dtype_of(given), device_of(given));
+  Tensor y = new_empty_like(given);
   const LayerNorm arguments{.x = x.data(),
                             .weight = data_or_null(weight),
                             .bias = data_or_null(bias),
@@ -145,7 +145,7 @@ inline Tensor layer_norm(const Tensor& given, const OptionalTensor& given_weight
                             .length = n,
                             .x_stride = x.stride,
                             .eps = eps,
-                            .stream = should_stream(Rows(y), 2)};
+                            .stream = should_stream(y, 2)};
   run(device_of(given), dtype_of(given), arguments, x.rows, n);
   return y;
 }
@@ -157,7 +157,7 @@ inline std::array<Tensor, 3> layer_norm_backward(const Tensor& given_grad, const
   const Tensor weight = optional_vector(given_weight, "weight", given, n);
   const Rows grad(given_grad), x(given);
   const ScalarType dtype = dtype_of(given);
-  Tensor dx = new_empty(sizes_of(given), dtype, device_of(given));
+  Tensor dx = new_empty_like(given, dtype);
   const int64_t parts = part_count(x);
   const Tensor partial = new_partial(parts, n, dtype, device_of(given));
   const Tensor partial_bias = new_partial(parts, n, dtype, device_of(given));
@@ -173,7 +173,7 @@ inline std::array<Tensor, 3> layer_norm_backward(const Tensor& given_grad, const
                                     .rows = x.rows,
                                     .parts = parts,
                                     .eps = eps,
-                                    .stream = should_stream(Rows(dx), 3)};
+                                    .stream = should_stream(dx, 3)};
   if (parts > 0) run(device_of(given), dtype, arguments, parts, 2 * n * (x.rows / parts));
   return {std::move(dx), sum_parts(partial, parts, n, dtype), sum_parts(partial_bias, parts, n, dtype)};
 }

@@ -5,7 +5,7 @@ inline std::array<Tensor, 2> quantize_rowwise(const Tensor& given) {
   const Rows x(given);
   opwheel::Sizes leading = sizes_of(given);
   leading.pop_back();
-  Tensor q = new_empty(sizes_of(given), ScalarType::Char, device_of(given));
+  Tensor q = new_empty_like(given, ScalarType::Char);
   Tensor scale = new_empty(leading, ScalarType::Float, device_of(given));
   if (n == 0) OPWHEEL_SHIM(aoti_torch_zero_(scale.handle()));
   run(device_of(given), dtype_of(given), Quantize{x.data(), data<void>(q), data<void>(scale), n, x.stride}, x.rows, n);
@@ -22,7 +22,7 @@ inline Tensor dequantize_rowwise(const Tensor& given, const Tensor& given_scale,
   on_device(check(given_scale, "scale")).same_device(given, "q").dtype(ScalarType::Float).ndim(checked.info().ndim - 1);
   for (int64_t d = 0; d + 1 < checked.info().ndim; ++d) check(given_scale, "scale").size(d, checked.info().sizes[d]);
   const Tensor q = contiguous(given), scale = contiguous(given_scale);
-  Tensor x = new_empty(sizes_of(given), dtype, device_of(given));
+  Tensor x = new_empty_like(given, dtype);
   const int64_t rows = n == 0 ? 0 : checked.info().numel / n;
   run(device_of(given), dtype, Dequantize{data<void>(q), data<void>(scale), data<void>(x), n}, rows, n);
   return x;

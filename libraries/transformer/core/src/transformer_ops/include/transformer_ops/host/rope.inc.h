@@ -14,7 +14,7 @@ inline Turned turned(const Tensor& given, Rope arguments) {
   const bool has_rows = info.sizes[3] <= 1 || info.strides[3] == 1;
   Tensor x = has_rows ? opwheel::share(given) : std::move(Rows(given).tensor);
   const opwheel::TensorInfo seen(x);
-  Tensor y = new_empty(sizes_of(given), dtype_of(given), device_of(given));
+  Tensor y = new_empty_like(given);
   arguments.x = data<void>(x);
   arguments.y = data<void>(y);
   arguments.length = info.sizes[3];

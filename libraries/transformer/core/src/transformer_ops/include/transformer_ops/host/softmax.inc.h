@@ -4,8 +4,8 @@ template <class Arguments>
 Tensor softmax_of(const Tensor& given) {
   const int64_t n = check_rows(given, "x");
   const Rows x(given);
-  Tensor y = new_empty(sizes_of(given), dtype_of(given), device_of(given));
-  const Arguments arguments{x.data(), data<void>(y), n, x.stride, should_stream(Rows(y), 2)};
+  Tensor y = new_empty_like(given);
+  const Arguments arguments{x.data(), data<void>(y), n, x.stride, should_stream(y, 2)};
   run(device_of(given), dtype_of(given), arguments, x.rows, 4 * n);
   return y;
 }
@@ -15,9 +15,8 @@ Tensor softmax_gradient_of(const Tensor& given_grad, const Tensor& given) {
   const int64_t n = check_rows(given, "y");
   check_like(given_grad, "grad_output", given, "y");
   const Rows grad(given_grad), y(given);
-  Tensor dx = new_empty(sizes_of(given), dtype_of(given), device_of(given));
-  const Arguments arguments{
-      grad.data(), y.data(), data<void>(dx), n, grad.stride, y.stride, should_stream(Rows(dx), 3)};
+  Tensor dx = new_empty_like(given);
+  const Arguments arguments{grad.data(), y.data(), data<void>(dx), n, grad.stride, y.stride, should_stream(dx, 3)};
   run(device_of(given), dtype_of(given), arguments, y.rows, 2 * n);
   return dx;
 }

@@ -1,6 +1,6 @@
-// Copies that turn the columns of matrices in memory into rows, and back. Included by kernels.inc.h.
+// Copies of what does not lie in memory as rows do, and back. Included by kernels.inc.h.
 
-// A square of rows and columns at a time.
+// Columns of matrices to rows: a square of both at a time.
 template <class T>
 void transposed(const Transposed& a, int64_t begin, int64_t end) {
   constexpr int64_t kMost = kLanes<ComputeType<T>>;
@@ -22,5 +22,23 @@ void transposed(const Transposed& a, int64_t begin, int64_t end) {
         }
       }
     }
+  }
+}
+
+// Every other element is taken from two vectors, which must not reach beyond the last one.
+template <class T>
+void stepped(const Stepped& a, int64_t begin, int64_t end) {
+  using V = Vector<ComputeType<T>>;
+  constexpr int64_t kMost = kLanes<ComputeType<T>>;
+  decltype(V{} == V{}) even;
+  for (int64_t i = 0; i < kMost; ++i) even[i] = 2 * i;
+  for (int64_t i = begin; i < end; ++i) {
+    const T* x = static_cast<const T*>(a.x) + i * a.x_stride;
+    T* y = static_cast<T*>(a.y) + i * a.length;
+    int64_t k = 0;
+    for (; a.x_step == 2 && k + kMost < a.length; k += kMost) {
+      put(y, Whole{k}, shuffled(get(x, Whole{2 * k}), get(x, Whole{2 * k + kMost}), even));
+    }
+    for (; k < a.length; ++k) y[k] = x[k * a.x_step];
   }
 }
