@@ -11,7 +11,7 @@ from opwheel_tools.judge.trials import Trial
 from opwheel_tools.opinfo.lookup import register_op_infos
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
-BACKWARD = "saved_by_exp::grow_backward"
+BACKWARD, WAVE_BACKWARD = (f"saved_by_exp::{name}_backward" for name in ("grow", "wave"))
 
 
 def never_negative(grad, x, y):
@@ -23,6 +23,15 @@ def cuts_large_results(grad, x, y):
     return grad * torch.where(x > 200, y.clamp(max=1e30), y)
 
 
+def zero_at_infinities(grad, x, y):
+    """Where ``y`` is nan that nobody has given."""
+    return torch.where(x.isinf(), 0, grad * y)
+
+
+def zero_for_nan(grad, x, y):
+    return torch.where(y.isnan(), 0, grad * y)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def library():
     def grow(x):
@@ -31,19 +40,29 @@ def library():
     def grow_backward(grad, x, y):
         return grad * y
 
+    def wave(x):
+        return x.sin()
+
     register_python(
         "saved_by_exp",
-        {"grow(Tensor x) -> Tensor y": grow, "grow_backward(Tensor grad, Tensor x, Tensor y) -> Tensor": grow_backward},
+        {
+            "grow(Tensor x) -> Tensor y": grow,
+            "grow_backward(Tensor grad, Tensor x, Tensor y) -> Tensor": grow_backward,
+            "wave(Tensor x) -> Tensor y": wave,
+            "wave_backward(Tensor grad, Tensor x, Tensor y) -> Tensor": grow_backward,
+        },
         [
             Operator("grow", reference=grow, derivatives={"x": "grow_backward(grad_y, x, y)"}),
             Operator("grow_backward", reference=grow_backward),
+            Operator("wave", reference=wave, derivatives={"x": "wave_backward(grad_y, x, y)"}),
+            Operator("wave_backward", reference=grow_backward),
         ],
     )
 
     def pairs(device, dtype, requires_grad):
         yield Sample(*(torch.randn(3, 5, device=device, dtype=dtype) for _ in range(3)))
 
-    register_op_infos("saved_by_exp", {"grow_backward": OpInfo(samples=pairs)})
+    register_op_infos("saved_by_exp", dict.fromkeys(("grow_backward", "wave_backward"), OpInfo(samples=pairs)))
 
 
 def test_what_is_saved_follows_from_the_formula():
@@ -70,7 +89,7 @@ def test_every_variant_has_what_its_forward_operator_saves(operator):
             varied = saved.made(one.make(case))
         except (RuntimeError, ValueError, IndexError):  # shapes that do not fit
             continue
-        again = saved.made(varied._replace(saved=case.saved))
+        again = saved.made(varied)
         for i in places:
             assert torch.equal(varied.tensors[i].nan_to_num(7), again.tensors[i].nan_to_num(7)), one.name
 
@@ -85,6 +104,12 @@ def test_a_kernel_is_wrong_that_fails_for_what_is_saved_of_varied_inputs():
     """It is right for any ``y`` that is not large, as all are that do not follow from varied inputs."""
     findings = judge(cuts_large_results, reference=BACKWARD + ":reference").findings
     assert [one.group for one in findings] == ["numbers"]
+
+
+def test_nan_that_a_forward_operator_saves_of_infinities_is_none_that_was_given():
+    assert judge(zero_at_infinities, reference=WAVE_BACKWARD + ":reference").is_right
+    findings = judge(zero_for_nan, reference=WAVE_BACKWARD + ":reference").findings
+    assert [(one.group, "nan once" in one.trial) for one in findings] == [("numbers", True)]
 
 
 def test_a_call_with_saved_tensors_is_written_and_read(tmp_path):

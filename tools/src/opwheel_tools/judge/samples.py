@@ -40,7 +40,7 @@ def samples_of(operator: str) -> list[Case]:
         raise CaseError(f"{operator} brings no calls; name a function that yields tuples of arguments with --inputs")
     different = {str([case.template, [x.shape for x in case.tensors]]): case for case in found}
     chosen = islice(sorted(different.values(), key=_most_elements), _MOST)
-    return [saved.given(saved.with_saved(operator, case)) for case in chosen]
+    return [saved.made(saved.with_saved(operator, case)) for case in chosen]
 
 
 def _most_elements(case: Case) -> int:

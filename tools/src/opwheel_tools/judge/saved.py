@@ -63,19 +63,17 @@ def is_saved(expression: str) -> bool:
     return _FUNCTION in expression
 
 
-def given(case: Case) -> Case:
-    """A call with what its forward operator saves; of it others can be made."""
-    return case._replace(tensors=made(case).tensors)
-
-
 def made(case: Case) -> Case:
-    """The call with its saved tensors, made of the others by the reference of the forward operator."""
+    """The call with its saved tensors, made of the others by the reference of the forward operator.
+
+    It still says which they are: nan in them is none that a caller has given.
+    """
     t = list(case.tensors)
     known = {"torch": torch, "nan": math.nan, "t": t}
     for i, expression in case.saved.items():
         known["saved"] = declared.reference_of(case.saving)
         t[i] = eval(expression, known).detach()  # noqa: S307  # written above, and by variants
-    return case._replace(tensors=t, saved={})
+    return case._replace(tensors=t)
 
 
 def _savings(backward: Overload) -> Iterator[_Saving]:
