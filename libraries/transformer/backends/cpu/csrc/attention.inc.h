@@ -204,25 +204,26 @@ void attention(const Attention& a, int64_t begin, int64_t end) {
   }
 }
 
-// Makes scores to p = exp(scores - lse), and dp to ds = p * (dp - sum(p * dp) / sum(p)). The mean of dp is sum(grad *
-// y), but y is rounded, and so is lse: where one key has nearly all of the weight, the difference would be little but
-// what they have lost. An lse that is so large that hardly a digit is left after its point says nothing of the weights;
-// the largest score and their sum do. `seen` makes values of hidden keys 0: nan of theirs is none of the query's.
+// Makes scores to p = softmax(scores), and dp to ds = p * (dp - sum(p * dp)). The forward pass has kept the logarithm
+// of the sum of exp(scores) and the result y, of which sum(p * dp) is sum(grad * y), but both are rounded: where one
+// key has nearly all of the weight, exp(score - lse) is 1 but for what a score of a thousand has lost in lse, 1e-4, and
+// dp - sum(p * dp) is little but what y has lost. `seen` makes values of hidden keys 0: nan of theirs is none of the
+// query's.
 template <class C, class Seen>
-inline void slopes_of(C* p, C* ds, int64_t count, C lse, const Seen& seen) {
-  constexpr C most = sizeof(C) == sizeof(double) ? C(1e12) : C(1e4);
-  const bool has_digits = !(lse > most || lse < -most) || __builtin_isinf(lse);
-  const C least = -static_cast<C>(__builtin_inf());
-  const C top = has_digits ? lse : maximum<C>(count, least, [&](auto at) { return get(p, at); });
+inline void slopes_of(C* p, C* ds, int64_t count, const Seen& seen) {
+  const C top = maximum<C>(count, -static_cast<C>(__builtin_inf()), [&](auto at) { return get(p, at); });
   const C total = sum<C>(count, [&](auto at) {
     const auto weight = seen(at, exp_of_negative(get(p, at) - top));
     put(p, at, weight);
     return weight;
   });
-  if (!has_digits) for_vectors<C>(count, [&](auto at) { put(p, at, get(p, at) / total); });
-  const C weights = has_digits ? total : C(1);
-  const C mean = sum<C>(count, [&](auto at) { return get(p, at) * seen(at, get(ds, at)); }) / weights;
-  for_vectors<C>(count, [&](auto at) { put(ds, at, seen(at, get(p, at) * (get(ds, at) - mean))); });
+  const C mean = sum<C>(count, [&](auto at) { return get(p, at) * seen(at, get(ds, at)); }) / total;
+  const C factor = C(1) / total;
+  for_vectors<C>(count, [&](auto at) {
+    const auto weight = seen(at, get(p, at) * factor);  // which is nan of an infinite score
+    put(p, at, weight);
+    put(ds, at, seen(at, weight * (get(ds, at) - mean)));
+  });
 }
 
 // With dp = grad v^T, and p and ds as above: dv = p^T grad, dq = scale * ds k, dk = scale * ds^T q. Keys and values
@@ -264,7 +265,6 @@ void attention_backward(const AttentionBackward& a, int64_t begin, int64_t end) 
       const HeadRows<const T> grad(a.grad, batch, head, sequence.first_query);
       const HeadRows<T> dq(a.dq, batch, head, sequence.first_query);
       const Mask<T> mask(form, batch, head);
-      const C* const lse = static_cast<const C*>(a.lse) + sequence.row_of(form, head);
       for (int64_t from = 0; from < queries; from += kQueries) {
         const int64_t count = queries - from < kQueries ? queries - from : kQueries;
         const int64_t seen = visible.most(from, count), seen_width = padded(seen, kPanel<C>);
@@ -291,9 +291,9 @@ void attention_backward(const AttentionBackward& a, int64_t begin, int64_t end) 
           int64_t own = r < count ? visible.of(from + r) : unseen;
           if (own > first && mask && !mask.change(p + first, from + r, first, own - first)) own = first;
           if (own > first && mask.hides()) {
-            slopes_of(p + first, ds + first, own - first, lse[from + r], mask.only_seen(from + r, first));
+            slopes_of(p + first, ds + first, own - first, mask.only_seen(from + r, first));
           } else if (own > first) {
-            slopes_of(p + first, ds + first, own - first, lse[from + r], [](auto, auto values) { return values; });
+            slopes_of(p + first, ds + first, own - first, [](auto, auto values) { return values; });
           }
           for (C* const row : {p, ds}) {
             fill_zero(row + unseen, first - unseen);

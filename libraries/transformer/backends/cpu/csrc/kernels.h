@@ -61,8 +61,7 @@ struct FewQuerySums : FewQueries {};     // blocks of columns of these heads
 
 // A call's rows are the heads of k and v.
 struct AttentionBackward {
-  Heads grad, q, k, v, y, dq, dk, dv;
-  const void* lse;
+  Heads grad, q, k, v, dq, dk, dv;
   AttentionForm form;
 };
 

@@ -199,7 +199,7 @@ struct Qkv {
   const Tensor &q, &k, &v;
 };
 
-// Into `gradients`, in whose rows elements follow each other.
+// Into `gradients`, in whose rows elements follow each other. What the forward pass has kept is checked, and not read.
 inline void attention_backward_into(const Qkv& gradients, const AttentionSizes& sizes, const Tensor& given_grad,
                                     const Qkv& given, const Tensor& given_y, const Tensor& given_lse,
                                     const AttentionOptions& options) {
@@ -208,7 +208,7 @@ inline void attention_backward_into(const Qkv& gradients, const AttentionSizes& 
   check_like(given_y, "y", given.q, "q");
   check(given_lse, "lse").on_cpu().dtype(wide(dtype_of(given.q))).shape({sizes.batches, sizes.heads, sizes.queries});
   const Tensor q = with_rows(given.q), k = with_rows(given.k), v = with_rows(given.v);
-  const Tensor grad = with_rows(given_grad), y = with_rows(given_y), lse = contiguous(given_lse);
+  const Tensor grad = with_rows(given_grad);
   if (sizes.keys == 0 || sizes.heads == 0) {
     for (const Tensor* gradient : {&gradients.q, &gradients.k, &gradients.v}) fill(*gradient, 0);
     return;
@@ -217,11 +217,9 @@ inline void attention_backward_into(const Qkv& gradients, const AttentionSizes& 
                                     .q = heads_of(q),
                                     .k = heads_of(k),
                                     .v = heads_of(v),
-                                    .y = heads_of(y),
                                     .dq = heads_of(gradients.q),
                                     .dk = heads_of(gradients.k),
                                     .dv = heads_of(gradients.v),
-                                    .lse = data<void>(lse),
                                     .form = sizes.form(options, tensors)};
   const int64_t count = tensors.sequences ? tensors.sequences->count() : sizes.batches;
   run(device_of(q), dtype_of(q), arguments, count * sizes.shared, sizes.cost(5) * sizes.group());

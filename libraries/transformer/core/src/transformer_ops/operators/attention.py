@@ -77,9 +77,14 @@ def _scores(q: Tensor, k: Tensor, scale: float | None, visible: Visible) -> Tens
     return scores if seen is None else torch.where(seen, scores, -torch.inf)
 
 
-def _see_nothing(scores: Tensor, visible: Visible) -> Tensor | None:
-    """Queries whose scores are all hidden, ``(batch, heads, queries, 1)``; None where there are none."""
-    return (scores == -torch.inf).all(-1, keepdim=True) if visible.may_be_none else None
+def _weights(scores: Tensor, visible: Visible) -> tuple[Tensor, Tensor]:
+    """``softmax(scores)`` and ``logsumexp(scores)``; 0 and -inf for a query that sees no key."""
+    if not visible.may_be_none:
+        return torch.softmax(scores, -1), torch.logsumexp(scores, -1)
+    nothing = (scores == -torch.inf).all(-1, keepdim=True)
+    scores = torch.where(nothing, 0, scores)  # of which there are derivatives
+    weights, lse = torch.softmax(scores, -1), torch.logsumexp(scores, -1)
+    return torch.where(nothing, 0, weights), torch.where(nothing.squeeze(-1), -torch.inf, lse)
 
 
 def attention_reference(
@@ -121,13 +126,7 @@ def attention_training_reference(
     visible.check(q, k, cos)
     dtype = q.dtype
     q, k = _rotated(q, k, cos, sin)
-    scores = _scores(q, k, scale, visible)
-    nothing = _see_nothing(scores, visible)
-    if nothing is not None:
-        scores = torch.where(nothing, 0, scores)  # of which there are derivatives
-    weights, lse = torch.softmax(scores, -1), torch.logsumexp(scores, -1)
-    if nothing is not None:
-        weights, lse = torch.where(nothing, 0, weights), torch.where(nothing.squeeze(-1), -torch.inf, lse)
+    weights, lse = _weights(_scores(q, k, scale, visible), visible)
     y = weights @ _heads_first(v, q.shape[2])
     return y.transpose(1, 2).to(dtype), lse
 
@@ -149,16 +148,18 @@ def attention_backward_reference(
     cu_seqlens_q: Tensor | None = None,
     cu_seqlens_k: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of ``q``, ``k`` and ``v``, from what ``attention_training`` gave.
+    """The gradients of ``q``, ``k`` and ``v``; ``y`` and ``lse`` are what ``attention_training`` gave for them.
 
-    The mean of ``dp`` is ``sum(grad_output * y)``, which takes less, but loses what ``y`` is rounded by; ``sum(p)`` is
-    1, but for what ``lse`` is rounded by.
+    Both are rounded, and nothing is computed from them: in float32 a score of 1e10 has no digit that ``exp(score -
+    lse)`` needs, and the mean of ``dp``, which is ``sum(grad_output * y)``, would lose what ``y`` has lost. ``sum(p)``
+    is 1, but for what weights are rounded by.
     """
     visible = Visible(is_causal, position_ids, attn_mask, window_size, cu_seqlens_q, cu_seqlens_k)
     _check(q, k, v)
     visible.check(q, k, cos)
     check_like(grad_output, "grad_output", q, "q")
     check_like(y, "y", q, "q")
+    check_shape(lse, "lse", (q.shape[0], q.shape[2], q.shape[1]))
     heads, shared, dtype = q.shape[2], k.shape[2], q.dtype
     q, k = _rotated(q, k, cos, sin)
 
@@ -167,14 +168,10 @@ def attention_backward_reference(
     def of_seen(x: Tensor) -> Tensor:  # nan of a query is none of a key that it does not see, nor the other way round
         return x if seen is None else torch.where(seen, x, 0.0)
 
-    scores, lse = _scores(q, k, scale, visible), lse.unsqueeze(-1)
-    nothing = _see_nothing(scores, visible)
-    if nothing is None:
-        p = of_seen(torch.exp(scores - lse))
-        total = p.sum(-1, keepdim=True)
-    else:
-        p = of_seen(torch.where(nothing, 0, torch.exp(torch.where(nothing, 0, scores - lse))))
-        total = torch.where(nothing, 1, p.sum(-1, keepdim=True))
+    p = of_seen(_weights(_scores(q, k, scale, visible), visible)[0])
+    total = p.sum(-1, keepdim=True)
+    if visible.may_be_none:
+        total = torch.where(total == 0, 1, total)
     gradients = _heads_first(grad_output, heads)
     dp = of_seen(gradients @ _heads_first(v, heads).transpose(-1, -2))
     mean = (p * dp).sum(-1, keepdim=True) / total

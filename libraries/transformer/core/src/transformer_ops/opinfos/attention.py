@@ -50,9 +50,7 @@ def _samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[S
 
 
 def _backward_samples(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
-    # Without confident queries: vmap and derivatives by lse alone make weights of 1e10, and of differences of these
-    # nothing is left. Gradients of attention have them.
-    for arguments in _arguments(device, dtype, requires_grad):
+    for arguments in (*_arguments(device, dtype, requires_grad), _confident(device, dtype, requires_grad)):
         q, k, v = arguments[:3]
         with torch.no_grad():
             y, lse = attention_training_reference(*arguments)

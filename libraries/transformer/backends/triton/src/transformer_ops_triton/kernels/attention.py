@@ -146,15 +146,24 @@ def _mask_of(mask, strides, batch, head):
 
 
 @triton.jit
-def _divisor(total, HIDES: tl.constexpr):
+def _divisor(total):
     # 1 where a query sees no key.
-    return tl.where(total == 0, 1, total) if HIDES else total
+    return tl.where(total == 0, 1, total)
 
 
 @triton.jit
-def _log_sums(lse, at, there, COMPUTE: tl.constexpr, HIDES: tl.constexpr):
-    log_sums = load(lse, at, there, COMPUTE)
-    return tl.where(log_sums == -float("inf"), 0, log_sums) if HIDES else log_sums  # -inf minus itself would be nan
+def _larger(top, scores):
+    # The largest score with those of more keys, what is subtracted from scores for it, and what sums for the one before
+    # are multiplied by.
+    larger = tl.maximum(top, tl.max(scores, 1))
+    shift = _shift(larger)
+    return larger, shift, tl.exp(top - shift)
+
+
+@triton.jit
+def _shift(top):
+    # An infinity minus itself would be nan.
+    return tl.where(tl.abs(top) == float("inf"), 0, top)
 
 
 @triton.jit(do_not_specialize=["ids_stride", "heads", "total_queries", "queries", "keys"])
@@ -181,7 +190,6 @@ def _attention(
     keys,
     CAUSAL: tl.constexpr,
     WINDOW: tl.constexpr,
-    HIDES: tl.constexpr,
     SCALE: tl.constexpr,
     COMPUTE: tl.constexpr,
     LENGTH: tl.constexpr,
@@ -207,15 +215,12 @@ def _attention(
         scores = _scores(
             q_tile, k_tile, positions, i, queries, j, keys, mask, mask_strides, CAUSAL, WINDOW, SCALE, COMPUTE
         )
-        larger = tl.maximum(top, tl.max(scores, 1))
-        shift = tl.where(tl.abs(larger) == float("inf"), 0, larger)  # that minus itself would be nan
+        top, shift, factor = _larger(top, scores)
         weights = tl.exp(scores - shift[:, None])
-        factor = tl.exp(top - shift)
         v_tile = _tile(v, v_strides, j, keys, c, LENGTH)
         total = total * factor + tl.sum(weights, 1)
         sums = sums * factor[:, None] + dot(rounded(weights, v_tile.dtype), v_tile, COMPUTE)
-        top = larger
-    total = _divisor(total, HIDES)
+    total = _divisor(total)
     y = _head(y, y_strides, batch, head, query_start)
     _store_tile(y, y_strides, i, queries, c, sums / total[:, None], LENGTH)
     of_rows = (batch * heads + head) * total_queries + query_start + i
@@ -228,7 +233,8 @@ def _weights(
     k,
     v,
     grad,
-    log_sums,
+    shift,
+    factor,
     positions,
     i,
     queries,
@@ -243,7 +249,7 @@ def _weights(
 ):
     # p, of queries i at these positions and keys j, and dp, their gradients.
     scores = _scores(q, k, positions, i, queries, j, keys, mask, mask_strides, CAUSAL, WINDOW, SCALE, COMPUTE)
-    return tl.exp(scores - log_sums[:, None]), dot(grad, tl.trans(v), COMPUTE)
+    return tl.exp(scores - shift[:, None]) * factor[:, None], dot(grad, tl.trans(v), COMPUTE)
 
 
 @triton.jit(do_not_specialize=["ids_stride", "heads", "total_queries", "queries", "keys"])
@@ -258,7 +264,8 @@ def _attention_backward_of_queries(
     v_strides,
     dq,
     dq_strides,
-    lse,
+    shifts,
+    factors,
     means,
     ids,
     ids_stride,
@@ -273,16 +280,17 @@ def _attention_backward_of_queries(
     keys,
     CAUSAL: tl.constexpr,
     WINDOW: tl.constexpr,
-    HIDES: tl.constexpr,
     SCALE: tl.constexpr,
     COMPUTE: tl.constexpr,
     LENGTH: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    # dq, and of each query the mean of dp for the kernel of keys and values, sum(p * dp) / sum(p): the gradients of its
-    # scores are p * (dp - mean). That mean is sum(grad * y) as well, but y is rounded, and so is lse: where one key has
-    # nearly all of the weight, the difference would be little but what they have lost.
+    # dq, and of each query what the kernel of keys and values needs: p = exp(score - shift) * factor, with the largest
+    # score as shift, and the mean of dp, sum(p * dp): the gradients of scores are p * (dp - mean). The forward pass has
+    # kept the logarithm of the sum of exp(score), and y, of which the mean is sum(grad * y). Both are rounded: where
+    # one key has nearly all of the weight, exp(score - lse) is 1 but for what a score of a thousand has lost in lse,
+    # 1e-4, and dp - mean is little but what y has lost.
     first, sequence, head = _place(queries, heads, ROWS)
     query_start, queries = _sequence(query_starts, sequence, queries)
     key_start, keys = _sequence(key_starts, sequence, keys)
@@ -293,37 +301,27 @@ def _attention_backward_of_queries(
     q_tile = _tile(_head(q, q_strides, batch, head, query_start), q_strides, i, queries, c, LENGTH)
     grad_tile = _tile(_head(grad, grad_strides, batch, head, query_start), grad_strides, i, queries, c, LENGTH)
     of_rows = (batch * heads + head) * total_queries + query_start + i
-    log_sums = _log_sums(lse, of_rows, i < queries, COMPUTE, HIDES)
     positions = _positions(ids, ids_stride, batch, query_start, i, queries)
     begin = _first_seen(positions, i, queries, keys, WINDOW, ROWS)
     seen = _most_seen(ids, positions, first + ROWS, keys, CAUSAL)
+    top = tl.full([ROWS], -float("inf"), COMPUTE)
     total = tl.zeros([ROWS], COMPUTE)
     products = tl.zeros([ROWS], COMPUTE)
     for start in range(begin, seen, ROWS):
         j = (start + tl.arange(0, ROWS)).to(tl.int64)
         k_tile = _tile(k, k_strides, j, keys, c, LENGTH)
         v_tile = _tile(v, v_strides, j, keys, c, LENGTH)
-        p, dp = _weights(
-            q_tile,
-            k_tile,
-            v_tile,
-            grad_tile,
-            log_sums,
-            positions,
-            i,
-            queries,
-            j,
-            keys,
-            mask,
-            mask_strides,
-            CAUSAL,
-            WINDOW,
-            SCALE,
-            COMPUTE,
+        scores = _scores(
+            q_tile, k_tile, positions, i, queries, j, keys, mask, mask_strides, CAUSAL, WINDOW, SCALE, COMPUTE
         )
-        total += tl.sum(p, 1)
-        products += tl.sum(p * dp, 1)
-    mean = products / _divisor(total, HIDES)
+        top, shift, factor = _larger(top, scores)
+        weights = tl.exp(scores - shift[:, None])
+        total = total * factor + tl.sum(weights, 1)
+        products = products * factor + tl.sum(weights * dot(grad_tile, tl.trans(v_tile), COMPUTE), 1)
+    total = _divisor(total)
+    shift, factor, mean = _shift(top), 1 / total, products / total
+    tl.store(shifts + of_rows, shift, mask=i < queries)
+    tl.store(factors + of_rows, factor, mask=i < queries)
     tl.store(means + of_rows, mean, mask=i < queries)
     result = tl.zeros([ROWS, BLOCK], COMPUTE)
     for start in range(begin, seen, ROWS):
@@ -335,7 +333,8 @@ def _attention_backward_of_queries(
             k_tile,
             v_tile,
             grad_tile,
-            log_sums,
+            shift,
+            factor,
             positions,
             i,
             queries,
@@ -366,7 +365,8 @@ def _attention_backward_of_keys(
     dk_strides,
     dv,
     dv_strides,
-    lse,
+    shifts,
+    factors,
     means,
     ids,
     ids_stride,
@@ -381,7 +381,6 @@ def _attention_backward_of_keys(
     keys,
     CAUSAL: tl.constexpr,
     WINDOW: tl.constexpr,
-    HIDES: tl.constexpr,
     SCALE: tl.constexpr,
     COMPUTE: tl.constexpr,
     LENGTH: tl.constexpr,
@@ -412,7 +411,8 @@ def _attention_backward_of_keys(
             i = (start + tl.arange(0, ROWS)).to(tl.int64)
             q_tile = _tile(of_q, q_strides, i, queries, c, LENGTH)
             grad_tile = _tile(of_grad, grad_strides, i, queries, c, LENGTH)
-            log_sums = _log_sums(lse, of_rows + i, i < queries, COMPUTE, HIDES)
+            shift = load(shifts, of_rows + i, i < queries, COMPUTE)
+            factor = load(factors, of_rows + i, i < queries, COMPUTE)
             mean = load(means, of_rows + i, i < queries, COMPUTE)
             positions = _positions(ids, ids_stride, batch, query_start, i, queries)
             p, dp = _weights(
@@ -420,7 +420,8 @@ def _attention_backward_of_keys(
                 k_tile,
                 v_tile,
                 grad_tile,
-                log_sums,
+                shift,
+                factor,
                 positions,
                 i,
                 queries,
@@ -560,7 +561,7 @@ def write_gradients(
     if keys == 0:
         dq.zero_()
         return
-    lse, means = lse.contiguous(), lse.new_empty(lse.shape)
+    of_queries = [lse.new_empty(lse.shape) for _ in range(3)]  # shifts, factors, means
     options = _options(q, is_causal, scale) | visible.constants
     of_heads = (heads // max(shared, 1), queries, visible.queries, visible.keys)
     launch(
@@ -568,8 +569,7 @@ def write_gradients(
         visible.sequences * heads * triton.cdiv(visible.queries, options["ROWS"]),
         q,
         *_with_strides(grad, q, k, v, dq),
-        lse,
-        means,
+        *of_queries,
         *visible.tensors,
         heads,
         *of_heads,
@@ -580,8 +580,7 @@ def write_gradients(
         visible.sequences * shared * triton.cdiv(visible.keys, options["ROWS"]),
         q,
         *_with_strides(grad, q, k, v, dk, dv),
-        lse,
-        means,
+        *of_queries,
         *visible.tensors,
         shared,
         *of_heads,

@@ -84,8 +84,7 @@ class Visible(NamedTuple):
     @property
     def constants(self) -> dict[str, object]:
         """What kernels are compiled for."""
-        hides = self.mask is not None or self.window > 0 or self.query_starts is not None
-        return {"WINDOW": self.window, "HIDES": hides}
+        return {"WINDOW": self.window}
 
 
 def _ids(given: Tensor | None, q: Tensor, k: Tensor, is_causal: bool, cos: Tensor | None) -> tuple[Tensor | None, int]:
