@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,38 +73,50 @@ class Workers:
             raise WorkerError(f"a worker that writes reproductions ended: {how}")
         return [row["scripts"] for row in rows]
 
-    def check(self, cells: list[Cell]) -> Iterator[Result]:
-        """Run cells. The first of each call is ``"call"``: where that does not go well the others are not tried."""
+    def check(self, cells: list[Cell], say: Callable[[Result], Any]) -> None:
+        """Run cells. The first of each call is ``"call"``: where that does not go well the others are not tried.
+
+        Args:
+            cells: what to run.
+            say: is called with each result as soon as it is there.
+        """
         left = sorted(enumerate(cells), key=lambda one: one[1].check != "call")
         broken: dict[int, str] = {}
         while left:
-            skipped = [cell for _, cell in left if cell.call in broken]
-            yield from (Result(cell, Outcome.NOT_TRIED, broken[cell.call]) for cell in skipped)
+            for cell in (cell for _, cell in left if cell.call in broken):
+                say(Result(cell, Outcome.NOT_TRIED, broken[cell.call]))
             left = [(i, cell) for i, cell in left if cell.call not in broken]
             if not left:
                 return
-            done = list(self._worker(left))
+            done = self._worker(left, say)
             for result in done:
                 if result.cell.check == "call" and result.outcome is not Outcome.RIGHT:
                     how = "" if result.outcome is Outcome.NOT_TRIED else f"the plain call {result.outcome.value}: "
                     broken[result.cell.call] = how + result.message
             finished = {result.cell for result in done}
             left = [(i, cell) for i, cell in left if cell not in finished]
-            yield from done
 
-    def _worker(self, left: list[tuple[int, Cell]]) -> Iterator[Result]:
+    def _worker(self, left: list[tuple[int, Cell]], say: Callable[[Result], Any]) -> list[Result]:
         """What one worker makes of the cells, until it ends. It leaves out those of calls that it finds broken."""
-        cells = dict(left)
-        asked = [[i, cell.call, cell.check] for i, cell in left]
-        rows, how = self._run({"do": "check", "cells": asked}, self.seconds)
-        for row in rows:
+        cells, done = dict(left), []
+
+        def found(result: Result) -> None:
+            done.append(result)
+            say(result)
+
+        def heard(row: dict[str, Any]) -> None:
             if "end" in row:
                 cell, outcome = cells.pop(row["end"]), Outcome(row["outcome"])
-                yield from (Result(cell, outcome, printable(message)) for message in row["messages"])
+                for message in row["messages"]:
+                    found(Result(cell, outcome, printable(message)))
+
+        asked = [[i, cell.call, cell.check] for i, cell in left]
+        rows, how = self._run({"do": "check", "cells": asked}, self.seconds, heard=heard)
         if not rows:
             raise WorkerError(f"a worker cannot load the library: {how}")
         if "begin" in rows[-1]:
-            yield Result(cells[rows[-1]["begin"]], Outcome.CRASHES, printable(how or how_it_ended(0)))
+            found(Result(cells[rows[-1]["begin"]], Outcome.CRASHES, printable(how or how_it_ended(0))))
+        return done
 
-    def _run(self, task: dict[str, Any], *limits: float) -> tuple[list[dict[str, Any]], str]:
-        return run_worker("opwheel_tools.audit.worker", {**self._task, **task}, *limits)
+    def _run(self, task: dict[str, Any], *limits: float, **options: Any) -> tuple[list[dict[str, Any]], str]:
+        return run_worker("opwheel_tools.audit.worker", {**self._task, **task}, *limits, **options)

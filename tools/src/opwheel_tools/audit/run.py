@@ -31,7 +31,7 @@ def audit(
     checks: Sequence[str] = CHECKS,
     seconds: float = 60.0,
     allowed: Sequence[Allowance] = (),
-    progress: Callable[[Result], Any] = lambda _: None,
+    progress: Callable[[str], Any] = lambda _: None,
 ) -> Audit:
     """Audit an operator library.
 
@@ -44,7 +44,7 @@ def audit(
         checks: names in :data:`CHECKS`.
         seconds: the time limit for each cell.
         allowed: findings that are none.
-        progress: is called with each result.
+        progress: is called with a line as the work goes on.
 
     Raises:
         WorkerError: the library cannot be loaded, registers nothing, or lacks an operator of ``only`` or ``allowed``;
@@ -58,11 +58,15 @@ def audit(
         cells = [
             Cell(operator, i, check, origin) for i, (operator, origin) in enumerate(known["calls"]) for check in wanted
         ]
-        results = []
-        for result in workers.check(cells):
-            (result,) = apply([result], allowed)
-            progress(result)
+        progress(f"{target}: {len(known['operators'])} operators, {len(known['calls'])} calls, {len(wanted)} checks")
+        results: list[Result] = []
+
+        def keep(found: Result) -> None:
+            (result,) = apply([found], allowed)
             results.append(result)
+            progress(f"{result.cell.operator}: {result.cell.check}: {result.outcome.value}")
+
+        workers.check(cells, keep)
         results = confirm(results, workers)
     order = {cell: i for i, cell in enumerate(cells)}
     results.sort(key=lambda result: order[result.cell])

@@ -81,7 +81,7 @@ def audit(
             checks=checks or run.CHECKS,
             seconds=timeout,
             allowed=allowed,
-            progress=lambda r: print(f"{r.cell.operator}: {r.cell.check}: {r.outcome.value}", file=sys.stderr),
+            progress=lambda line: print(line, file=sys.stderr, flush=True),
         )
     except WorkerError as error:
         raise typer.BadParameter(str(error), param_hint=error.given or "TARGET") from None

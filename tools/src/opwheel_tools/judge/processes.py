@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,39 @@ _DONE = (json.dumps(DONE) + "\n").encode()
 _START = 120.0  # seconds until a worker has imported PyTorch and what it works on
 
 
+class _Answers:
+    """The lines of JSON that a worker has written so far.
+
+    Args:
+        file: that it appends them to.
+        heard: is called with each as soon as it is read.
+    """
+
+    def __init__(self, file: Path, heard: Callable[[dict[str, Any]], Any]) -> None:
+        file.touch()
+        self._file, self._heard = file, heard
+        self._size = 0  # of what has been read
+        self.rows: list[dict[str, Any]] = []
+
+    def read(self) -> int:
+        """Read whole lines that are new, and give how many there are of all."""
+        with self._file.open("rb") as stream:
+            stream.seek(self._size)
+            for line in stream:
+                if line.endswith(b"\n"):
+                    self._size += len(line)
+                    self.rows.append(json.loads(line))
+                    self._heard(self.rows[-1])
+        return len(self.rows)
+
+
 def run_worker(
-    module: str, task: dict[str, Any], seconds: float = _START, *, imports_alike: bool = False
+    module: str,
+    task: dict[str, Any],
+    seconds: float = _START,
+    *,
+    imports_alike: bool = False,
+    heard: Callable[[dict[str, Any]], Any] = lambda _: None,
 ) -> tuple[list[dict[str, Any]], str]:
     """Run ``python -m MODULE TASK_FILE``.
 
@@ -30,26 +62,23 @@ def run_worker(
         task: what it is to do.
         seconds: its limit from one answer to the next; until the first it is two minutes.
         imports_alike: whether it is to import what this process can.
+        heard: is called with each answer as soon as it is there.
 
     Returns:
         Its answers, and how it ended, in words; empty where it ended with status 0 and printed nothing to stderr.
     """
     with tempfile.TemporaryDirectory() as folder:
-        answers, task_file, errors = (Path(folder) / name for name in ("answers", "task", "errors"))
-        answers.touch()
-        task_file.write_text(json.dumps({**task, "answers": str(answers)}))
+        file, task_file, errors = (Path(folder) / name for name in ("answers", "task", "errors"))
+        answers = _Answers(file, heard)
+        task_file.write_text(json.dumps({**task, "answers": str(file)}))
         with errors.open("w") as stream:
             command = [sys.executable, "-m", module, str(task_file)]
             environment = _environment() if imports_alike else None
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, env=environment)
-            how = wait(
-                process,
-                lambda: seconds if answers.stat().st_size else _START,
-                lambda: answers.stat().st_size,
-            )
-        rows = [json.loads(line) for line in answers.read_text().splitlines()]
+            how = wait(process, lambda: seconds if answers.rows else _START, answers.read)
+        answers.read()
         last = errors.read_text(errors="replace").strip().splitlines()[-1:]
-    return rows, ": ".join(filter(None, [how, *last]))
+    return answers.rows, ": ".join(filter(None, [how, *last]))
 
 
 class Worker:
