@@ -64,6 +64,16 @@ def test_what_a_subnormal_number_becomes_may_be_zero():
     assert kept < 1e-3
 
 
+def test_what_a_subnormal_number_becomes_may_be_nan_of_infinities():
+    """A kernel whose exponentials are zero there is right: zero times an infinity."""
+    subject = subjects.make(lambda x, y: x.exp() * y)
+    (case,) = cases.cases_of([(torch.tensor([-100.0, -80.0]), torch.tensor([torch.inf, torch.inf]))])
+    (expected,) = expectation.expect(programs.PROGRAMS["values"], (), subject, case)
+    assert bool((expected["want"] == torch.inf).all())
+    for got, is_right in (([torch.nan, torch.inf], True), ([torch.inf, torch.nan], False)):
+        assert (comparison.compare([torch.tensor(got)], [expected], "result").problem == "") == is_right
+
+
 def test_where_pytorch_loses_all_digits_more_of_them_are_no_finding():
     """1 + tanh, far below zero, in PyTorch's own operator."""
     subject = subjects.make(lambda x: torch.nn.functional.gelu(x, approximate="tanh"))
