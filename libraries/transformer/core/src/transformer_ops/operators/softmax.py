@@ -49,13 +49,15 @@ SOFTMAX_BACKWARD = Operator(
 
 
 def _log_softmax(x: Tensor) -> Tensor:
+    y = torch.log_softmax(wide(x), -1)
     if x.dim() == 0 or x.shape[-1] == 0:
-        return torch.log_softmax(wide(x), -1).to(x.dtype)
-    below = wide(x) - wide(x).amax(-1, keepdim=True)
+        return y.to(x.dtype)
+    # Of the largest element with the digits that torch.log_softmax rounds to those of 1; derivatives are its own.
+    below = (wide(x) - wide(x).amax(-1, keepdim=True)).detach()
     is_largest = below == 0
     others = torch.where(is_largest, 0, below.exp()).sum(-1, keepdim=True)
-    log_total = torch.log1p(others + (is_largest.sum(-1, keepdim=True) - 1))
-    return (below - log_total).to(x.dtype)
+    of_largest = -torch.log1p(others + (is_largest.sum(-1, keepdim=True) - 1))
+    return torch.where(is_largest, y + (of_largest - y).detach(), y).to(x.dtype)
 
 
 def _log_softmax_backward(grad_output: Tensor, y: Tensor) -> Tensor:
