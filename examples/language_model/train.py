@@ -26,12 +26,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from pydoc_data.topics import topics
 from statistics import median
 from time import perf_counter
 from typing import Any
 
 import torch
+from characters import CHARACTERS, TEXT, batches
 from model import CONTEXT, OURS, PLAIN, LanguageModel
 from opwheel_tools.bench.machine import describe_machine
 from rich.progress import track
@@ -41,25 +41,8 @@ from torch.distributed.fsdp import fully_shard
 
 BATCH = 16
 SIDES = {"plain torch": PLAIN, "transformer_ops": OURS}
-TEXT = "\n".join(topics[name] for name in sorted(topics))
-CHARACTERS = sorted(set(TEXT))
 # Of a loss, relative. Both sides round differently, and Adam enlarges it: it divides by the gradient's size.
 TOLERANCE = 0.02
-
-
-def encoded() -> Tensor:
-    """The text as numbers of characters."""
-    number = {character: i for i, character in enumerate(CHARACTERS)}
-    return torch.tensor([number[character] for character in TEXT])
-
-
-def batches(steps: int, seed: int) -> Iterator[Tensor]:
-    """Random pieces of the text, ``(BATCH, CONTEXT + 1)``."""
-    generator = torch.Generator().manual_seed(seed)
-    text = encoded()
-    for _ in range(steps):
-        starts = torch.randint(len(text) - CONTEXT - 1, (BATCH, 1), generator=generator)
-        yield text[starts + torch.arange(CONTEXT + 1)]
 
 
 def new_model(side: str, seed: int) -> LanguageModel:
@@ -107,7 +90,7 @@ def peak_memory(side: str, seed: int) -> float:
 
 
 def _peak_memory(side: str, seed: int) -> float:
-    trainer, given = Trainer(new_model(side, seed)), list(batches(2, seed))
+    trainer, given = Trainer(new_model(side, seed)), list(batches(2, seed, BATCH, CONTEXT))
     before = _resident("VmRSS")
     for batch in given:
         trainer.step(batch, 1e-4)
@@ -209,7 +192,8 @@ def main() -> int:
         if rank == 0:
             parameters = sum(parameter.numel() for parameter in new_model("plain torch", 0).parameters())
             print(f"{len(TEXT):,} characters, {len(CHARACTERS)} different ones; {parameters:,} parameters")
-        steps = track(enumerate(batches(options.steps, options.seed)), "training", options.steps, disable=rank > 0)
+        given = enumerate(batches(options.steps, options.seed, BATCH, CONTEXT))
+        steps = track(given, "training", options.steps, disable=rank > 0)
         for step, batch in steps:
             # The models take turns, so that whatever else the machine is doing slows them alike.
             for trainer in trainers.values():
