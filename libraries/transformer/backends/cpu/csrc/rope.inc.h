@@ -19,8 +19,10 @@ class RopeRow {
   int64_t alike() const { return heads_first_ ? last() - position : heads_ - head; }
   // At most so many further.
   void next(int64_t rows = 1) {
-    if (heads_first_ && (position += rows) < last()) return;
-    if ((head += heads_first_ ? 1 : rows) == heads_) {
+    if (heads_first_) position += rows;
+    if (heads_first_ && position < last()) return;
+    head += heads_first_ ? 1 : rows;
+    if (head == heads_) {
       head = 0;
       first_ = last();
       if (first_ == positions_) {

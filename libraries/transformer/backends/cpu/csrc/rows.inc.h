@@ -39,16 +39,6 @@ struct Rows : opwheel::Rows {
   explicit Rows(const Tensor& given) : opwheel::Rows(given, contiguous_rows) {}
   static Rows in_memory_order(const Tensor& given) { return Rows(given, MemoryOrder{}); }
 
-  void copy_to(const Tensor& given) const {
-    const auto columns = ColumnsInMemory::of(opwheel::TensorInfo(given));
-    if (!columns || data() == opwheel::data<void>(given)) return opwheel::copy_to(given, tensor);
-    const int64_t step = columns->rows * columns->length;
-    run_transposed(given,
-                   {data(), opwheel::data<void>(given), columns->length, columns->rows, columns->length,
-                    columns->stride, step, columns->step},
-                   columns->matrices);
-  }
-
  private:
   using opwheel::Rows::Rows;
 
@@ -72,3 +62,13 @@ struct Rows : opwheel::Rows {
     return copy;
   }
 };
+
+inline void copy_to(const Tensor& to, const Rows& rows) {
+  const auto columns = ColumnsInMemory::of(opwheel::TensorInfo(to));
+  if (!columns || rows.data() == opwheel::data<void>(to)) return opwheel::copy_to(to, rows.tensor);
+  const int64_t step = columns->rows * columns->length;
+  run_transposed(to,
+                 {rows.data(), opwheel::data<void>(to), columns->length, columns->rows, columns->length,
+                  columns->stride, step, columns->step},
+                 columns->matrices);
+}

@@ -39,8 +39,6 @@ struct Rows {
   T* data() const {
     return opwheel::data<T>(tensor);
   }
-  // What was written, into the tensor that these are the rows of, where they are a copy.
-  void copy_to(const Tensor& given) const { opwheel::copy_to(given, tensor); }
 
  protected:
   struct MemoryOrder {};
@@ -70,6 +68,9 @@ struct Rows {
     return true;
   }
 };
+
+// What was written into the rows of a tensor, to where it belongs, if they are a copy.
+inline void copy_to(const Tensor& to, const Rows& rows) { copy_to(to, rows.tensor); }
 
 // Whether tensors have the same strides, which leave no gaps and are not those of contiguous ones. Results of operators
 // with memory_format=torch.preserve_format then have them as well (shared_strides() in opwheel/dispatch/rules).

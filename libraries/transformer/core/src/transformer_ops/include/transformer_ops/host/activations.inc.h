@@ -65,7 +65,7 @@ inline void swiglu_out(const Tensor& a, const Tensor& b, Tensor& out) {
   }
   const Rows y(out);
   gated_into(y, Rows(a), Rows(b), Activation::silu);
-  y.copy_to(out);
+  copy_to(out, y);
 }
 inline std::array<Tensor, 2> swiglu_backward(const Tensor& grad_output, const Tensor& a, const Tensor& b) {
   return gated_backward(grad_output, a, b, Activation::silu);

@@ -46,7 +46,7 @@ inline void rms_norm_out(const Tensor& x, const OptionalTensor& given_weight, do
   if (given_weight) check_apart(out, "out", *given_weight, "weight", kIsRead);
   const Rows y(out);
   normalise(Rows(x), nullptr, weight, eps, offset, casting, y, nullptr, should_stream(y, 2));
-  y.copy_to(out);
+  copy_to(out, y);
 }
 
 inline std::array<Tensor, 2> norm_backward(const Tensor& given_grad, const Tensor* grad_sum, const Tensor& given,
@@ -121,8 +121,8 @@ inline void fused_add_rms_norm_(Tensor& x, Tensor& residual, const OptionalTenso
   const Casting casting = casting_of(casting_mode);
   const Rows y(x), sum(residual);  // copies where rows are not contiguous
   normalise(y, &sum, weight, eps, offset, casting, y, &sum, false);
-  y.copy_to(x);
-  sum.copy_to(residual);
+  copy_to(x, y);
+  copy_to(residual, sum);
 }
 
 inline std::array<Tensor, 2> fused_add_rms_norm_backward(const Tensor& grad_y, const Tensor& grad_sum,
