@@ -41,7 +41,9 @@ def test_bits_of_contiguous_rows(layout, dtype):
     assert x.stride(-1) != 1
     weight = torch.randn(x.shape[-1]).to(dtype)
     for name, operator in OPERATORS.items():
-        assert torch.equal(operator(x, weight), operator(x.contiguous(), weight)), name
+        found = operator(x, weight)
+        assert found.is_contiguous(), name
+        assert torch.equal(found, operator(x.contiguous(), weight)), name
     if x.dim() == 2:
         target = torch.arange(len(x)) % x.shape[1]
         found, expected = (transformer_ops.cross_entropy(one, target) for one in (x, x.contiguous()))

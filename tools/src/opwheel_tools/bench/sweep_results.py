@@ -112,8 +112,8 @@ def load(path: Path) -> SweepResults:
                 line["layout"],
                 microseconds,
                 first,
-                tuple(line.get("again", {}).get(str(width), ())),
-                line.get("compiled", {}).get(str(width), {}),
+                tuple(line["again"].get(str(width), ())),
+                line["compiled"].get(str(width), {}),
             )
             for line in fields["points"]
             for width, microseconds, first in zip(line["widths"], line["microseconds"], line["ratios"], strict=True)
