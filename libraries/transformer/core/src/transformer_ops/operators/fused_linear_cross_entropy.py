@@ -81,14 +81,12 @@ FUSED_LINEAR_CROSS_ENTROPY = Operator(
     sharded=ShardedReduction("weight=S(0), bias=S(0) -> R", loss_of_shards),
     autocast=_AUTOCAST,
 )
+# 0 where no row counts, as in PyTorch, although the mean of none is nan, and so may be what arrives.
+_GRADIENT = "aten::where(factor == 0, factor, grad_loss * factor)"
 FUSED_LINEAR_CROSS_ENTROPY_TRAINING = Operator(
     "fused_linear_cross_entropy_training",
     reference=_fused_linear_cross_entropy_training,
-    derivatives={
-        "input": "scaled_(d_input, grad_loss * factor, input)",
-        "weight": "scaled_(d_weight, grad_loss * factor, weight)",
-        "bias": "scaled_(d_bias, grad_loss * factor, bias)",
-    },
+    derivatives={name: f"scaled_(d_{name}, {_GRADIENT}, {name})" for name in ("input", "weight", "bias")},
     not_differentiable=("d_input", "d_weight", "d_bias", "factor"),
     sharded=ShardedReduction("weight=S(0), bias=S(0) -> R, P(sum), S(0), S(0), R", training_of_shards),
     autocast=_AUTOCAST,

@@ -169,8 +169,13 @@ def row_gradients(
     label_smoothing: float,
     reduction: str,
 ) -> RowGradients:
-    """What the gradients of logits are made of, from that of the loss and from what :func:`losses_of` gave."""
+    """What the gradients of logits are made of, from that of the loss and from what :func:`losses_of` gave.
+
+    Raises:
+        RuntimeError: that was of another number of rows, or of another reduction.
+    """
     rows = len(targets.index)
+    check_shape(kept, "kept", (2 * rows + 2 * (reduction == "mean"),))
     lse, rest, divisors = kept[:rows], kept[rows : 2 * rows], kept[2 * rows :]
     chosen = targets.weights * (1 - label_smoothing)
     smoothing = label_smoothing / targets.classes
