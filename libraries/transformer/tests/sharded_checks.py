@@ -1,4 +1,4 @@
-"""Run by torchrun in every process: norms and losses whose reduced dimension is sharded, against one process.
+"""Run by torchrun in every process: norms and losses over a sharded dimension, attention by heads, against one process.
 
 ``sharded_checks.py MESH``, such as ``2x2``.
 """
@@ -14,6 +14,9 @@ from opwheel.memory.usage import peak
 from torch import distributed
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor, init_device_mesh
 from torch.distributed.tensor.debug import CommDebugMode
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
+
+from libraries.transformer.tests.recording import Operators
 
 ROWS, CLASSES, WIDTH = 6, 13, 5
 REDUCES = torch.ops.c10d_functional.all_reduce
@@ -144,6 +147,50 @@ def check_compiled(mesh):
         torch.testing.assert_close(whole(got), whole(one))
 
 
+def check_heads(mesh):
+    """Of heads that are shared out nothing is gathered, whichever keys the queries see."""
+    tensors = [made(torch.float64, 2, count, heads, 6) for count, heads in ((3, 8), (5, 4), (5, 4))]
+    positions, filled = torch.tensor([[2, 3, 4], [0, 2, 1]]), torch.arange(5).lt(4).expand(2, 1, 1, 5).contiguous()
+    every = {"is_causal": True, "position_ids": positions, "attn_mask": filled}
+    for names in ((), ("is_causal",), ("is_causal", "position_ids"), ("attn_mask",), tuple(every)):
+        options = {name: every[name] for name in names}
+        plain = [one.clone().requires_grad_() for one in tensors]
+        expected = transformer_ops.attention(*plain, **options)
+        given = [on(mesh, one, 2) for one in tensors]
+        shared = {name: on(mesh, one, None) if isinstance(one, torch.Tensor) else one for name, one in options.items()}
+        with CommDebugMode() as communication:
+            result = transformer_ops.attention(*given, **shared)
+            got = torch.autograd.grad(result, given, result.detach())
+        assert communication.get_total_counts() == 0, f"{names}: {communication.get_comm_counts()}"
+        wanted = torch.autograd.grad(expected, plain, expected.detach())
+        for one, other in zip((result, *got), (expected, *wanted), strict=True):
+            torch.testing.assert_close(whole(one), other)
+
+
+def check_checkpointed(mesh, *, compiled):
+    """What attention returns is kept, all else is computed anew."""
+    x, weight = on(mesh, made(torch.float64, 2, 6, 4, 8), 2), on(mesh, made(torch.float64, 8), None).requires_grad_()
+
+    def layer(x, weight):
+        y = transformer_ops.rms_norm(x, weight)
+        return transformer_ops.swiglu(transformer_ops.attention(y, y, y, is_causal=True), y)
+
+    def kept(x, weight):
+        context = partial(create_selective_checkpoint_contexts, [torch.ops.transformer_ops.attention_training.default])
+        return checkpoint(layer, x, weight, use_reentrant=False, context_fn=context)
+
+    expected = gradients([layer(x, weight)], [x, weight])
+    with Operators() as recorded:
+        found = gradients([kept(x, weight)], [x, weight])
+    assert (recorded.counts["attention_training"], recorded.counts["rms_norm"]) == (1, 2), recorded.counts
+    runs = [found]
+    if compiled:
+        runs.append(gradients([torch.compile(kept, backend="aot_eager", fullgraph=True)(x, weight)], [x, weight]))
+    for run in runs:
+        for one, other in zip(run, expected, strict=True):
+            torch.testing.assert_close(whole(one), whole(other))
+
+
 def check_refusals(mesh):
     x = on(mesh, made(torch.float32, 4, 10), -1).detach()
     with pytest.raises(RuntimeError, match=r"'residual' is written to and must be whole"):
@@ -172,6 +219,8 @@ def main():
                 check(mesh, dtype, *case, others=[Shard(1)])
     if mesh.ndim == 1:
         check_memory(mesh)
+    check_heads(mesh)
+    check_checkpointed(mesh, compiled=mesh.size() > 2)
     if mesh.size() > 2:
         check_compiled(mesh)
     check_refusals(mesh)

@@ -189,6 +189,10 @@ def attention_backward_reference(
     return dq.to(dtype), dk.to(dtype), dv.to(dtype)
 
 
+# Heads do not look at each other; a mask of each head, and calls without one, are in placements.json.
+_HEADS = "q=S(2), k=S(2), v=S(2)"
+_EVENLY = "evenly if attn_mask.dim=4, attn_mask.size(1)=1"
+
 # A token and what comes after it, of which it sees nothing.
 _ONE_AFTER_THE_OTHER = {"cu_seqlens_q": None, "cu_seqlens_k": None}
 _CAUSAL = (
@@ -209,6 +213,7 @@ ATTENTION = Operator(
         "batch": (_BATCH | {"result": 0}, _QUERIES),
         "prefix": _CAUSAL | {"result": 1},
     },
+    placements=(f"{_HEADS} -> S(2) {_EVENLY}",),
     training="attention_training",
     autocast="lower_precision",
     doc="""``softmax(scale * q @ k.T) @ v`` for each head, without all of these scores in memory.
@@ -269,11 +274,13 @@ ATTENTION_TRAINING = Operator(
         "window_size, cu_seqlens_q, cu_seqlens_k)"
     },
     not_differentiable=("lse",),
+    placements=(f"{_HEADS} -> S(2), S(1) {_EVENLY}",),
     invariant=RECORDED | {"batch": _BATCH | along(0, "y", "lse"), "prefix": _CAUSAL | {"y": 1, "lse": 2}},
     autocast="lower_precision",
 )
 ATTENTION_BACKWARD = Operator(
     "attention_backward",
     reference=attention_backward_reference,
+    placements=(f"grad_output=S(2), {_HEADS}, y=S(2), lse=S(1) -> S(2), S(2), S(2) {_EVENLY}",),
     invariant=RECORDED | {"batch": _BATCH | along(0, "grad_output", "y", "lse", "result0", "result1", "result2")},
 )

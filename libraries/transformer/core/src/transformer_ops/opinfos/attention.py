@@ -23,6 +23,7 @@ def _arguments(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator
     yield make(1, 2, 4, 20), make(1, 3, 2, 20), make(1, 3, 2, 20), False, 0.5, None, None, None
     after_a_cache = torch.tensor([[3, 4], [0, 1]], device=device)
     yield make(2, 2, 2, 6), make(2, 6, 1, 6), make(2, 6, 1, 6), True, None, None, None, after_a_cache
+    yield make(2, 2, 4, 3), make(2, 6, 2, 3), make(2, 6, 2, 3), True, None, None, None, after_a_cache
     cos, sin = rotations(34, 2, device=device, dtype=dtype)
     yield make(2, 34, 4, 2), make(2, 34, 2, 2), make(2, 34, 2, 2), True, None, cos, sin, None
     seen = torch.ones(1, 4, 3, 7, dtype=torch.bool, device=device).tril(2)
@@ -31,6 +32,8 @@ def _arguments(device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator
     added = randn(2, 1, 1, 6, device=device, dtype=dtype)
     added[0, ..., 3:] = -torch.inf  # a shorter sequence, as padding has it
     yield make(2, 2, 2, 5), make(2, 6, 1, 5), make(2, 6, 1, 5), True, None, None, None, after_a_cache, added, 3
+    filled = torch.arange(6, device=device) < torch.tensor([6, 2], device=device).view(2, 1, 1, 1)
+    yield make(2, 2, 4, 3), make(2, 6, 2, 3), make(2, 6, 2, 3), True, None, None, None, after_a_cache, filled
     starts = torch.tensor([0, 4, 4, 9], dtype=torch.int32, device=device)
     yield *(make(1, 9, 2, 5) for _ in range(3)), True, None, None, None, None, None, 3, starts, starts
 
