@@ -81,6 +81,19 @@ $ torchrun --standalone --nproc-per-node 2 train_sharded.py --dtype float64 --lo
 On 2 x 2, 4 x 1 and 1 x 2 processes each of 50 losses is that of one process: in float64 to a relative 1e-9, in float32
 to 1e-3.
 
+Models of transformers have a plan of their own, which needs `accelerate`; `patch` them after they are loaded:
+
+<!-- not run: libraries/transformer/tests/test_sharded.py does it -->
+
+```python
+model = AutoModelForCausalLM.from_pretrained(name, distributed_config=DistributedConfig(tp_plan="auto", tp_size=2))
+print(transformer_ops.patch(model))
+```
+
+Norms, rotary embeddings, attention and gated activations are then computed by these operators, on each process's heads
+and features. What transformers has given a `forward` of its own is left alone, which `print` says: the head, whose
+logits it gathers, and Qwen3's norms of heads.
+
 ## What operators compute on
 
 On DTensors these operators compute on the parts that each process has, where that gives the right result, and else on

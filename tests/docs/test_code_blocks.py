@@ -51,6 +51,7 @@ NOT_RUN = [
     ("docs/new-backend.md", "tests/third_party/test_new_backend.py does it"),
     ("docs/new-library.md", "tests/third_party/test_new_library.py does it"),
     ("docs/placements.md", "examples/language_model/test_train_sharded.py does it"),
+    ("docs/placements.md", "libraries/transformer/tests/test_sharded.py does it"),
     *[("docs/privateuse1.md", "tests/third_party/test_plugins.py does it")] * 4,
     ("docs/production.md", "resolves the whole of torch; tests/wheels/test_production.py does it with the wheels"),
     ("docs/production.md", "tests/wheels/test_production.py does it"),

@@ -13,6 +13,7 @@ from tests.portions import first_of
 from tests.torchrun import in_processes
 
 CHECKS = Path(__file__).with_name("sharded_checks.py")
+MODELS = Path(__file__).with_name("tensor_parallel_models.py")
 OPERATORS = {name: one for name, one in transformer_ops.library.overloads.items() if one.operator.sharded is not None}
 NUMBERS_OF_A_ROW = {
     "rms_norm": 1,
@@ -62,3 +63,12 @@ def test_numbers_that_are_exchanged(name):
 def test_reductions_over_a_sharded_dimension(mesh):
     """Against one process; how often they exchange numbers, and how much memory the losses take."""
     assert "all reductions right" in in_processes(2 if mesh == "2" else 4, str(CHECKS), mesh)
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_models_of_transformers_by_their_own_plans(tmp_path):
+    """Patched after they are loaded, eagerly and compiled: logits, loss and gradients of one process."""
+    pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+    assert "all models right" in in_processes(2, str(MODELS), str(tmp_path), "Llama", "Qwen2")
