@@ -435,7 +435,7 @@ def test_the_gradient_of_a_key_that_has_all_of_the_weight(score):
     k = torch.eye(8).view(1, 8, 1, 8)
     v, grad = (torch.randn(1, 8, 1, 8) for _ in range(2))
     y, lse = torch.ops.transformer_ops.attention_training(score * k, k, v, False, 1.0)
-    *_, d_v = torch.ops.transformer_ops.attention_backward(grad, score * k, k, v, y, lse, False, 1.0, None, None)
+    *_, d_v = torch.ops.transformer_ops.attention_backward(grad, score * k, k, v, y, lse, False, 1.0, None, None, None)
     assert torch.equal(d_v, grad)
 
 

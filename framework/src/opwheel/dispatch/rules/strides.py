@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from ..tensor_iterator import is_non_overlapping_and_dense
-
 if TYPE_CHECKING:
     from ..overload import Overload
 
@@ -26,6 +24,8 @@ def shared_strides(overload: Overload, values: tuple[Any, ...]) -> tuple[torch.S
     shape, strides = first.shape, first.stride()
     if any(one.shape != shape or one.stride() != strides for one in others):
         return None
+    from ..tensor_iterator import is_non_overlapping_and_dense  # not imported with the library
+
     return (shape, strides) if is_non_overlapping_and_dense(shape, strides) else None
 
 

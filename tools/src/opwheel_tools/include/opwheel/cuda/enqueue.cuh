@@ -29,10 +29,10 @@ inline void check_launch(cudaError_t error) {
 // Launches a kernel with the addresses of its arguments; throws if it cannot be launched.
 template <class... Parameters>
 void launch(void (*kernel)(Parameters...), dim3 blocks, dim3 threads, void** arguments, void* stream) {
-#if defined(CUDART_VERSION) && CUDART_VERSION >= 13000
+#if defined(__HIPCC__) || (defined(__CUDACC_VER_MAJOR__) && __CUDACC_VER_MAJOR__ < 13)
+  const auto* const function = reinterpret_cast<const void*>(kernel);  // they take no pointer to a function
+#else
   const auto function = kernel;
-#else  // CUDA 12 and HIP take no pointer to a function
-  const auto* const function = reinterpret_cast<const void*>(kernel);
 #endif
   check_launch(cudaLaunchKernel(function, blocks, threads, arguments, 0, static_cast<cudaStream_t>(stream)));
 }
