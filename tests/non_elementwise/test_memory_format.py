@@ -65,6 +65,18 @@ def test_other_strides_of_one_of_them():
         assert operator(*given).stride() == of_fakes(operator, *given).stride() == (4, 1)
 
 
+def test_calls_without_tensors():
+    name = next(_names)
+    schema = f"{name}::f(Tensor? x, int n) -> Tensor"
+
+    def filled(x, n):
+        return torch.ones(n) if x is None else x * n
+
+    opwheel.define(schema, reference=filled, memory_format=torch.preserve_format)(filled)
+    assert getattr(torch.ops, name).f(torch.ones(2, 3).t(), 2).stride() == (1, 3)
+    assert torch.equal(getattr(torch.ops, name).f(None, 3), torch.ones(3))
+
+
 def test_contiguous_without_it():
     a = torch.randn(4, 6).t()
     assert defined(torch.contiguous_format)(a, a).stride() == (4, 1)

@@ -31,9 +31,9 @@ class Opaque(Rule):
     """Claims nothing. Right for every operator, and slow where PyTorch has to see inside.
 
     Results are new tensors with the reference's shapes and dtypes, contiguous unless ``Operator(memory_format=...)``
-    says otherwise. Arguments may be of every type that a
-    schema has, and written to where they are annotated (``Tensor(a!)``); such an operator ends with ``-> ()`` or new
-    tensors. ``vmap`` runs the reference, DTensor computes on whole tensors.
+    says otherwise. Arguments may be of every type that a schema has, and written to where they are annotated
+    (``Tensor(a!)``); such an operator ends with ``-> ()`` or new tensors. ``vmap`` runs the reference, DTensor computes
+    on whole tensors.
     """
 
     def __repr__(self) -> str:

@@ -18,11 +18,11 @@ def shared_strides(overload: Overload, values: tuple[Any, ...]) -> tuple[torch.S
     """
     if overload.operator.memory_format is not torch.preserve_format:
         return None
-    first, *others = overload.all_tensors(values)
-    if first.is_contiguous():
+    tensors = overload.all_tensors(values)
+    if not tensors or tensors[0].is_contiguous():
         return None
-    shape, strides = first.shape, first.stride()
-    if any(one.shape != shape or one.stride() != strides for one in others):
+    shape, strides = tensors[0].shape, tensors[0].stride()
+    if any(one.shape != shape or one.stride() != strides for one in tensors):
         return None
     from ..tensor_iterator import is_non_overlapping_and_dense  # not imported with the library
 
