@@ -175,6 +175,9 @@ def main() -> int:
     unknown = set(options.names) - {project.name for project in known}
     if unknown:
         parser.error(f"no project {', '.join(sorted(unknown))}; there are {', '.join(one.name for one in known)}")
+    if options.cuda != CUDA[0] and options.platform:
+        problem = f"a build for {options.platform} takes NVIDIA's runtime of CUDA 13 alone"
+        parser.error(f"--cuda {options.cuda} is not for --platform: {problem}; leave one of them out")
     os.umask(0o022)  # modes of files are part of an archive
     os.environ["SOURCE_DATE_EPOCH"] = str(epoch())
     if options.cuda != CUDA[0]:

@@ -38,6 +38,15 @@ def wheels(home: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return sorted(out.glob("*.whl"))
 
 
+def test_built_twice(home: Path, wheels: list[Path], tmp_path: Path) -> None:
+    """Nothing random is left in an object, although nvcc 12 takes no seed."""
+    command = [sys.executable, "-m", "release.build", "--out", str(tmp_path), "--cuda", "12,13", "cuda"]
+    subprocess.run(command, cwd=ROOT, env=os.environ | {"CUDA_HOME": str(home)}, check=True)
+    (again,) = tmp_path.glob("*.whl")
+    (first,) = (one for one in wheels if one.name == again.name)
+    assert again.read_bytes() == first.read_bytes()
+
+
 def test_machine_code_for_every_device(home: Path, wheels: list[Path], tmp_path: Path) -> None:
     """Of devices after 9.0 as well, with the same kernels as for those before."""
     assert len(wheels) == len(PROJECTS)
@@ -81,6 +90,23 @@ def test_without_nvcc_12_nothing_is_built(tmp_path: Path) -> None:
     assert answer.stderr.startswith("release: CUDA 12 is needed to build this, and there is none: ")
     assert "CUDA_HOME" in answer.stderr
     assert not any(tmp_path.iterdir())
+
+
+def test_not_for_another_processor(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "release.build",
+        "--out",
+        str(tmp_path),
+        "--cuda",
+        "12,13",
+        "--platform",
+        "aarch64",
+    ]
+    answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert answer.returncode == 2
+    assert "a build for aarch64 takes NVIDIA's runtime of CUDA 13 alone; leave one of them out" in answer.stderr
 
 
 def test_a_toolkit_that_is_there_is_left_as_it_is(home: Path) -> None:
