@@ -14,19 +14,22 @@ SCHEMA = "centred(Tensor x, Tensor weight, Tensor? times=None, bool mean=True) -
 exchanged_by = []  # the processes that had a part, in each exchange
 
 
+def finished(x, means, weight, times, first):
+    """Elements without the mean of their row, times their places, and each row as often as it is counted."""
+    rows = (x - means.unsqueeze(-1)) * weight * torch.arange(first, first + x.shape[-1])
+    return rows if times is None else rows * times.unsqueeze(-1)
+
+
 def centred(x, weight, times=None, mean=True):
-    """Rows without their mean, each as often as it is counted; and the mean."""
     means = x.mean(-1) if mean else x.new_zeros(x.shape[:-1])
-    rows = (x - means.unsqueeze(-1)) * weight
-    return (rows if times is None else rows * times.unsqueeze(-1)), means
+    return finished(x, means, weight, times, 0), means
 
 
 def centred_of_shards(shard, x, weight, times, mean):
     sums = shard.all_reduce(x.sum(-1))
     exchanged_by.append(shard.count)
     means = sums / shard.size
-    rows = (x - means.unsqueeze(-1)) * weight
-    return (rows if times is None else rows * times.unsqueeze(-1)), means
+    return finished(x, means, weight, times, shard.offset), means
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +87,7 @@ MESHES = {  # placements of x; how many processes share a row out; those of the 
 @pytest.mark.parametrize("mesh", MESHES)
 def test_meshes_of_two_dimensions(op, mesh):
     given, count, placements = MESHES[mesh]
-    x, weight = values_of(5, 7)
+    x, weight = values_of(5, 5)  # of both reduced in parts of 2, 1, 1 and 1
     expected = op(x, weight)
 
     def check():
@@ -114,7 +117,7 @@ def test_sums_over_processes_are_added_first(op):
 
 
 def test_integers_may_be_plain_tensors(op):
-    """The same on every process, as PyTorch's loss_parallel takes them; other tensors are refused."""
+    """The same on every process, as PyTorch's loss_parallel takes them; others, and other meshes, are refused."""
     x, weight = values_of(3, 7)
     times = torch.tensor([2, 0, 1])
     expected = op(x, weight, times)
@@ -126,6 +129,9 @@ def test_integers_may_be_plain_tensors(op):
             torch.testing.assert_close(result.full_tensor(), one)
         with pytest.raises(RuntimeError, match=r"mixed torch.* and DTensor"):
             op(shards, weight)
+        other = init_device_mesh("cpu", (1, 2))
+        with pytest.raises(RuntimeError, match="have the same DeviceMesh"):
+            op(shards, distribute_tensor(weight, other, [Replicate()] * 2))
 
     on_processes(2, check)
 
