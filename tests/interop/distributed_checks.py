@@ -1,7 +1,6 @@
 """Run by torchrun in every process of a group: DTensor sharding rules, forward and backward."""
 
 import itertools
-import os
 import random
 import sys
 
@@ -9,9 +8,10 @@ import muladd
 import torch
 from opwheel_tools.testing.reference import as_tuple
 from opwheel_tools.testing.samples import arguments
-from torch import distributed
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor, init_device_mesh
 from torch.distributed.tensor.debug import CommDebugMode
+
+from tests.torchrun import leave
 
 
 def check_placements(mesh, overload, shapes):
@@ -166,13 +166,7 @@ def main():
         check_placements(mesh, overload, [(8, 6), (6,), (8, 1)][:count])
         check_no_communication(mesh, overload)
         check_partial(mesh, overload)
-    distributed.barrier()
-    if distributed.get_rank() == 0:
-        print("all placements right")
-    distributed.destroy_process_group()
-    # gloo's threads may outlive the group, and now and then abort the interpreter while it shuts down.
-    sys.stdout.flush()
-    os._exit(0)
+    leave("all placements right")
 
 
 if __name__ == "__main__":

@@ -1,18 +1,15 @@
 """Run by torchrun in two processes: operators of every class on DTensors, against the same calls on whole tensors."""
 
-import os
-import sys
-
 import pytest
 import torch
 from opwheel.dispatch import overloads_of
 from opwheel.dispatch.overload import as_tuple, tensors_in
 from opwheel_tools.testing.checks import Samples, declared
-from torch import distributed
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor, init_device_mesh
 from torch.utils import _pytree as pytree
 
 from tests.non_elementwise.operators import NAMESPACE
+from tests.torchrun import leave
 
 CPU = torch.device("cpu")
 
@@ -72,13 +69,7 @@ def main():
             continue
         for index in range(len(declared(overload, torch.float64, CPU))):
             check(mesh, overload, Samples(overload, index, torch.float64, CPU))
-    distributed.barrier()
-    if distributed.get_rank() == 0:
-        print("all operators right")
-    distributed.destroy_process_group()
-    # gloo's threads may outlive the group, and now and then abort the interpreter while it shuts down.
-    sys.stdout.flush()
-    os._exit(0)
+    leave("all operators right")
 
 
 if __name__ == "__main__":

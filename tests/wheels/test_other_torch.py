@@ -8,6 +8,7 @@ import muladd
 import pytest
 
 from tests.third_party.environment import IS_WHOLE_KIT
+from tests.torchrun import in_processes
 
 pytestmark = [pytest.mark.wheels, pytest.mark.slow]
 
@@ -23,9 +24,7 @@ def test_private_names_and_machinery(other_python, tmp_path, tests):
 
 def test_distributed(other_python):
     checks = ROOT / "tests/interop/distributed_checks.py"
-    command = [str(other_python), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(checks), "2"]
-    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-    assert "all placements right" in result.stdout, result.stderr[-3000:]
+    assert "all placements right" in in_processes(2, str(checks), "2", python=str(other_python))
 
 
 CUDA_WITHOUT_A_DEVICE = """

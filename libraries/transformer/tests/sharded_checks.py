@@ -3,7 +3,6 @@
 ``sharded_checks.py MESH``, such as ``2x2``.
 """
 
-import os
 import sys
 from functools import partial
 
@@ -11,12 +10,12 @@ import pytest
 import torch
 import transformer_ops
 from opwheel.memory.usage import peak
-from torch import distributed
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor, init_device_mesh
 from torch.distributed.tensor.debug import CommDebugMode
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from libraries.transformer.tests.recording import Operators
+from tests.torchrun import leave
 
 ROWS, CLASSES, WIDTH = 6, 13, 5
 REDUCES = torch.ops.c10d_functional.all_reduce
@@ -224,13 +223,7 @@ def main():
     if mesh.size() > 2:
         check_compiled(mesh)
     check_refusals(mesh)
-    distributed.barrier()
-    if distributed.get_rank() == 0:
-        print("all reductions right")
-    distributed.destroy_process_group()
-    # gloo's threads may outlive the group, and now and then abort the interpreter while it shuts down.
-    sys.stdout.flush()
-    os._exit(0)
+    leave("all reductions right")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 ``tensor_parallel_models.py FOLDER FAMILIES``, such as ``Llama Qwen2``. Their weights are written to the folder.
 """
 
-import os
 import sys
 from pathlib import Path
 
@@ -14,17 +13,10 @@ from torch import distributed
 from torch.distributed.tensor import DTensor
 from transformers.distributed import DistributedConfig
 
-SIZES = {
-    "vocab_size": 101,  # not a multiple of the processes
-    "hidden_size": 48,
-    "intermediate_size": 80,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 16,
-    "max_position_embeddings": 64,
-    "pad_token_id": 0,
-}
+from libraries.transformer.tests.tiny import TINY
+from tests.torchrun import leave
+
+SIZES = TINY | {"vocab_size": 101}  # not a multiple of the processes
 TOKENS = torch.arange(2 * 20).view(2, 20) * 7 % SIZES["vocab_size"]
 OPERATORS = {"cross_entropy": 1, "rope": 2, "attention": 2, "swiglu": 2, "rms_norm": 5}
 
@@ -69,13 +61,7 @@ def main():
     distributed.init_process_group("gloo")
     for family in families:
         check(family, Path(folder, family))
-    distributed.barrier()
-    if distributed.get_rank() == 0:
-        print("all models right")
-    distributed.destroy_process_group()
-    # gloo's threads may outlive the group, and now and then abort the interpreter while it shuts down.
-    sys.stdout.flush()
-    os._exit(0)
+    leave("all models right")
 
 
 if __name__ == "__main__":

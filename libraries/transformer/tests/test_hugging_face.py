@@ -14,20 +14,10 @@ from torch.distributed.fsdp import fully_shard
 from transformer_ops.hugging_face import activations
 
 from .recording import Operators
+from .tiny import TINY
 
 transformers = pytest.importorskip("transformers")
 
-SIZES = {
-    "vocab_size": 96,
-    "hidden_size": 48,
-    "intermediate_size": 80,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 16,
-    "max_position_embeddings": 64,
-    "pad_token_id": 0,
-}
 # Norms in each layer and at the end, and the operator of the feed-forward block.
 MODELS = {
     "Llama": (2 * 2 + 1, "swiglu"),
@@ -42,7 +32,7 @@ MODELS = {
 def tiny(family, dtype=torch.float32):
     torch.manual_seed(0)
     name = "Gemma3Text" if family == "Gemma3" else family
-    config = getattr(transformers, f"{name}Config")(**SIZES)
+    config = getattr(transformers, f"{name}Config")(**TINY)
     model = getattr(transformers, f"{family}ForCausalLM")(config).to(dtype)
     with torch.no_grad():
         for parameter in model.parameters():
