@@ -79,11 +79,10 @@ class NativeAutograd:
     def _register(self, library: ctypes.CDLL, derivatives: Derivatives) -> str:
         """The reason why it cannot be registered; empty if it is."""
         overload = derivatives.overload
-        space, reference = _references(overload), _free_name(overload)
+        reference = f"{_references(overload)}::{_free_name(overload)}"
         recorded = f"{reference}_recorded" if overload.operator.training else None
         try:
-            name = None if recorded is None else f"{space}::{recorded}"
-            description = describe(derivatives, reference=f"{space}::{reference}", recorded=name)
+            description = describe(derivatives, reference, recorded)
         except NotCarriedError as reason:
             return str(reason)
         self._define_reference(overload, reference)
@@ -116,9 +115,10 @@ class NativeAutograd:
 
         self._define(overload, name, recorded)
 
-    def _define(self, overload: Overload, name: str, function: Callable[..., Any]) -> None:
+    def _define(self, overload: Overload, qualified_name: str, function: Callable[..., Any]) -> None:
+        namespace, _, name = qualified_name.partition("::")
         if self._references is None:
-            self._references = torch.library.Library(_references(overload), "FRAGMENT")
+            self._references = torch.library.Library(namespace, "FRAGMENT")
         self._references.define(name + overload.schema_text.removeprefix(overload.name))
         self._references.impl(name, function, "CompositeImplicitAutograd")
 

@@ -147,7 +147,7 @@ def run_compiled(point: Point, backend: str, results: SweepResults) -> None:
         _leave_out(f"{backend} of {point.overload.name} {point.dtype}", error, results)
         return
     for index, one in enumerate(results.points):
-        if f"{one.operator} ({one.rows}, {one.width}) {one.dtype} {one.layout}" == point.name:
+        if one.name == point.name:
             results.points[index] = replace(one, compiled={**one.compiled, backend: theirs / ours})
 
 

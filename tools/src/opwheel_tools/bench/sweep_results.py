@@ -47,8 +47,13 @@ class Compared:
         """Of one operand."""
         return self.rows * self.width
 
+    @property
+    def name(self) -> str:
+        """Of the point at which it was measured."""
+        return f"{self.operator} ({self.rows}, {self.width}) {self.dtype} {self.layout}"
+
     def __str__(self) -> str:
-        return f"{self.operator} ({self.rows}, {self.width}) {self.dtype} {self.layout}: {self.ratio:.2f}"
+        return f"{self.name}: {self.ratio:.2f}"
 
 
 @dataclass

@@ -7,6 +7,7 @@ from typing import NoReturn
 
 import torch
 from opwheel.dispatch.overlap import Overlap, may_overlap_itself, overlap
+from opwheel.dispatch.tensor_iterator import is_non_overlapping_and_dense
 from torch import Tensor
 
 FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -140,15 +141,10 @@ def share_strides(first: Tensor, *others: Tensor) -> bool:
 
     Results of operators with ``memory_format=torch.preserve_format`` then have them as well.
     """
-    if first.is_contiguous() or any(one.stride() != first.stride() for one in others):
+    strides = first.stride()
+    if first.is_contiguous() or any(one.stride() != strides for one in others):
         return False
-    by_stride = sorted((step, size) for size, step in zip(first.shape, first.stride(), strict=True) if size != 1)
-    expected = 1
-    for step, size in by_stride:
-        if step != expected:
-            return False
-        expected *= size
-    return True
+    return is_non_overlapping_and_dense(first.shape, strides)
 
 
 def in_memory_order(x: Tensor) -> Tensor:
