@@ -63,7 +63,7 @@ def distribute(model, mesh):  # a mesh with the dimensions "data" and "tensor"
 ```
 
 Norms compute on the positions that a process has, attention on its heads, SwiGLU on its features, and none of them
-communicates. The loss exchanges three numbers of each row of logits, and never the logits. Targets are ordinary tensors
+communicates. The loss exchanges four numbers of each row of logits, and never the logits. Targets are ordinary tensors
 of integers, the same on every process of the dimension "tensor".
 
 [A program that trains](../examples/language_model/train_sharded.py) on any mesh, and [its

@@ -129,6 +129,20 @@ def check_memory(mesh):
         assert taken is None or taken < 1.2 * share, f"by {name}: {taken} bytes, of {share} bytes of logits"
 
 
+def check_certain_rows(mesh):
+    """The other classes' weights, next to 1, are all that the loss is made of: wherever the largest logit is."""
+    for distance in (1.0, 10.0, 30.0):
+        x = torch.full((CLASSES, CLASSES), -distance).fill_diagonal_(0)
+        target = torch.arange(CLASSES)
+        loss = transformer_ops.cross_entropy(on(mesh, x, 1), target, reduction="none")
+        want = torch.log1p((CLASSES - 1) * torch.tensor(-distance, dtype=torch.float64).exp())
+        torch.testing.assert_close(whole(loss).double(), want.expand(CLASSES), rtol=1e-6, atol=0)
+        twice = torch.cat((x, x), 1)  # two classes that are as likely
+        loss = transformer_ops.cross_entropy(on(mesh, twice, 1), target, reduction="none")
+        want = torch.log(2 + (2 * CLASSES - 2) * torch.tensor(-distance, dtype=torch.float64).exp())
+        torch.testing.assert_close(whole(loss).double(), want.expand(CLASSES), rtol=1e-6, atol=0)
+
+
 def check_compiled(mesh):
     """In one graph, which has the exchanges in it."""
     x, weight, classes = made(torch.float64, ROWS, 10), made(torch.float64, 10), made(torch.float64, CLASSES, 10)
@@ -216,6 +230,7 @@ def main():
         if mesh.ndim > 1:
             for case in norms(dtype):
                 check(mesh, dtype, *case, others=[Shard(1)])
+    check_certain_rows(mesh)
     if mesh.ndim == 1:
         check_memory(mesh)
     check_heads(mesh)

@@ -22,11 +22,11 @@ NUMBERS_OF_A_ROW = {
     "fused_add_rms_norm_backward": 2,
     "layer_norm": 2,
     "layer_norm_backward": 4,
-    "cross_entropy_rows": 3,
+    "cross_entropy_rows": 4,
     "cross_entropy_backward": 0,
-    "fused_linear_cross_entropy": 3,
-    "fused_linear_cross_entropy_training": 3,
-    "linear_cross_entropy_rows": 3,
+    "fused_linear_cross_entropy": 4,
+    "fused_linear_cross_entropy_training": 4,
+    "linear_cross_entropy_rows": 4,
     "linear_cross_entropy_backward": 0,
 }
 

@@ -1,6 +1,6 @@
 """The losses where every process has the logits of some classes, or the rows of the weight that gives these.
 
-Of each row the largest logit is exchanged, and then two or three sums over the classes: never the logits. These are
+Of each row the largest logit is exchanged, and then three or four sums over the classes: never the logits. These are
 looked at, and computed from the weight, a few rows at a time, so that nothing else is as large as they are.
 """
 
@@ -107,14 +107,16 @@ def exchanged_losses(
         _looked_at(capped(wide(logits_of(rows)), softcap), here[rows], weights)
         for rows in steps_of(len(targets.index), classes)
     ]
-    top, total, below, *smooth = torch.cat(steps, -1) if steps else targets.class_weights.new_empty(4, 0)
+    top, count, others, below, *smooth = torch.cat(steps, -1) if steps else targets.class_weights.new_empty(5, 0)
     largest = shard.all_reduce(top, "max")
     moved = largest - torch.where(top == -inf, 0, top)
-    sums = [total * torch.exp(top - largest), torch.where(here >= 0, below + moved, 0)]
+    is_largest = top == largest
+    others = torch.where(is_largest, others, (count + others) * torch.exp(top - largest))
+    sums = [torch.where(is_largest, count, 0), others, torch.where(here >= 0, below + moved, 0)]
     if weights is not None:
         sums.append(smooth[0] + weights.sum() * moved)
-    total, below, *smooth = shard.all_reduce(torch.stack(sums))
-    log_sum = torch.log(total)
+    count, others, below, *smooth = shard.all_reduce(torch.stack(sums))
+    log_sum = torch.log1p(others + (count - 1))
     found = LogSums(largest, log_sum, below, smooth[0] if smooth else log_sum)
     return losses_of(found, targets, lse_square_scale, label_smoothing, reduction)
 
@@ -122,15 +124,18 @@ def exchanged_losses(
 def _looked_at(logits: Tensor, here: Tensor, weights: Tensor | None) -> Tensor:
     """Of each row the largest of some classes' logits, and how far these are below it: see :class:`LogSums`.
 
-    Where all of them are -inf, or there are none, how far they are below 0.
+    Those that are the largest are counted, and the others' exponentials summed: next to 1 a small sum would be lost,
+    and it is the loss of a row that is nearly certain. Where all of them are -inf, or there are none, how far they are
+    below 0.
     """
     if not logits.shape[-1]:
         none = logits.new_zeros(len(logits))
-        return torch.stack((none - inf, none, none) if weights is None else (none - inf, none, none, none))
+        return torch.stack((none - inf, *[none] * (3 if weights is None else 4)))
     top = logits.amax(-1)
     below = torch.where(top == -inf, 0, top).unsqueeze(-1) - logits
+    is_top = below == 0
     of_target = below.gather(-1, here.clamp(min=0).unsqueeze(-1)).squeeze(-1)
-    found = [top, torch.exp(-below).sum(-1), of_target]
+    found = [top, is_top.sum(-1, dtype=top.dtype), torch.exp(-below).masked_fill(is_top, 0).sum(-1), of_target]
     if weights is not None:
         found.append((weights * below).sum(-1))
     return torch.stack(found)
