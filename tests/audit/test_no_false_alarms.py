@@ -142,5 +142,6 @@ def test_nothing_is_found_in_transformer_ops(tmp_path):
     done = opwheel_audit("transformer_ops", "--record", tmp_path / "calls", "--", sys.executable, script)
     assert done.returncode == 0, done.stdout
     counts = dict(re.findall(r"(right|silently wrong|crashes): (\d+)", done.stdout))
-    assert int(counts["right"]) > 300
+    assert "no calls of" not in done.stdout
+    assert int(counts["right"]) > 800
     assert (counts["silently wrong"], counts["crashes"]) == ("0", "0")
