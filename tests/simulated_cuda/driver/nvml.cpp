@@ -16,8 +16,8 @@ int nvmlDeviceGetCount_v2(unsigned* count) {
   *count = kDevices;
   return 0;
 }
-int nvmlDeviceGetHandleByIndex_v2(unsigned, void** device) {
-  *device = nullptr;
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
+  *device = const_cast<Model*>(&kModels[index]);
   return 0;
 }
 int nvmlDeviceGetHandleByPciBusId_v2(const char*, void** device) {
@@ -28,9 +28,10 @@ int nvmlDeviceGetComputeRunningProcesses(void*, unsigned* count, void*) {
   *count = 0;
   return 0;
 }
-int nvmlDeviceGetCudaComputeCapability(void*, int* major, int* minor) {
-  *major = kCapability[0];
-  *minor = kCapability[1];
+int nvmlDeviceGetCudaComputeCapability(void* device, int* major, int* minor) {
+  const Model& model = *static_cast<const Model*>(device);
+  *major = model.capability[0];
+  *minor = model.capability[1];
   return 0;
 }
 

@@ -1,6 +1,6 @@
 // What device code needs of CUDA, for the C++ compiler: a kernel is a function that is called once for each thread of
-// the grid, when the work before it on the stream is done. The blocks come one after the other; in a block each thread
-// runs until it waits for others (runtime/blocks.cpp).
+// the grid, when the work before it on the stream is done. The blocks come one after the other, those of a cluster take
+// turns (runtime/clusters.cpp); in a block each thread runs until it waits for others (runtime/blocks.h).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -41,6 +41,15 @@ void wait_for_block();
 std::uint64_t exchange(std::uint64_t value, unsigned source, unsigned mask);
 [[noreturn]] void fail_assertion(const char* condition);
 
+// Clusters of blocks, and what a kernel does in them (runtime/runtime.h).
+cudaError_t check_clusters(cudaStream_t stream, dim3 grid, unsigned blocks);
+void run_clusters(unsigned clusters, unsigned blocks, unsigned threads,
+                  const std::function<const char*(unsigned block)>& begin, const std::function<void(unsigned)>& thread);
+unsigned rank_in_cluster();
+unsigned blocks_of_cluster();
+void wait_for_cluster();
+void* address_in_cluster(const void* mine, unsigned rank);
+
 template <class... Parameters>
 cudaError_t check_all(const Parameters&... parameters) {
   cudaError_t error = cudaSuccess;
@@ -59,6 +68,21 @@ void run_grid(dim3 grid, dim3 block, const Thread& thread) {
           threadIdx = dim3(i % block.x, i / block.x % block.y, i / block.x / block.y);
           thread();
         });
+}
+
+// The same for blocks in a line, `blocks` of them in each cluster.
+template <class Thread>
+void run_grid_of_clusters(dim3 grid, unsigned blocks, dim3 block, const Thread& thread) {
+  const auto begin = [&](unsigned index) {
+    gridDim = grid;
+    blockDim = block;
+    blockIdx = dim3(index, 0, 0);
+    return reinterpret_cast<const char*>(&threadIdx);
+  };
+  run_clusters(grid.x / blocks, blocks, block.x * block.y * block.z, begin, [&](unsigned i) {
+    threadIdx = dim3(i % block.x, i / block.x % block.y, i / block.x / block.y);
+    thread();
+  });
 }
 
 inline unsigned lane() { return (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32; }
@@ -116,4 +140,24 @@ cudaError_t cudaLaunchKernel(void (*kernel)(Parameters...), dim3 grid, dim3 bloc
     return simulated_cuda::submit(stream,
                                   [=] { simulated_cuda::run_grid(grid, block, [&] { std::apply(kernel, copies); }); });
   }(std::index_sequence_for<Parameters...>{});
+}
+
+// With one attribute, the size of the clusters.
+template <class... Parameters, class... Arguments>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* launched, void (*kernel)(Parameters...),
+                               Arguments&&... arguments) {
+  const std::tuple<std::decay_t<Parameters>...> copies(arguments...);
+  if (launched->numAttrs != 1 || launched->attrs[0].id != cudaLaunchAttributeClusterDimension) {
+    return cudaErrorNotSupported;
+  }
+  const auto [blocks, y, z] = launched->attrs[0].val.clusterDim;
+  const dim3 grid = launched->gridDim, block = launched->blockDim;
+  cudaError_t error = simulated_cuda::check_clusters(launched->stream, grid, y == 1 && z == 1 ? blocks : 0);
+  if (error == cudaSuccess) {
+    error = std::apply([](const auto&... each) { return simulated_cuda::check_all(each...); }, copies);
+  }
+  if (error != cudaSuccess) return error;
+  return simulated_cuda::submit(launched->stream, [=, blocks = blocks] {
+    simulated_cuda::run_grid_of_clusters(grid, blocks, block, [&] { std::apply(kernel, copies); });
+  });
 }

@@ -1,75 +1,16 @@
-// The threads of a block, on one thread of the host: each is a fiber that runs until it waits for others. The first
-// thread that can go on does, in every other block the last one: so a warp runs as far ahead of the others as barriers
-// allow, and what a missing barrier lets it read or overwrite too early shows in the results.
-#include <ucontext.h>
+#include "blocks.h"
 
 #include <cstdio>
 #include <cstdlib>
-#include <list>
-#include <memory>
-#include <vector>
 
 #include "runtime.h"
 
 namespace simulated_cuda {
 namespace {
 
-constexpr unsigned kWarp = 32;
-constexpr std::size_t kStack = 256 << 10;  // bytes
-
-enum class State { not_started, ready, at_barrier, at_exchange, done };
-
-struct Fiber {
-  ucontext_t context;
-  std::unique_ptr<char[]> stack{new char[kStack]};
-};
-
-// Lanes of a warp that exchange values among themselves: all, or a part of it. A lane can be one exchange ahead of
-// another one that has still to read: two take turns.
-struct Lanes {
-  unsigned mask;
-  std::uint64_t values[2][kWarp];
-  unsigned turn = 0;
-  unsigned arrived = 0;
-};
-using Warp = std::list<Lanes>;
-
-class Block {
- public:
-  Block(unsigned threads, bool last_first, const std::function<void(unsigned)>& body)
-      : last_first_(last_first),
-        body_(body),
-        states_(threads, State::not_started),
-        fibers_(threads),
-        warps_((threads + kWarp - 1) / kWarp) {}
-
-  // Whether all threads have come to their end.
-  bool run();
-  void wait();
-  std::uint64_t exchange(std::uint64_t value, unsigned source, unsigned mask);
-  void give_up(const char* mistake);
-
- private:
-  const bool last_first_;
-  const std::function<void(unsigned)>& body_;
-  std::vector<State> states_;
-  std::vector<Fiber*> fibers_;
-  std::vector<Warp> warps_;
-  std::vector<Fiber*> idle_;
-  std::size_t started_ = 0;  // fibers
-  unsigned running_ = 0, first_ = 0, at_barrier_ = 0;
-  const char* mistake_ = nullptr;
-  ucontext_t home_;
-
-  unsigned count() const { return static_cast<unsigned>(states_.size()); }
-  unsigned place(unsigned i) const { return last_first_ ? count() - 1 - i : i; }
-  unsigned next();
-  static void run_threads();
-  void start(unsigned thread);
-  void suspend(State state);
-};
-
 thread_local Block* current = nullptr;
+
+}  // namespace
 
 // The thread that is to go on, or count().
 unsigned Block::next() {
@@ -117,18 +58,15 @@ void Block::start(unsigned thread) {
   states_[thread] = State::ready;
 }
 
-bool Block::run() {
+void Block::advance() {
   current = this;
+  has_begun_ = true;
   for (unsigned thread = next(); thread != count() && mistake_ == nullptr; thread = next()) {
     if (states_[thread] == State::not_started) start(thread);
     running_ = thread;
     swapcontext(&home_, &fibers_[thread]->context);
   }
   current = nullptr;
-  const bool all_done = first_ == count();
-  if (!all_done && mistake_ == nullptr) mistake_ = "some threads of a block wait for others that never come";
-  if (mistake_ != nullptr) std::fprintf(stderr, "simulated CUDA: %s\n", mistake_);
-  return mistake_ == nullptr;
 }
 
 void Block::suspend(State state) {
@@ -140,13 +78,20 @@ void Block::suspend(State state) {
 void Block::give_up(const char* mistake) {
   mistake_ = mistake;
   setcontext(&home_);
+  std::abort();  // not reached
 }
 
 void Block::wait() {
   if (++at_barrier_ < count()) return suspend(State::at_barrier);
   at_barrier_ = 0;
+  make_ready(State::at_barrier);
+}
+
+void Block::release() { make_ready(State::at_cluster_barrier); }
+
+void Block::make_ready(State waiting) {
   for (State& state : states_) {
-    if (state == State::at_barrier) state = State::ready;
+    if (state == waiting) state = State::ready;
   }
 }
 
@@ -180,17 +125,25 @@ std::uint64_t Block::exchange(std::uint64_t value, unsigned source, unsigned mas
   return warp.values[turn][source];
 }
 
-}  // namespace
+Block& this_block() { return *current; }
+
+void report(const char* mistake) {
+  std::fprintf(stderr, "simulated CUDA: %s\n", mistake);
+  if (!is_broken()) break_down(cudaErrorLaunchFailure);
+}
 
 void run_block(unsigned threads, bool last_first, const std::function<void(unsigned)>& body) {
-  if (!is_broken() && !Block(threads, last_first, body).run() && !is_broken()) break_down(cudaErrorLaunchFailure);
+  if (is_broken()) return;
+  Block block(threads, last_first, body);
+  block.advance();
+  if (block.mistake() != nullptr) return report(block.mistake());
+  if (!block.is_done()) report("some threads of a block wait for others that never come");
 }
 void wait_for_block() { current->wait(); }
 void fail_assertion(const char* condition) {
   std::fprintf(stderr, "Assertion `%s` failed.\n", condition);
   break_down(cudaErrorAssert);
   current->give_up("an assertion failed");
-  std::abort();  // not reached
 }
 std::uint64_t exchange(std::uint64_t value, unsigned source, unsigned mask) {
   return current->exchange(value, source, mask);

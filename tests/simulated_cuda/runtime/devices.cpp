@@ -50,6 +50,8 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorAssert";
     case cudaErrorNotSupported:
       return "cudaErrorNotSupported";
+    case cudaErrorInvalidClusterSize:
+      return "cudaErrorInvalidClusterSize";
     case cudaErrorStreamCaptureUnsupported:
       return "cudaErrorStreamCaptureUnsupported";
     default:
@@ -77,13 +79,13 @@ cudaError_t cudaSetDevice(int device) {
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   *properties = {};
   std::strcpy(properties->name, "simulated CUDA device");
-  properties->major = kCapability[0];
-  properties->minor = kCapability[1];
+  properties->major = kModels[device].capability[0];
+  properties->minor = kModels[device].capability[1];
   properties->totalGlobalMem = kMemory;
   properties->multiProcessorCount = kMultiprocessors;
   properties->warpSize = 32;
   properties->maxThreadsPerBlock = 1024;
-  properties->maxThreadsPerMultiProcessor = 2048;
+  properties->maxThreadsPerMultiProcessor = kModels[device].threads;
   properties->regsPerMultiprocessor = 65536;
   properties->sharedMemPerBlock = 48 << 10;
   properties->l2CacheSize = 1 << 20;
@@ -92,9 +94,23 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   return cudaSuccess;
 }
 
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
-  *value = attribute == cudaDevAttrMultiProcessorCount ? kMultiprocessors : 0;
-  return cudaSuccess;
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  if (device < 0 || device >= kDevices) return result(cudaErrorInvalidDevice);
+  const Model& model = kModels[device];
+  switch (attribute) {
+    case cudaDevAttrMultiProcessorCount:
+      *value = kMultiprocessors;
+      return cudaSuccess;
+    case cudaDevAttrMaxThreadsPerMultiProcessor:
+      *value = model.threads;
+      return cudaSuccess;
+    case cudaDevAttrClusterLaunch:
+      *value = model.capability[0] >= 9 ? 1 : 0;
+      return cudaSuccess;
+    default:
+      *value = 0;
+      return cudaSuccess;
+  }
 }
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   *least = 0;

@@ -95,6 +95,8 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* launched, const void* 
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
   *attributes = {};
   attributes->maxThreadsPerBlock = 1024;
+  const auto& [major, minor] = kModels[current_device()].capability;
+  attributes->ptxVersion = attributes->binaryVersion = 10 * major + minor;
   return cudaSuccess;
 }
 cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return cudaSuccess; }

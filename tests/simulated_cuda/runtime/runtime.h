@@ -36,6 +36,8 @@ cudaError_t check_addresses(const void* parameters, std::size_t bytes);
 
 // ---- blocks.cpp ----
 
+// Says what a kernel does wrong, after which nothing works any more.
+void report(const char* mistake);
 // Calls thread(i) for 0 <= i < threads, as threads that can wait for each other; the last one first, or the first one.
 void run_block(unsigned threads, bool last_first, const std::function<void(unsigned)>& thread);
 // What a thread calls in it: __syncthreads, and an exchange of values among lanes of its warp, and an
@@ -43,6 +45,20 @@ void run_block(unsigned threads, bool last_first, const std::function<void(unsig
 void wait_for_block();
 std::uint64_t exchange(std::uint64_t value, unsigned source, unsigned mask);
 [[noreturn]] void fail_assertion(const char* condition);
+
+// ---- clusters.cpp ----
+
+// An error if the device of the stream does not launch clusters of so many blocks.
+cudaError_t check_clusters(cudaStream_t stream, dim3 grid, unsigned blocks);
+// Calls thread(i) for 0 <= i < threads in each block, on a thread of the host; on it, begin(block) comes first, which
+// gives the address of a variable of threads in the library of the kernel.
+void run_clusters(unsigned clusters, unsigned blocks, unsigned threads,
+                  const std::function<const char*(unsigned block)>& begin, const std::function<void(unsigned)>& thread);
+// What a thread calls in it.
+unsigned rank_in_cluster();
+unsigned blocks_of_cluster();
+void wait_for_cluster();
+void* address_in_cluster(const void* mine, unsigned rank);
 
 // ---- graphs.cpp ----
 
