@@ -140,11 +140,40 @@ CUDA_ROW_MUTATIONS = [
 ]  # fmt: skip
 # Of its loops over rows in vectors, each of which the tests of transformer-ops-cuda have to notice there.
 CUDA_TEAM_MUTATIONS = [
-    Mutation("no barrier before the warps' results are read", "opwheel/cuda/vectorized_rows.cuh",
+    Mutation("no barrier before the warps' results are read", "opwheel/detail/cuda/team.cuh",
              "if (lane == 0) of_warps[warp] = value;\n    __syncthreads();", "if (lane == 0) of_warps[warp] = value;"),
-    Mutation("a reduction over half a team", "opwheel/cuda/vectorized_rows.cuh",
+    Mutation("a reduction over half a team", "opwheel/detail/cuda/team.cuh",
              "unsigned step = size / 2;", "unsigned step = size / 4;"),
 ]  # fmt: skip
+# Of clusters of blocks, and what notices them: one of the tests of long rows, or the simulated device itself.
+OF_ROWS, OF_VALUES = "test_a_row_does_not_depend_on_the_others", "test_values"
+CUDA_CLUSTER_MUTATIONS = {
+    Mutation("a block writes into others before they run", "opwheel/detail/cuda/cluster.cuh",
+             "{\n    cooperative_groups::this_cluster().sync();\n  }", "{}"):
+        "the shared memory of a block is reached that may not have begun",
+    Mutation("no barrier before the blocks' results are read", "opwheel/detail/cuda/cluster.cuh",
+             "cluster.sync();\n    Acc total", "Acc total"): OF_VALUES,
+    Mutation("the blocks' results are written before all have read the last ones", "opwheel/detail/cuda/cluster.cuh",
+             "turn_ ^= 1;", ""): OF_VALUES,
+    Mutation("a barrier that some threads leave out", "opwheel/detail/cuda/cluster.cuh",
+             "cluster.sync();\n    Acc total", "if (threadIdx.x != 1) cluster.sync();\n    Acc total"):
+        "some threads of a cluster wait for others that never come",
+    Mutation("the order of a sum depends on the row", "opwheel/detail/cuda/cluster.cuh",
+             "Acc total = half[0];\n#pragma unroll 1\n    for (uint32_t i = 1; i < count_; ++i) total = combine(total, half[i]);",
+             "const uint32_t first = blockIdx.x / count_ % count_;\n    Acc total = half[first];\n"
+             "    for (uint32_t i = 1; i < count_; ++i) total = combine(total, half[(first + i) % count_]);"): OF_ROWS,
+    Mutation("the order of a sum depends on the block", "opwheel/detail/cuda/cluster.cuh",
+             "Acc total = half[0];\n#pragma unroll 1\n    for (uint32_t i = 1; i < count_; ++i) total = combine(total, half[i]);",
+             "Acc total = half[rank_];\n"
+             "    for (uint32_t i = 1; i < count_; ++i) total = combine(total, half[(rank_ + i) % count_]);"):
+        "test_equal_elements_have_equal_results",
+    Mutation("all blocks of a cluster take the same elements", "opwheel/detail/cuda/team.cuh",
+             "blocks_.rank() * blockDim.x + threadIdx.x", "threadIdx.x"): OF_VALUES,
+    Mutation("every device is taken for the first one", "opwheel/detail/cuda/cluster.cuh",
+             "answers[device.index];", "answers[0];"): "test_values_without_clusters",
+    Mutation("the number of blocks depends on the number of rows", "opwheel/detail/cuda/team_plan.cuh",
+             "uint32_t count = 2;", "uint32_t count = rows > 2 ? 8 : 2;"): OF_ROWS,
+}  # fmt: skip
 SYCL_ROW_MUTATIONS = [
     Mutation("no barrier before the sub-groups' results are read", "opwheel/xpu/device/rows.h",
              "of_sub_groups[sub_group().get_group_linear_id()] = value;\n  barrier();",

@@ -244,7 +244,7 @@ EVERYWHERE = (
 
 def test_headers_of_the_framework():
     allowed = re.compile(
-        r'"opwheel/.*"|<(torch|sycl)/.*>|<cuda_(runtime|bf16|fp16)\.h>|<(arm_neon|dlfcn|link|immintrin|stdlib|unistd|sys/(auxv|mman))\.h>|<[a-z_]+>'
+        r'"opwheel/.*"|<(torch|sycl)/.*>|<cuda_(runtime|bf16|fp16)\.h>|<cooperative_groups\.h>|<(arm_neon|dlfcn|link|immintrin|stdlib|unistd|sys/(auxv|mman))\.h>|<[a-z_]+>'
     )
     headers = [path for suffix in ("h", "cuh") for path in (TOOLS / "include").rglob(f"*.{suffix}")]
     assert headers

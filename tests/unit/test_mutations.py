@@ -8,13 +8,16 @@ import pytest
 
 from tests.cpp_edit import replace
 from tests.mutants.mutations import (
+    CUDA_CLUSTER_MUTATIONS,
     CUDA_MUTATIONS,
     CUDA_ROW_MUTATIONS,
+    CUDA_TEAM_MUTATIONS,
     MUTATIONS,
     SYCL_ROW_MUTATIONS,
 )
 
-ALL = [*MUTATIONS, *CUDA_MUTATIONS, *CUDA_ROW_MUTATIONS, *SYCL_ROW_MUTATIONS]
+ALL = [*MUTATIONS, *CUDA_MUTATIONS, *CUDA_ROW_MUTATIONS, *CUDA_TEAM_MUTATIONS, *CUDA_CLUSTER_MUTATIONS]
+ALL += SYCL_ROW_MUTATIONS
 
 
 @pytest.mark.parametrize("mutation", ALL, ids=lambda mutation: mutation.name)

@@ -11,7 +11,7 @@ from pathlib import Path
 import opwheel_tools
 import pytest
 
-from tests.mutants.mutations import CUDA_TEAM_MUTATIONS
+from tests.mutants.mutations import CUDA_CLUSTER_MUTATIONS, CUDA_TEAM_MUTATIONS
 from tests.portions import first_of
 from tests.wheels.folders import install
 from tests.wheels.row_kernels import run_pytest
@@ -22,10 +22,11 @@ pytestmark = [pytest.mark.wheels, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 BACKEND = ROOT / "libraries/transformer/backends/cuda"
-GPU_TESTS = str(BACKEND / "tests/test_gpu.py")
+GPU_TESTS, LONG_ROWS = (str(BACKEND / "tests" / name) for name in ("test_gpu.py", "test_long_rows.py"))
 KIT = ("--pyargs", "opwheel_tools.testing", "--library", "transformer_ops", "--backend", "cuda")
-SOME_BITS = "not the_same_bits or 4098-torch.bfloat16"
+SOME_BITS = "not the_same_bits or 4090-torch.bfloat16"
 # What does not take long. Errors and many rows are asked of float64 alone.
+SOME_LONG_ROWS = "8200 and (log_softmax or rms_norm or cross) and not same_bits"
 SOME_OPERATORS = "rms_norm,layer_norm_backward,cross_entropy_rows,quantize_rowwise"
 SOME_CHECKS = "values and not float64 or many"
 
@@ -93,6 +94,15 @@ def test_all_that_only_a_device_shows(run, simulated):
     assert passed(run(simulated, GPU_TESTS, "-m", "not slow", TEST_ROWS="20")) > 300
 
 
+def test_some_long_rows(run, simulated):
+    assert passed(run(simulated, LONG_ROWS, "-k", SOME_LONG_ROWS, TEST_ROWS="5")) >= 10
+
+
+@pytest.mark.nightly
+def test_long_rows(run, simulated):
+    assert passed(run(simulated, LONG_ROWS, TEST_ROWS="5")) > 150
+
+
 def test_a_part_of_the_kit(run, simulated):
     assert passed(run(simulated, *KIT, "--operators", SOME_OPERATORS, "-k", SOME_CHECKS)) > 20
 
@@ -105,14 +115,30 @@ def test_the_kit(run, simulated):
 
 @pytest.mark.parametrize("mutation", first_of(CUDA_TEAM_MUTATIONS, 0), ids=lambda mutation: mutation.name)
 def test_the_simulation_shows_mistakes(run, build, sources, tmp_path, mutation):
-    changed = shutil.copytree(sources, tmp_path / "changed")
-    header = changed / "csrc" / mutation.header  # found before the SDK's own
-    header.parent.mkdir(parents=True)
-    header.write_text(mutation.mutated(Path(opwheel_tools.get_include())))
-    include_first(changed / "setup.py", "csrc")
-    result = run(build(changed), GPU_TESTS, "-k", "every_way and softmax")
+    result = run(build(changed(sources, mutation, tmp_path)), GPU_TESTS, "-k", "every_way and softmax")
     assert result.returncode == 1, result.stdout[-3000:] + result.stderr[-2000:]
     assert "FAILED libraries/transformer/backends/cuda/tests/test_gpu.py::test_every_way" in result.stdout
+
+
+@pytest.mark.parametrize("mutation", first_of(CUDA_CLUSTER_MUTATIONS, 0), ids=lambda mutation: mutation.name)
+def test_the_simulation_shows_mistakes_of_clusters(run, build, sources, tmp_path, mutation):
+    """Found by a test, or named by the device; in no case does anything wait for ever."""
+    chosen = "(8200 or 16400) and (log_softmax or rms_norm) and not bits"
+    result = run(build(changed(sources, mutation, tmp_path)), LONG_ROWS, "-k", chosen, TEST_ROWS="5")
+    assert result.returncode == 1, result.stdout[-3000:] + result.stderr[-2000:]
+    expected = CUDA_CLUSTER_MUTATIONS[mutation]
+    shown = f"::{expected}[" if expected.startswith("test_") else f"simulated CUDA: {expected}"
+    assert shown in result.stdout + result.stderr, result.stdout[-3000:]
+
+
+def changed(sources, mutation, folder):
+    """A copy of the sources, with a header that is found before the SDK's own."""
+    copy = shutil.copytree(sources, folder / "changed")
+    header = copy / "csrc" / mutation.header
+    header.parent.mkdir(parents=True)
+    header.write_text(mutation.mutated(Path(opwheel_tools.get_include())))
+    include_first(copy / "setup.py", "csrc")
+    return copy
 
 
 # ---- what nvcc makes ----

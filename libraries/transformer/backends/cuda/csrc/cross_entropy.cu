@@ -30,6 +30,7 @@ __device__ C cap_slope(C x, C softcap) {
 template <class T>
 struct CrossEntropyRows {
   static constexpr int kHeld = 4;
+  static constexpr bool kUsesClusters = true;
 
   CrossEntropy a;
 

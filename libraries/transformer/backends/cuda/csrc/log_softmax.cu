@@ -8,6 +8,7 @@ namespace transformer_ops::cuda {
 template <class T>
 struct LogSoftmaxRows {
   static constexpr int kHeld = 4;
+  static constexpr bool kUsesClusters = true;
 
   LogSoftmax a;
 
@@ -36,6 +37,7 @@ struct LogSoftmaxRows {
 template <class T>
 struct LogSoftmaxRowsBackward {
   static constexpr int kHeld = 4;
+  static constexpr bool kUsesClusters = true;
 
   LogSoftmaxBackward a;
 

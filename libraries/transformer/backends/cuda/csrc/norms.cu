@@ -16,6 +16,7 @@ __device__ C reciprocal_root(C mean, double eps) {
 template <class T, bool has_residual>
 struct RmsNormRows {
   static constexpr int kHeld = 2;
+  static constexpr bool kUsesClusters = true;
 
   RmsNorm a;
 
@@ -55,6 +56,7 @@ struct RmsNormRows {
 template <class T>
 struct RmsNormRowsBackward {
   static constexpr int kHeld = kHeldWithSums;
+  static constexpr bool kUsesClusters = true;
 
   RmsNormBackward a;
 
@@ -129,6 +131,7 @@ struct Moments {
 template <class T>
 struct LayerNormRows {
   static constexpr int kHeld = 4;
+  static constexpr bool kUsesClusters = true;
 
   LayerNorm a;
 
@@ -156,6 +159,7 @@ struct LayerNormRows {
 template <class T>
 struct LayerNormRowsBackward {
   static constexpr int kHeld = kHeldWithSums;
+  static constexpr bool kUsesClusters = true;
 
   LayerNormBackward a;
 
@@ -191,9 +195,10 @@ struct LayerNormRowsBackward {
   }
 };
 
+// The same for the gradients of both norms.
 template <class T>
 TeamPlan plan_of_sums(Device device, int64_t rows, int64_t length, bool is_aligned) {
-  return TeamPlan(device, rows, length, sizeof(T), is_aligned, kHeldWithSums, kFewThreads);
+  return plan_teams<T, RmsNormRowsBackward<T>>(device, rows, length, is_aligned, kFewThreads);
 }
 
 int64_t part_count(Device device, ScalarType dtype, int64_t rows, int64_t length) {

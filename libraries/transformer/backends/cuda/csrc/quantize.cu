@@ -9,6 +9,7 @@ namespace transformer_ops::cuda {
 template <class T>
 struct QuantizeRows {
   static constexpr int kHeld = 4;
+  static constexpr bool kUsesClusters = true;
 
   Quantize a;
 

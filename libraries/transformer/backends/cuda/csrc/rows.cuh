@@ -18,6 +18,7 @@ using opwheel::dispatch;
 using opwheel::ScalarType;
 using opwheel::cuda::are_aligned;
 using opwheel::cuda::Lanes;
+using opwheel::cuda::plan_teams;
 using opwheel::cuda::run_teams;
 using opwheel::cuda::TeamPlan;
 
@@ -29,7 +30,7 @@ constexpr int64_t kAllThreads = 2048, kFewThreads = 1024;
 template <class T, class F>
 void run_rows(Device device, int64_t rows, int64_t length, bool is_aligned, const F& functor,
               int64_t resident = opwheel::cuda::kAnyNumber) {
-  run_teams<T>(TeamPlan(device, rows, length, sizeof(T), is_aligned, F::kHeld, resident), functor);
+  run_teams<T>(plan_teams<T, F>(device, rows, length, is_aligned, resident), functor);
 }
 
 // Rounded as a tensor of T would be.

@@ -8,6 +8,7 @@ namespace transformer_ops::cuda {
 template <class T>
 struct SoftmaxRows {
   static constexpr int kHeld = 4;
+  static constexpr bool kUsesClusters = true;
 
   Softmax a;
 
@@ -45,6 +46,7 @@ struct SoftmaxRows {
 template <class T>
 struct SoftmaxRowsBackward {
   static constexpr int kHeld = 4;
+  static constexpr bool kUsesClusters = true;
 
   SoftmaxBackward a;
 

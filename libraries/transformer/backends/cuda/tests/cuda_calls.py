@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import torch
 import transformer_ops
 from torch import Tensor
 
 Call = tuple[Callable[..., object], tuple[object, ...]]
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+ROWS = int(os.environ.get("TEST_ROWS", "130"))
+"""For several rows of each team; simulated devices take long."""
 
 
 def values(*shape: int, dtype: torch.dtype = torch.float32, device: str = "cuda") -> Tensor:
@@ -60,3 +65,68 @@ def calls(n: int, dtype: torch.dtype = torch.float32, rows: int = 3, device: str
         ),
         "reshape_and_cache": (t.reshape_and_cache, (x(rows, 2, half), x(rows, 2, half), *cache, slots)),
     }
+
+
+NAMES = list(calls(8, device="cpu"))
+
+
+def tensors(results: Any) -> list[Tensor]:
+    """Those of an operator."""
+    return [one for one in (results if isinstance(results, tuple) else (results,)) if one is not None]
+
+
+def differentiable(args: Iterable[object]) -> list[Tensor]:
+    """Those that require a gradient."""
+    return [arg for arg in args if isinstance(arg, torch.Tensor) and arg.requires_grad]
+
+
+def run(function: Callable[..., object], args: Sequence[Any]) -> list[Tensor]:
+    """Results and gradients; what is written to, where there are no results."""
+    results = tensors(function(*args))
+    if not results:
+        return list(args[2:4])
+    wanted = differentiable(args)
+    if not wanted:
+        return results
+    torch.manual_seed(1)
+    grads = [torch.randn(one.shape, device="cpu", dtype=torch.float64).to(one) for one in results]
+    return [one.detach() for one in results] + list(torch.autograd.grad(results, wanted, grads, allow_unused=True))
+
+
+def call(name: str, n: int, dtype: torch.dtype, **options: Any) -> Call:
+    """A call of `calls`, whose arguments require gradients."""
+    function, args = calls(n, dtype, **options)[name]
+    if name not in ("quantize_rowwise", "dequantize_rowwise", "reshape_and_cache"):
+        for arg in args:
+            if isinstance(arg, torch.Tensor) and arg.is_floating_point():
+                arg.requires_grad_()
+    return function, args
+
+
+def on_cpu(args: Iterable[Any]) -> list[Any]:
+    """Copies, which require gradients like these."""
+    return [
+        arg.detach().cpu().requires_grad_(arg.requires_grad) if isinstance(arg, torch.Tensor) else arg for arg in args
+    ]
+
+
+def check_infinite_values(name: str, n: int) -> None:
+    """Softmax, or its logarithm, of rows with infinite values and nan."""
+    inf = float("inf")
+    rows = [[-inf, 0.0, -inf, 1.0], [-inf] * 4, [inf, 0.0, 0.0, 0.0], [float("nan"), 0.0, 0.0, 0.0]]
+    x = torch.full((4, n), -inf)
+    x[:, :4] = torch.tensor(rows)
+    result = getattr(transformer_ops, name)(x.cuda())
+    torch.testing.assert_close(result.cpu(), getattr(torch, name)(x, -1), equal_nan=True)
+
+
+def check_close_logits(n: int) -> None:
+    """Float16 near its end: what is computed of their differences must not depend on how large they are."""
+    x = (60_000 + 32 * torch.arange(n).remainder(7)).to(torch.float16)[None].cuda()
+    small = (x - 60_000).requires_grad_()  # exact
+    assert torch.equal(transformer_ops.softmax(x), transformer_ops.softmax(small.detach()))
+    target, x = torch.tensor([6], device="cuda"), x.requires_grad_()
+    losses = [transformer_ops.cross_entropy(one, target, reduction="none") for one in (x, small)]
+    torch.testing.assert_close(*losses, rtol=1e-6, atol=0)
+    grads = [torch.autograd.grad(loss, one)[0] for loss, one in zip(losses, (x, small), strict=True)]
+    torch.testing.assert_close(*grads, rtol=1e-3, atol=0)

@@ -1,0 +1,124 @@
+// Blocks of threads that run at the same time and reach each other's shared memory: thread-block clusters, which
+// devices of compute capability 9.0 and later have.
+#pragma once
+
+#if defined(__HIPCC__)
+#error "opwheel/detail/cuda/cluster.cuh is for CUDA: ROCm has no clusters of blocks"
+#endif
+
+#include <cooperative_groups.h>
+#include <cuda_runtime.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "opwheel/cuda/enqueue.cuh"
+#include "opwheel/detail/device_guard.h"
+#include "opwheel/detail/tensor.h"
+
+namespace opwheel::cuda {
+
+constexpr uint32_t kMostOfCluster = 8;  // blocks; every device with clusters has room for so many
+
+namespace detail {
+
+// A team that is one block, or a part of one.
+class OneBlock {
+ public:
+  static constexpr bool kIsCluster = false;
+  __device__ static constexpr uint32_t rank() { return 0; }
+  __device__ static constexpr uint32_t count() { return 1; }
+};
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// This thread's block among those of a cluster.
+class BlockOfCluster {
+ public:
+  static constexpr bool kIsCluster = true;
+
+  // Every block runs from here on: others may write into its shared memory.
+  __device__ BlockOfCluster()
+      : rank_(cooperative_groups::cluster_group::block_rank()),
+        count_(cooperative_groups::cluster_group::num_blocks()) {
+    cooperative_groups::this_cluster().sync();
+  }
+  __device__ uint32_t rank() const { return rank_; }
+  __device__ uint32_t count() const { return count_; }
+
+  // Combines what the blocks have found, in the order of their ranks; every thread of a block has its block's. Each
+  // block writes into the memory of all and reads its own, so that a block which comes to its end is not waited for.
+  // The next call writes into the other half: when the one after it comes back to this one, all have passed a barrier
+  // behind what they read here.
+  template <class Acc, class Combine>
+  __device__ Acc combined(const Acc& of_this, const Combine& combine) const {
+    __shared__ Acc of_blocks[2][kMostOfCluster];
+    Acc* const half = of_blocks[turn_];
+    turn_ ^= 1;
+    const auto cluster = cooperative_groups::this_cluster();
+    if (threadIdx.x < count_) *cluster.map_shared_rank(half + rank_, static_cast<int>(threadIdx.x)) = of_this;
+    cluster.sync();
+    Acc total = half[0];
+#pragma unroll 1  // a few of them: less code
+    for (uint32_t i = 1; i < count_; ++i) total = combine(total, half[i]);
+    return total;
+  }
+
+ private:
+  uint32_t rank_, count_;
+  mutable uint32_t turn_ = 0;
+};
+
+#else
+class BlockOfCluster {  // a part of the names of kernels that do not run here: has_clusters()
+ public:
+  static constexpr bool kIsCluster = true;
+};
+#endif
+
+// Its attributes say what the library's code was compiled for.
+template <class = void>
+__global__ void compiled() {}
+
+inline bool find_clusters(int32_t device) {
+  int can_launch = 0;
+  check_launch(cudaDeviceGetAttribute(&can_launch, cudaDevAttrClusterLaunch, device));
+  if (can_launch == 0) return false;
+  const DeviceGuard guard(device);
+  cudaFuncAttributes attributes;
+  check_launch(cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(&compiled<>)));
+  return attributes.ptxVersion >= 90;
+}
+
+// Launches `count` clusters of `blocks` blocks.
+template <class... Parameters>
+void launch_clusters(void (*kernel)(Parameters...), int64_t count, uint32_t blocks, dim3 threads, void* stream,
+                     const Parameters&... parameters) {
+  cudaLaunchAttribute shape{};
+  shape.id = cudaLaunchAttributeClusterDimension;
+  shape.val.clusterDim = {blocks, 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<uint32_t>(count * blocks));
+  config.blockDim = threads;
+  config.stream = static_cast<cudaStream_t>(stream);
+  config.attrs = &shape;
+  config.numAttrs = 1;
+  check_launch(cudaLaunchKernelEx(&config, kernel, parameters...));
+}
+
+}  // namespace detail
+
+// Whether the device has clusters, and the library code that uses them: a device that is newer than all that the
+// library was compiled for runs what the driver makes of PTX, which may be that of an older device. Asked once for each
+// device.
+inline bool has_clusters(Device device) {
+  constexpr int kRemembered = 64;
+  enum Answer : int8_t { unknown, no, yes };
+  static std::atomic<int8_t> answers[kRemembered];
+  if (device.index < 0 || device.index >= kRemembered) return detail::find_clusters(device.index);
+  std::atomic<int8_t>& answer = answers[device.index];
+  if (answer == unknown) answer = detail::find_clusters(device.index) ? yes : no;
+  return answer == yes;
+}
+
+}  // namespace opwheel::cuda
