@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import re
 import signal
@@ -38,6 +39,8 @@ GRACE_S = 20
 OTHER_DEVICES = ("muladd_sycl-", "muladd_executorch-")  # `make wheels` may have built them, too
 CUDA_TESTS = ROOT / "backends/cuda/tests"
 TRANSFORMER_BACKENDS = ROOT / "libraries/transformer/backends"
+CUDA_TEST_FILES = ("test_gpu.py", "test_long_rows.py")
+CLUSTERS = "vocabulary or (test_values and (-softmax- or [softmax-))"
 NON_ELEMENTWISE_TESTS = ROOT / "tests/non_elementwise"
 POLL_S = 0.1
 MULADD_PROMISE = {"MULADD_REQUIRE": "cuda"}
@@ -54,6 +57,10 @@ class Step(NamedTuple):
     """It measures time, or needs the memory of the whole device: nothing runs beside it."""
     environment: dict[str, str] = {}  # noqa: RUF012  # nobody writes into it
     """Which backends it may use, and must find."""
+    is_first: bool = False
+    """It finds out whether something works that others use: they start when it has ended."""
+    limit_s: float = math.inf
+    """Seconds that it may take, if they are fewer than every step's."""
 
     def parts(self, name: str, operators: list[str]) -> dict[str, Step]:
         """A step for each operator, with those that belong to it."""
@@ -90,7 +97,8 @@ def steps(out: Path, *, quick: bool = False, has_rows: bool = False) -> dict[str
         chosen = {"TRANSFORMER_OPS_BACKENDS": f"{backend},cpu", "TRANSFORMER_OPS_REQUIRE": backend}
         return step._replace(environment=chosen)
 
-    cuda_tests, triton_tests = (str(TRANSFORMER_BACKENDS / backend / "tests") for backend in ("cuda", "triton"))
+    cuda_tests, long_rows = (str(TRANSFORMER_BACKENDS / "cuda/tests" / name) for name in CUDA_TEST_FILES)
+    triton_tests = str(TRANSFORMER_BACKENDS / "triton/tests")
     speed = [sys.executable, "-m", "benchmarks.gpu", "--warm", "--json", str(out / "speed.json"), *fast]
     rows = {
         "rows": Step(
@@ -105,6 +113,11 @@ def steps(out: Path, *, quick: bool = False, has_rows: bool = False) -> dict[str
     return {
         "doctor": Step([*MULADD, "doctor", "--json"]),
         "transformer-doctor": Step([*TRANSFORMER, "doctor", "--json"]),
+        # Clusters of blocks wait for each other: where one waits for ever, the step is stopped, and named.
+        "transformer-cuda-clusters": of(
+            "cuda", Step([*PYTEST, long_rows, "-k", CLUSTERS], is_first=True, is_alone=True, limit_s=60)
+        ),
+        "transformer-cuda-long-rows": of("cuda", Step([*PYTEST, long_rows], limit_s=150)),
         "transformer-cuda-kit": of("cuda", kit("transformer_ops", "cuda", *whole, "-k", "not compiled")),
         "transformer-cuda-tests": of("cuda", Step([*PYTEST, cuda_tests, "-m", "not slow"])),
         "speed": Step(speed, is_alone=True),
@@ -231,7 +244,7 @@ def machine(environment: dict[str, str]) -> dict[str, object]:
 
 
 def run_all(chosen: dict[str, Step], jobs: int, out: Path, environment: dict[str, str], limit_s: float) -> bool:
-    """Run the steps, those that are alone after the others, and write what comes of each; whether all passed."""
+    """Run the steps, first ones before the others and those that are alone after them; whether all passed."""
     results: dict[str, Any] = {}
     document = {"machine": machine(environment), "steps": results}
 
@@ -240,7 +253,8 @@ def run_all(chosen: dict[str, Step], jobs: int, out: Path, environment: dict[str
             return None
         step = chosen[name]
         matrix = ["--matrix", str(out / f"{name}.json")] if step.kit_of else []
-        return run(name, [*step.command, *matrix], out, environment | step.environment, limit_s)
+        limit = min(limit_s, step.limit_s)
+        return run(name, [*step.command, *matrix], out, environment | step.environment, limit)
 
     def note(name: str, result: dict[str, Any] | None) -> None:
         if result is None:
@@ -250,13 +264,16 @@ def run_all(chosen: dict[str, Step], jobs: int, out: Path, environment: dict[str
         summary = {key: len(value) if isinstance(value, list) else value for key, value in result.items()}
         print(name, json.dumps({key: value for key, value in summary.items() if key != "skipped"}), flush=True)
 
+    first = [name for name, step in chosen.items() if step.is_first]
+    for name in first:
+        note(name, one(name))
     beside = {name: step for name, step in chosen.items() if jobs > 1 and not step.is_alone}
     with ThreadPoolExecutor(jobs) as pool:
         running = {pool.submit(one, name): name for name in beside}
         for done in as_completed(running):
             note(running[done], done.result())
     for name in chosen:
-        if name not in beside:
+        if name not in beside and name not in first:
             note(name, one(name))
     if STOP.is_set():
         print(f"stopped: {len(chosen) - len(results)} of {len(chosen)} steps were not started", file=sys.stderr)

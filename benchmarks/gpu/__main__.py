@@ -17,6 +17,9 @@ STARTS = 10
 """Of a backend's process, which ends with a kernel that fails."""
 GRACE_S = 20
 """A case may take that much longer than there is time."""
+ROW_S = 60
+"""Longer takes no row, even if something is compiled: a process that is then still at it waits for ever."""
+POLL_S = 0.2
 
 
 def environment(backend: str, cache: Path) -> dict[str, str]:
@@ -59,25 +62,37 @@ def measure(options: argparse.Namespace, backend: str, until: float) -> bool:
     """Run a backend's process, again where it ended in the middle of a case."""
     words = [*command(options, backend), "--json", str(options.json), "--until", str(until)]
     for _ in range(STARTS):
-        left = until + GRACE_S - time.time()
-        try:
-            result = subprocess.run(
-                words,
-                env=environment(backend, options.cache),
-                stderr=subprocess.PIPE,
-                text=True,
-                timeout=left,
-                check=False,
-            )
-            code, said = result.returncode, result.stderr
-        except subprocess.TimeoutExpired:
-            code, said = None, "stopped: there was no more time"
+        code, said = run_worker(words, environment(backend, options.cache), options, until)
         if code == 0:
             return True
         print(said[-2000:], file=sys.stderr)
-        if not options.json.exists() or not note_stopped(options.json, backend, said) or code is None:
+        has_row = options.json.exists() and note_stopped(options.json, backend, said)
+        if not has_row or time.time() > until:
             return False
     return False
+
+
+def run_worker(
+    words: list[str], variables: dict[str, str], options: argparse.Namespace, until: float
+) -> tuple[int, str]:
+    """Run a process until it ends, the time is up or a row takes too long; its exit code, and what it said."""
+    with tempfile.TemporaryFile("w+") as said:
+        start = time.time()
+        process = subprocess.Popen(words, env=variables, stderr=said)
+        stopped = ""
+        try:
+            while process.poll() is None and not stopped:
+                time.sleep(POLL_S)
+                written = options.json.stat().st_mtime if options.json.exists() else start
+                if time.time() > until + GRACE_S:
+                    stopped = "stopped: there was no more time"
+                elif time.time() > max(start, written) + options.row_seconds:
+                    stopped = f"stopped: it took more than {options.row_seconds:g} s"
+        finally:
+            process.kill()
+            code = process.wait()
+        said.seek(0)
+        return code, stopped or said.read()
 
 
 def note_stopped(path: Path, backend: str, said: str) -> bool:
@@ -108,6 +123,7 @@ def main() -> int:
     parser.add_argument(
         "--seconds", type=float, default=200, help="time for everything; three quarters for the first backend"
     )
+    parser.add_argument("--row-seconds", type=float, default=ROW_S, help="time for a row, with its compilation")
     parser.add_argument("--warm-seconds", type=float, default=120, help="time for compiling")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes that compile")
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "benchmarks-gpu-cache")

@@ -32,9 +32,12 @@ class Sizes(NamedTuple):
     losses: tuple[tuple[int, int], ...] = ((8192, 32_000), (4096, 128_256))
     decoded: tuple[int, ...] = (1, 8, 64)
     elements: int = 2**28
+    classes: int = 128_256
+    wide: int = 16_384  # the width of a model of 405 billion
+    sampled: tuple[int, ...] = (1, 64)
 
 
-QUICK = Sizes(64, 128, 192, 4, 2, 16, 2, 16, 16, ((32, 500),), (1, 2), 2**10)
+QUICK = Sizes(64, 128, 192, 4, 2, 16, 2, 16, 16, ((32, 500),), (1, 2), 2**10, 500, 256, (1,))
 BLOCK = 16  # tokens in a block of the cache
 
 
@@ -166,6 +169,7 @@ OPERATORS = {
     ),
     "swiglu": Operator(ours("swiglu"), lambda a, b: F.silu(a) * b, liger("SiLUMul")),
     "softmax": Operator(ours("softmax"), lambda x: torch.softmax(x, -1), liger("Softmax")),
+    "log_softmax": Operator(ours("log_softmax"), lambda x: torch.log_softmax(x, -1)),
     "layer_norm": Operator(
         ours("layer_norm"), lambda x, w, b: F.layer_norm(x, w.shape, w, b, 1e-5), liger("LayerNorm", 1e-5)
     ),
@@ -215,6 +219,8 @@ def cases(sizes: Sizes) -> Iterator[Case]:
             yield Case(operator, *large[operator], "7B")
     yield Case("cross_entropy", *losses(*s.losses[-1]), "7B")
     yield Case("softmax", *scores(s.heads, s.scores), "7B")
+    for operator, sized in long_rows(s, s.rows // 4).items():
+        yield Case(operator, *sized, "7B")
     for dtype in (torch.float32, torch.bfloat16):
         yield Case("muladd", *products(s.elements), "muladd", dtype)
         yield Case("muladd, out=", *products(s.elements, has_out=True), "muladd", dtype)
@@ -224,6 +230,9 @@ def cases(sizes: Sizes) -> Iterator[Case]:
         forms = Case.forms if rows == 1 else ("forward",)
         for operator, sized in small.items():
             yield Case(operator, *sized, "decode", is_small=True, forms=forms)
+    for rows in s.sampled:
+        for operator, sized in long_rows(s, rows).items():
+            yield Case(operator, *sized, "decode", is_small=True, forms=("forward",))
     for operator in ("rms_norm", "swiglu", "softmax", "layer_norm"):
         yield Case(operator, *large[operator], "7B", torch.float32)
 
@@ -247,6 +256,16 @@ def by_rows(s: Sizes, rows: int) -> dict[str, Sized]:
         "quantize_rowwise": (features, lambda make: (make.constant(rows, s.width),)),
         "dequantize_rowwise": (features, quantized),
     }  # fmt: skip
+
+
+def long_rows(s: Sizes, rows: int) -> dict[str, Sized]:
+    """Rows that one block of threads cannot hold: of logits of a vocabulary, and of a wide model."""
+    logits = f"{rows} x {s.classes}", lambda make: (make(rows, s.classes),)
+    return {
+        "softmax": logits,
+        "log_softmax": logits,
+        "rms_norm": (f"{rows} x {s.wide}", lambda make: (make(rows, s.wide), make(s.wide))),
+    }
 
 
 def scores(heads: int, positions: int) -> Sized:
