@@ -3,12 +3,13 @@
 template <class T>
 void log_softmax(const LogSoftmax& a, int64_t begin, int64_t end) {
   using C = ComputeType<T>;
-  const int64_t n = a.length, most = rows_at_a_time<C>(n);
+  const int64_t n = a.length, stride = a.x_stride, most = rows_at_a_time<C>(n);
+  const bool stream = a.stream;
   const T* const x = static_cast<const T*>(a.x);
   T* const y = static_cast<T*>(a.y);
   if (n <= kLanes<C>) {
     return for_columns<T>(begin, end, [&](int64_t i, int64_t rows, auto& columns) {
-      columns.read(x + i * a.x_stride, a.x_stride, rows, n);
+      columns.read(x + i * stride, stride, rows, n);
       const auto found = log_sums<C>(Side{n}, [&](auto at) { return get(&columns, at); });
       const auto log_total = log1p(found.beside);
       for_vectors<C>(Side{n}, [&](auto at) { put(&columns, at, (get(&columns, at) - found.top) - log_total); });
@@ -17,16 +18,18 @@ void log_softmax(const LogSoftmax& a, int64_t begin, int64_t end) {
   }
   for (int64_t i = begin; i < end; i += most) {
     const int64_t rows = end - i < most ? end - i : most;
-    const auto value = [&](int64_t r, auto at) { return get(x + (i + r) * a.x_stride, at); };
+    const T* const first = x + i * stride;
+    const auto value = [&](int64_t r, auto at) { return get(first + r * stride, at); };
     const auto same = [](auto values) { return values; };
     const auto found = log_sums<C>(rows, n, value, same, [](int64_t) { return false; });
     const auto log_totals = log1p(found.beside);
     for (int64_t r = 0; r < rows; ++r) {
       const C top = found.top[r], log_total = log_totals[r];
-      const T* next = next_of_one(x + (i + r) * a.x_stride, a.x_stride, n, i + r + 1 == end);
+      const T *row = first + r * stride, *next = next_of_one(row, stride, n, i + r + 1 == end);
+      T* const result = y + (i + r) * n;
       for_vectors<C>(n, [&](auto at) {
         prefetch(next, at);
-        put(y + (i + r) * n, at, (value(r, at) - top) - log_total, a.stream);
+        put(result, at, (get(row, at) - top) - log_total, stream);
       });
     }
   }

@@ -32,19 +32,20 @@ template <class C, class Value, class Changed, class Skips>
 inline LogSums<C> log_sums(int64_t rows, int64_t n, const Value& value, const Changed& changed, const Skips& skips) {
   const auto larger = [](Vector<C> a, Vector<C> b) { return a > b ? a : b; };
   const auto add = [](Vector<C> a, Vector<C> b) { return a + b; };
-  Vector<C> lanes[kLanes<C>] = {};
+  Vector<C> lanes[kLanes<C>];
   C tops[kLanes<C>], totals[kLanes<C>];
+  for (int64_t r = rows; r < kLanes<C>; ++r) lanes[r] = Vector<C>{};
   for (int64_t r = 0; r < rows; ++r) {
-    if (skips(r)) continue;
-    lanes[r] = reduce_to_lanes<C>(n, -static_cast<C>(__builtin_inf()), [&](auto at) { return value(r, at); }, larger);
+    const auto value_of = [&](auto at) { return value(r, at); };
+    lanes[r] = skips(r) ? Vector<C>{} : reduce_to_lanes<C>(n, -static_cast<C>(__builtin_inf()), value_of, larger);
   }
-  const Vector<C> top = changed(combine_lanes_of_each(lanes, larger));
+  const Vector<C> top = changed(combine_lanes_of_each(lanes, rows, larger));
   put(tops, Whole{0}, top);
-  for (int64_t r = 0; r < kLanes<C>; ++r) {
+  for (int64_t r = 0; r < rows; ++r) {
     const auto exp_of = [&](auto at) { return exp_of_negative(changed(value(r, at)) - tops[r]); };
-    lanes[r] = r < rows && !skips(r) ? reduce_to_lanes<C>(n, C(0), exp_of, add) : Vector<C>{};
+    lanes[r] = skips(r) ? Vector<C>{} : reduce_to_lanes<C>(n, C(0), exp_of, add);
   }
-  put(totals, Whole{0}, combine_lanes_of_each(lanes, add) - 1);
+  put(totals, Whole{0}, combine_lanes_of_each(lanes, rows, add) - 1);
   for (int64_t r = 0; r < rows; ++r) {
     if (!(totals[r] < 1) || skips(r)) continue;
     totals[r] = sum<C>(n, [&](auto at) {  // no other is as large

@@ -34,31 +34,27 @@ struct Column {
 };
 
 // As many rows as a vector has lanes, of `length` elements, a power of two, in the first lanes of a vector each, to
-// `length` vectors in which they follow each other.
-template <int64_t length, class V, std::size_t count>
+// `length` vectors in which they follow each other: those of `width` elements become half as many of twice as many.
+template <int64_t length, int64_t width = length, class V, std::size_t count>
 inline void bring_together(V (&rows)[count]) {
-#pragma GCC unroll 4
-  for (int64_t width = length; width < static_cast<int64_t>(count); width *= 2) {
-    decltype(rows[0] == rows[0]) lanes;
-    for (int64_t i = 0; i < static_cast<int64_t>(count); ++i) {
-      lanes[i] = i < width ? i : static_cast<int64_t>(count) + i - width;
-    }
+  constexpr int64_t kCount = count;
+  if constexpr (width < kCount) {
 #pragma GCC unroll 8
-    for (int64_t i = 0; i < static_cast<int64_t>(count) * length / width / 2; ++i) {
-      rows[i] = shuffled(rows[2 * i], rows[2 * i + 1], lanes);
+    for (int64_t i = 0; i < kCount * length / width / 2; ++i) {
+      rows[i] = shuffled(rows[2 * i], rows[2 * i + 1], [](int64_t k) { return k < width ? k : kCount + k - width; });
     }
+    bring_together<length, 2 * width>(rows);
   }
 }
 // The opposite of bring_together().
-template <int64_t length, class V, std::size_t count>
+template <int64_t length, int64_t width = length, class V, std::size_t count>
 inline void take_apart(V (&rows)[count]) {
-#pragma GCC unroll 4
-  for (int64_t width = static_cast<int64_t>(count) / 2; width >= length; width /= 2) {
-    decltype(rows[0] == rows[0]) lanes;
-    for (int64_t i = 0; i < static_cast<int64_t>(count); ++i) lanes[i] = (i + width) % static_cast<int64_t>(count);
+  constexpr int64_t kCount = count;
+  if constexpr (width < kCount) {
+    take_apart<length, 2 * width>(rows);
 #pragma GCC unroll 8
-    for (int64_t i = static_cast<int64_t>(count) * length / width / 2 - 1; i >= 0; --i) {
-      rows[2 * i + 1] = shuffled(rows[i], rows[i], lanes);
+    for (int64_t i = kCount * length / width / 2 - 1; i >= 0; --i) {
+      rows[2 * i + 1] = turned<width>(rows[i]);
       rows[2 * i] = rows[i];
     }
   }
@@ -68,15 +64,13 @@ inline void take_apart(V (&rows)[count]) {
 // before the others.
 template <int64_t length, class V, std::size_t count>
 inline void rows_to_positions(V (&values)[count]) {
-  decltype(values[0] == values[0]) even, odd;
-  for (int64_t i = 0; i < static_cast<int64_t>(count); ++i) even[i] = 2 * i, odd[i] = 2 * i + 1;
 #pragma GCC unroll 4
   for (int64_t step = 1; step < length; step *= 2) {
     V next[length];
 #pragma GCC unroll 8
     for (int64_t i = 0; i < length / 2; ++i) {
-      next[i] = shuffled(values[2 * i], values[2 * i + 1], even);
-      next[i + length / 2] = shuffled(values[2 * i], values[2 * i + 1], odd);
+      next[i] = shuffled(values[2 * i], values[2 * i + 1], [](int64_t k) { return 2 * k; });
+      next[i + length / 2] = shuffled(values[2 * i], values[2 * i + 1], [](int64_t k) { return 2 * k + 1; });
     }
 #pragma GCC unroll 16
     for (int64_t i = 0; i < length; ++i) values[i] = next[i];
@@ -86,18 +80,14 @@ inline void rows_to_positions(V (&values)[count]) {
 template <int64_t length, class V, std::size_t count>
 inline void positions_to_rows(V (&values)[count]) {
   constexpr int64_t kCount = count;
-  decltype(values[0] == values[0]) lower, upper;
-  for (int64_t i = 0; i < kCount; ++i) {
-    lower[i] = i / 2 + i % 2 * kCount;
-    upper[i] = lower[i] + kCount / 2;
-  }
 #pragma GCC unroll 4
   for (int64_t step = 1; step < length; step *= 2) {
     V next[length];
 #pragma GCC unroll 8
     for (int64_t i = 0; i < length / 2; ++i) {
-      next[2 * i] = shuffled(values[i], values[i + length / 2], lower);
-      next[2 * i + 1] = shuffled(values[i], values[i + length / 2], upper);
+      const V first = values[i], second = values[i + length / 2];
+      next[2 * i] = shuffled(first, second, [](int64_t k) { return k / 2 + k % 2 * kCount; });
+      next[2 * i + 1] = shuffled(first, second, [](int64_t k) { return k / 2 + k % 2 * kCount + kCount / 2; });
     }
 #pragma GCC unroll 16
     for (int64_t i = 0; i < length; ++i) values[i] = next[i];
@@ -210,12 +200,20 @@ __attribute__((always_inline)) inline Vector<C> maximum(Side n, C start, const V
   return reduce<C>(n, start, value, [](Vector<C> a, Vector<C> b) { return a > b ? a : b; });
 }
 
-// Combines the lanes of each vector, whose result is in the lane of that number; as combine_lanes() does, but for a
-// vector's number of them at once. What the vectors have is no longer there.
-template <class V, std::size_t count, class Combine>
-inline V combine_lanes_of_each(V (&rows)[count], const Combine& combine) {
-  transpose(rows);
-  return combine_positions(Side{count}, V{}, [&](Column at) { return rows[at.index]; }, combine);
+// Combines the lanes of each of the first `used` vectors, whose result is in the lane of that number; as
+// combine_lanes() does, but for a vector's number of them at once. Two vectors become one that has lanes of both, and
+// so on: less than half of what transpose() does. What the vectors have is no longer there.
+template <std::size_t bit = 0, class V, std::size_t count, class Combine>
+inline V combine_lanes_of_each(V (&rows)[count], int64_t used, const Combine& combine) {
+  constexpr std::size_t kBit = bit == 0 ? count / 2 : bit;
+#pragma GCC unroll 8
+  for (std::size_t i = 0; i < kBit; ++i) {
+    if (static_cast<int64_t>(i) >= used) break;
+    exchange<kBit>(rows[i], rows[i + kBit]);
+    rows[i] = combine(rows[i], rows[i + kBit]);
+  }
+  if constexpr (kBit > 1) return combine_lanes_of_each<kBit / 2>(rows, used, combine);
+  return rows[0];
 }
 
 // Calls body(i, rows, columns) for all rows begin <= i < end, with room for those that are side by side.

@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <new>
 #include <type_traits>
+#include <utility>
 
 // IWYU pragma: begin_exports
 #include "opwheel/detail/cpu/convert.h"
@@ -230,9 +231,19 @@ __attribute__((always_inline)) inline void map(int64_t n, T* const (&y)[count], 
   });
 }
 
-// In lane i the lane `lanes[i]` of both vectors, those of `second` after those of `first`.
-template <class V, class Lanes>
-inline V shuffled(V first, V second, Lanes lanes) {
+// of(i) in each lane i, of as many as V has. Where it is constexpr, it is a constant for GCC; of lanes that are written
+// one after the other it often makes code that puts them together.
+template <class V, class Of>
+constexpr auto lanes_of(Of of) {
+  using Lanes = decltype(V{} == V{});
+  return [of]<int... i>(std::integer_sequence<int, i...>) {
+    return Lanes{static_cast<decltype(Lanes{}[0] + 0)>(of(i))...};
+  }(std::make_integer_sequence<int, sizeof(V) / sizeof(V{}[0])>{});
+}
+// In lane i the lane of(i) of both vectors, those of `second` after those of `first`. `of` has no captures.
+template <class V, class Of>
+inline V shuffled(V first, V second, Of) {
+  constexpr auto lanes = lanes_of<V>(Of{});
 #ifdef __clang__  // it has no __builtin_shuffle
   constexpr int64_t kCount = sizeof(V) / sizeof(first[0]);
   V values;
@@ -245,39 +256,32 @@ inline V shuffled(V first, V second, Lanes lanes) {
 // Lane i + count in lane i, around.
 template <int64_t count, class V>
 inline V turned(V values) {
-  decltype(values == values) lanes;
-  constexpr int64_t kCount = sizeof(V) / sizeof(values[0]);
-  for (int64_t i = 0; i < kCount; ++i) lanes[i] = (i + count) % kCount;
-  return shuffled(values, values, lanes);
+  return shuffled(values, values, [](int i) { return i + count; });
 }
 // The first `count` lanes of `values`, the others of `rest`.
 template <class V>
 inline V first_lanes(V values, int64_t count, V rest) {
-  decltype(values == values) lanes;
-  for (int64_t i = 0; i < static_cast<int64_t>(sizeof(V) / sizeof(values[0])); ++i) lanes[i] = i;
+  constexpr auto lanes = lanes_of<V>([](int i) { return i; });
   return lanes < static_cast<decltype(lanes[0] + 0)>(count) ? values : rest;
 }
 
+// Lanes of the first vector in whose number `bit` is set change places with those of the second that are `bit` before.
+template <std::size_t bit, class V>
+inline void exchange(V& first, V& second) {
+  constexpr std::size_t kCount = sizeof(V) / sizeof(first[0]);
+  const V upper = shuffled(first, second, [](std::size_t i) { return i & bit ? kCount + i - bit : i; });
+  second = shuffled(first, second, [](std::size_t i) { return i & bit ? kCount + i : i + bit; });
+  first = upper;
+}
 // Rows of a square to its columns. Elements whose row and column differ in a bit change places, a bit after the other.
-template <class V, std::size_t count>
+template <std::size_t bit = 1, class V, std::size_t count>
 inline void transpose(V (&square)[count]) {
   static_assert(count == sizeof(V) / sizeof(square[0][0]));
-#pragma GCC unroll 4
-  for (std::size_t bit = 1; bit < count; bit *= 2) {
-    decltype(square[0] == square[0]) upper, lower;
 #pragma GCC unroll 16
-    for (std::size_t i = 0; i < count; ++i) {
-      upper[i] = i & bit ? count + i - bit : i;
-      lower[i] = i & bit ? count + i : i + bit;
-    }
-#pragma GCC unroll 16
-    for (std::size_t i = 0; i < count; ++i) {
-      if (i & bit) continue;
-      const V first = square[i], second = square[i + bit];
-      square[i] = shuffled(first, second, upper);
-      square[i + bit] = shuffled(first, second, lower);
-    }
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!(i & bit)) exchange<bit>(square[i], square[i + bit]);
   }
+  if constexpr (2 * bit < count) transpose<2 * bit>(square);
 }
 
 // Two numbers that are added up side by side.
