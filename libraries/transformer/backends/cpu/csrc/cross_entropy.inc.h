@@ -19,32 +19,32 @@ inline V cap_slope(V x, C softcap) {
 // Logits may be large and close together: z is the largest of them and a small number, whose sum, lse, is rounded.
 // Differences from z are taken from one and then the other, and lse_rest is what lse has lost. As many rows at a time
 // as a vector has lanes, which logarithms are taken of.
-template <class T>
-void cross_entropy(const CrossEntropy& a, int64_t begin, int64_t end) {
+// cap(x) is what a logit counts as.
+template <class T, class Cap>
+void cross_entropy_of(const CrossEntropy& a, int64_t begin, int64_t end, const Cap& cap) {
   using C = ComputeType<T>;
-  const int64_t n = a.length;
-  const C softcap = static_cast<C>(a.softcap), smoothing = static_cast<C>(a.label_smoothing);
+  const int64_t n = a.length, stride = a.x_stride, ignored = a.ignore_index;
+  const C smoothing = static_cast<C>(a.label_smoothing);
   const C *w = static_cast<const C*>(a.weight), *u = static_cast<const C*>(a.token_weight);
   const bool is_smoothed = smoothing > 0;
   const C weights = is_smoothed && w != nullptr ? sum<C>(n, [&](auto at) { return get(w, at); }) : C(n);
-  const auto cap = [&](auto values) { return capped(values, softcap); };
   const int64_t most = rows_at_a_time<C>(n);
   Columns<T> columns;
   for (int64_t i = begin; i < end; i += most) {
     const int64_t rows = end - i < most ? end - i : most;
-    const T* const x = static_cast<const T*>(a.x) + i * a.x_stride;
-    const auto skips = [&](int64_t r) { return a.target[i + r] == a.ignore_index; };
-    const auto value = [&](int64_t r, auto at) { return get(x + r * a.x_stride, at); };
+    const T* const x = static_cast<const T*>(a.x) + i * stride;
+    const int64_t* const target = a.target + i;
+    const auto skips = [&](int64_t r) { return target[r] == ignored; };
+    const auto value = [&](int64_t r, auto at) { return get(x + r * stride, at); };
     C targets[kLanes<C>] = {}, factors[kLanes<C>] = {};
     for (int64_t r = 0; r < rows; ++r) {
       if (skips(r)) continue;
-      const int64_t target = a.target[i + r];
-      targets[r] = static_cast<C>(widen(x[r * a.x_stride + target]));
-      factors[r] = w == nullptr ? C(1) : w[target];
+      targets[r] = static_cast<C>(widen(x[r * stride + target[r]]));
+      factors[r] = w == nullptr ? C(1) : w[target[r]];
     }
     LogSums<C> found;
     if (n <= kLanes<C>) {
-      columns.read(x, a.x_stride, rows, n);
+      columns.read(x, stride, rows, n);
       found = log_sums<C>(Side{n}, [&](auto at) { return cap(get(&columns, at)); });
     } else {
       found = log_sums<C>(rows, n, value, cap, skips);
@@ -66,6 +66,12 @@ void cross_entropy(const CrossEntropy& a, int64_t begin, int64_t end) {
       static_cast<C*>(a.lse_rest)[i + r] = skips(r) ? C(0) : lse_rest[r];
     }
   }
+}
+template <class T>
+void cross_entropy(const CrossEntropy& a, int64_t begin, int64_t end) {
+  const auto softcap = static_cast<ComputeType<T>>(a.softcap);
+  if (!(softcap > 0)) return cross_entropy_of<T>(a, begin, end, [](auto values) { return values; });
+  cross_entropy_of<T>(a, begin, end, [softcap](auto values) { return capped(values, softcap); });
 }
 
 // With p = exp(x - z): dx = g (w[t] (1 - smoothing) (p - [k = t]) + smoothing / n (p sum(w) - w)) +
