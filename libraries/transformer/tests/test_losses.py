@@ -2,12 +2,14 @@
 
 import itertools
 import math
+import os
 
 import pytest
 import torch
 import transformer_ops
 from torch.nn import functional
 
+IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 ROWS, CLASSES = 6, 5
 SIXTEEN = (torch.float16, torch.bfloat16)
 EPS = {dtype: torch.finfo(dtype).eps for dtype in (*SIXTEEN, torch.float32, torch.float64)}
@@ -116,6 +118,36 @@ def test_gradients_of_a_fused_loss_in_16_bits(dtype, biased, loss_scale):
         assert found.dtype is dtype
         smallest = torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps  # what is not scaled may be too small
         assert (found.float() - wanted).abs().max() <= 2 * EPS[dtype] * wanted.abs().max() + smallest
+
+
+FACTORS = {
+    "rows apart": lambda make, rows, width: make(rows, width + 3)[:, :width],
+    "columns": lambda make, rows, width: make(width, rows).t(),
+    "columns apart": lambda make, rows, width: make(width + 2, rows + 5).t()[:rows, 1 : 1 + width],
+    "one row for all": lambda make, rows, width: make(1, width).expand(rows, width),
+    "one element for all of a row": lambda make, rows, width: make(rows, 1).expand(rows, width),
+    "rows that overlap": lambda make, rows, width: make(rows + width).as_strided((rows, width), (1, 1)),
+    "every other element": lambda make, rows, width: make(rows, 2 * width)[:, ::2],
+    "every other row": lambda make, rows, width: make(2 * rows, width)[::2],
+}
+
+
+@pytest.mark.parametrize("classes", [1, 7, 1024])  # of the last all rows are two parts
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("layout", FACTORS)
+def test_factors_of_a_fused_loss_as_they_lie(layout, dtype, classes):
+    """As of copies whose rows follow each other, which all other tests have."""
+    rows, width = 20 if IS_INTERPRETED else 1030, 5
+    target = targets(rows, classes)
+    given = [FACTORS[layout](lambda *shape: torch.randn(shape).to(dtype), count, width) for count in (rows, classes)]
+
+    def computed(*factors):
+        x, weight = (one.detach().requires_grad_() for one in factors)
+        loss = transformer_ops.fused_linear_cross_entropy(x, weight, target)
+        return loss, *torch.autograd.grad(loss, (x, weight))
+
+    for found, expected in zip(computed(*given), computed(*(one.contiguous() for one in given)), strict=True):
+        torch.testing.assert_close(found, expected)
 
 
 def test_a_fused_loss_of_nothing_that_counts():

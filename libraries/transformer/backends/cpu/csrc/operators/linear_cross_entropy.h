@@ -13,10 +13,13 @@ namespace transformer_ops::cpu {
 using opwheel::cpu::matmul;
 
 // As many rows as have 2^24 logits, 64 MiB in float32: of fewer the products are slower, as each adds to all of the
-// weight's gradient, and of many classes more take too much memory.
+// weight's gradient, and of many classes more take too much memory. Of few classes as many as have 2^20: a part costs
+// the calls of a product and a kernel, which would take longer than what they compute.
 inline int64_t rows_at_once(ScalarType dtype, int64_t, int64_t classes) {
+  constexpr int64_t kMany = int64_t{1} << 24, kFew = int64_t{1} << 20;
+  const auto rows_of = [&](int64_t logits) { return logits / std::max<int64_t>(classes, 1) / 64 * 64; };
   const int64_t least = dtype == wide(dtype) ? 128 : 512;
-  return std::clamp((int64_t{1} << 24) / std::max<int64_t>(classes, 1) / 64 * 64, least, int64_t{1024});
+  return std::clamp(rows_of(kMany), least, std::max<int64_t>(rows_of(kFew), 1024));
 }
 
 inline Tensor new_buffer(int64_t rows, int64_t classes, ScalarType dtype, opwheel::Device device) {

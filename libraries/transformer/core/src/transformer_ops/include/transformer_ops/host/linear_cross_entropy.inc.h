@@ -8,6 +8,16 @@
 //     void add_product(const Tensor& sum, const Tensor& a, const Tensor& b, ScalarType, bool is_first);
 //     void add_columns(const Tensor& sums, const Tensor& x, ScalarType, bool is_first);
 
+// A factor of a product: a copy only where neither its rows nor its columns are next to each other in memory, as
+// products are made of.
+inline Tensor factor_of(const Tensor& given) {
+  const opwheel::TensorInfo info(given);
+  const auto lies = [&](int64_t inner, int64_t outer) {
+    return info.strides[inner] == 1 && info.strides[outer] >= std::max<int64_t>(info.sizes[inner], 1);
+  };
+  return lies(1, 0) || lies(0, 1) ? opwheel::share(given) : contiguous(given);
+}
+
 // The arguments, checked. Where bias, class_weight or token_weight is not given, it has no handle.
 struct LinearLoss {
   LossOptions options;
@@ -27,8 +37,8 @@ struct LinearLoss {
         rows(opwheel::TensorInfo(given_input).sizes[0]),
         width(opwheel::TensorInfo(given_input).sizes[1]),
         classes(opwheel::TensorInfo(given_weight).sizes[0]),
-        input(contiguous(given_input)),
-        weight(contiguous(given_weight)),
+        input(factor_of(given_input)),
+        weight(factor_of(given_weight)),
         bias(optional_vector(given_bias, "bias", given_input, classes, "input")),
         class_weight(class_weights(given_class_weight, "class_weight", given_input, classes)),
         token_weight(token_weights(given_token_weight, given_input, rows)),
