@@ -51,7 +51,9 @@ def _of_two_operators(
 ) -> Tensor:
     if lse_square_scale or softcap or class_weight is not None or token_weight is not None:
         raise ValueError("without lse_square_scale, softcap and weights")
-    logits = torch.nn.functional.linear(input, weight, bias).float()
+    logits = torch.nn.functional.linear(input, weight, bias)
+    if logits.dtype.itemsize == 2:
+        logits = logits.float()
     return torch.nn.functional.cross_entropy(
         logits, target, ignore_index=ignore_index, label_smoothing=label_smoothing, reduction=reduction
     )
