@@ -51,6 +51,16 @@ def test_bits_of_contiguous_rows(layout, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("gap", [0, 3])
+def test_every_other_element_of_every_width(gap, dtype):
+    """In the last vector of a row, or of all of them, there are elements of every number."""
+    for width in range(2, 67):
+        memory = torch.randn(5 * (2 * width + gap)).to(dtype)
+        x = memory[: 5 * (2 * width + gap) - gap - 1].as_strided((5, width), (2 * width + gap, 2))
+        assert torch.equal(transformer_ops.softmax(x), transformer_ops.softmax(x.contiguous())), width
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("layout", [name for name in LAYOUTS if "for all" not in name])
 def test_what_is_written(layout, dtype):
     """In place, and into a given tensor; what lies between its elements stays."""

@@ -25,18 +25,23 @@ void transposed(const Transposed& a, int64_t begin, int64_t end) {
   }
 }
 
-// Every other element is taken from two vectors, which must not reach beyond the last one.
+// n elements that are `step` apart. Every other one is taken from two vectors, which must not reach beyond the last
+// one.
 template <class T>
-void stepped(const Stepped& a, int64_t begin, int64_t end) {
+inline void copy_steps(const T* x, int64_t step, T* y, int64_t n) {
   constexpr int64_t kMost = kLanes<ComputeType<T>>;
   const auto even = [](int64_t i) { return 2 * i; };
-  for (int64_t i = begin; i < end; ++i) {
-    const T* x = static_cast<const T*>(a.x) + i * a.x_stride;
-    T* y = static_cast<T*>(a.y) + i * a.length;
-    int64_t k = 0;
-    for (; a.x_step == 2 && k + kMost < a.length; k += kMost) {
-      put(y, Whole{k}, shuffled(get(x, Whole{2 * k}), get(x, Whole{2 * k + kMost}), even));
-    }
-    for (; k < a.length; ++k) y[k] = x[k * a.x_step];
+  int64_t k = 0;
+  for (; step == 2 && k + kMost < n; k += kMost) {
+    put(y, Whole{k}, shuffled(get(x, Whole{2 * k}), get(x, Whole{2 * k + kMost}), even));
   }
+  for (; k < n; ++k) y[k] = x[k * step];
+}
+// Rows without gaps between them, as those of x[..., ::2], are one: most of a short row is the end of it.
+template <class T>
+void stepped(const Stepped& a, int64_t begin, int64_t end) {
+  const T* x = static_cast<const T*>(a.x) + begin * a.x_stride;
+  T* y = static_cast<T*>(a.y) + begin * a.length;
+  if (a.x_stride == a.length * a.x_step) return copy_steps(x, a.x_step, y, (end - begin) * a.length);
+  for (int64_t i = begin; i < end; ++i, x += a.x_stride, y += a.length) copy_steps(x, a.x_step, y, a.length);
 }
