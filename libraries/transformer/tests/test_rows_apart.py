@@ -10,6 +10,8 @@ LAYOUTS = {
     "a matrix": lambda make: make(37, 75).t(),
     "short rows": lambda make: make(3, 1100).t(),
     "few rows": lambda make: make(300, 5).t(),
+    "many rows": lambda make: make(50, 300).t(),
+    "long rows": lambda make: make(1030, 20).t(),
     "with gaps": lambda make: make(20, 90)[:, 3:81].t(),
     "a matrix for each batch": lambda make: make(2, 33, 40).transpose(1, 2),
     "channels first": lambda make: make(2, 19, 5, 7).permute(0, 2, 3, 1),
@@ -18,6 +20,7 @@ LAYOUTS = {
     "batches apart": lambda make: make(5, 17, 33)[::2].transpose(1, 2),
     "every other row": lambda make: make(17, 66)[:, ::2].t(),
     "every other element": lambda make: make(37, 150)[:, ::2],
+    "every other element of many rows": lambda make: make(300, 103)[:, 1:99:2],
     "every third element": lambda make: make(2, 5, 3 * 33)[..., ::3],
     "every other element of rows apart": lambda make: make(2, 9, 80)[:, ::3, 4:70:2],
     "one row for all": lambda make: make(66)[::2].expand(7, 33),
@@ -30,6 +33,10 @@ OPERATORS = {
     "softmax": lambda x, weight: transformer_ops.softmax(x),
     "log_softmax": lambda x, weight: transformer_ops.log_softmax(x),
     "fused_add_rms_norm": lambda x, weight: transformer_ops.fused_add_rms_norm(x, x.flip(-1), weight)[0],
+    "fused_add_rms_norm of x": lambda x, weight: transformer_ops.fused_add_rms_norm(x, -x.contiguous(), weight)[1],
+    "fused_add_rms_norm of a residual": lambda x, weight: transformer_ops.fused_add_rms_norm(x.contiguous(), x, weight)[
+        0
+    ],
     "quantize_rowwise": lambda x, weight: transformer_ops.quantize_rowwise(x)[0],
 }
 

@@ -45,3 +45,46 @@ void stepped(const Stepped& a, int64_t begin, int64_t end) {
   if (a.x_stride == a.length * a.x_step) return copy_steps(x, a.x_step, y, (end - begin) * a.length);
   for (int64_t i = begin; i < end; ++i, x += a.x_stride, y += a.length) copy_steps(x, a.x_step, y, a.length);
 }
+
+// Where a kernel's arguments have rows that it reads.
+template <class Arguments>
+struct RowsRead {
+  const void* Arguments::* data;
+  int64_t Arguments::* stride;
+  int64_t Arguments::* step;
+};
+// Calls kernel(arguments, first, last) for all rows begin <= i < end: where elements are apart for a few rows at a
+// time, which are copied next to each other.
+template <class T, std::size_t count, class Arguments, class Kernel>
+void for_rows_together(const Arguments& a, int64_t begin, int64_t end, const RowsRead<Arguments> (&read)[count],
+                       const Kernel& kernel) {
+  int64_t apart = 0;
+  for (const auto& rows : read) apart += a.*rows.step != 1;
+  if (apart == 0) return kernel(a, begin, end);
+  constexpr int64_t kElements = 4096;
+  const int64_t n = a.length, least = n > kLongestColumns ? 1 : kRowsOfTransposed;
+  const int64_t fitting = kElements / (n + 1) / least * least, all = end - begin;
+  const int64_t some = fitting > least ? fitting : least, most = some < all ? some : all;
+  const Buffer<T> buffer(apart * most * n);
+  for (int64_t first = begin; first < end; first += most) {
+    const int64_t last = end - first < most ? end : first + most;
+    Arguments part = a;
+    T* to = buffer.data;
+    for (const auto& rows : read) {
+      const int64_t stride = a.*rows.stride, step = a.*rows.step;
+      if (step == 1) continue;
+      const T* const from = static_cast<const T*>(a.*rows.data) + first * stride;
+      if (stride == 1) {
+        const Transposed columns{from, to, last - first, n, step, n, 0, 0};
+        transposed<T>(columns, 0, columns.blocks());
+      } else {
+        stepped<T>(Stepped{from, to, n, stride, step}, 0, last - first);
+      }
+      part.*rows.data = to - first * n;
+      part.*rows.stride = n;
+      part.*rows.step = 1;
+      to += most * n;
+    }
+    kernel(part, first, last);
+  }
+}

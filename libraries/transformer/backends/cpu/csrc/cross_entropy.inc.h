@@ -68,10 +68,16 @@ void cross_entropy_of(const CrossEntropy& a, int64_t begin, int64_t end, const C
   }
 }
 template <class T>
-void cross_entropy(const CrossEntropy& a, int64_t begin, int64_t end) {
+void cross_entropy_rows(const CrossEntropy& a, int64_t begin, int64_t end) {
   const auto softcap = static_cast<ComputeType<T>>(a.softcap);
   if (!(softcap > 0)) return cross_entropy_of<T>(a, begin, end, [](auto values) { return values; });
   cross_entropy_of<T>(a, begin, end, [softcap](auto values) { return capped(values, softcap); });
+}
+
+template <class T>
+void cross_entropy(const CrossEntropy& a, int64_t begin, int64_t end) {
+  constexpr RowsRead<CrossEntropy> read[] = {{&CrossEntropy::x, &CrossEntropy::x_stride, &CrossEntropy::x_step}};
+  for_rows_together<T>(a, begin, end, read, cross_entropy_rows<T>);
 }
 
 // With p = exp(x - z): dx = g (w[t] (1 - smoothing) (p - [k = t]) + smoothing / n (p sum(w) - w)) +

@@ -81,6 +81,7 @@ struct LinearProduct {
 // y[i][k] = x[k][i] of matrices, for i < rows and k < columns, where x has columns that are x_stride apart and y rows
 // that are y_stride apart; steps are from one matrix to the next. A call's rows are blocks() of rows of each matrix.
 constexpr int64_t kRowsOfTransposed = 32;
+constexpr int64_t kLongestColumns = 1024;  // so many of them are in a cache, as kernels read them from there
 struct Transposed {
   const void* x;
   void* y;

@@ -9,6 +9,7 @@ namespace {
 using namespace ::opwheel::cpu::OPWHEEL_ISA;
 
 // What others use comes first.
+#include "copies.inc.h"
 #include "log_sums.inc.h"
 #include "products.inc.h"
 #include "reciprocal_root.inc.h"
@@ -21,7 +22,6 @@ using namespace ::opwheel::cpu::OPWHEEL_ISA;
 #include "angles.inc.h"
 #include "attention.inc.h"
 #include "attention_few_queries.inc.h"
-#include "copies.inc.h"
 #include "cross_entropy.inc.h"
 #include "linear.inc.h"
 #include "linear_cross_entropy.inc.h"

@@ -1,7 +1,7 @@
 // The logarithm of softmax over rows: x - max(x) - log(sum(exp(x - max(x)))). Included by kernels.inc.h.
 
 template <class T>
-void log_softmax(const LogSoftmax& a, int64_t begin, int64_t end) {
+void log_softmax_rows(const LogSoftmax& a, int64_t begin, int64_t end) {
   using C = ComputeType<T>;
   const int64_t n = a.length, stride = a.x_stride, most = rows_at_a_time<C>(n);
   const bool stream = a.stream;
@@ -33,6 +33,12 @@ void log_softmax(const LogSoftmax& a, int64_t begin, int64_t end) {
       });
     }
   }
+}
+
+template <class T>
+void log_softmax(const LogSoftmax& a, int64_t begin, int64_t end) {
+  constexpr RowsRead<LogSoftmax> read[] = {{&LogSoftmax::x, &LogSoftmax::x_stride, &LogSoftmax::x_step}};
+  for_rows_together<T>(a, begin, end, read, log_softmax_rows<T>);
 }
 
 // dx = grad - exp(y) * sum(grad).

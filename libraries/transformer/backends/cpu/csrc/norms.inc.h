@@ -111,7 +111,9 @@ void rms_norm_rows(const RmsNorm& a, int64_t begin, int64_t end) {
 
 template <class T>
 void rms_norm(const RmsNorm& a, int64_t begin, int64_t end) {
-  a.residual == nullptr ? rms_norm_rows<T, false>(a, begin, end) : rms_norm_rows<T, true>(a, begin, end);
+  constexpr RowsRead<RmsNorm> read[] = {{&RmsNorm::x, &RmsNorm::x_stride, &RmsNorm::x_step},
+                                        {&RmsNorm::residual, &RmsNorm::residual_stride, &RmsNorm::residual_step}};
+  for_rows_together<T>(a, begin, end, read, a.residual == nullptr ? rms_norm_rows<T, false> : rms_norm_rows<T, true>);
 }
 
 // With m = grad * (offset + weight) and r the reciprocal of the root mean square:
@@ -200,7 +202,7 @@ void layer_norm_of_columns(const LayerNorm& a, int64_t begin, int64_t end) {
 }
 
 template <class T>
-void layer_norm(const LayerNorm& a, int64_t begin, int64_t end) {
+void layer_norm_rows(const LayerNorm& a, int64_t begin, int64_t end) {
   using C = ComputeType<T>;
   const int64_t n = a.length;
   if (n <= kLanes<C>) return layer_norm_of_columns<T>(a, begin, end);
@@ -227,6 +229,12 @@ void layer_norm(const LayerNorm& a, int64_t begin, int64_t end) {
     });
     x = next;
   }
+}
+
+template <class T>
+void layer_norm(const LayerNorm& a, int64_t begin, int64_t end) {
+  constexpr RowsRead<LayerNorm> read[] = {{&LayerNorm::x, &LayerNorm::x_stride, &LayerNorm::x_step}};
+  for_rows_together<T>(a, begin, end, read, layer_norm_rows<T>);
 }
 
 // With h = (x - mean) * r and m = grad * weight: dx = r * (m - mean(m) - h * mean(m * h)), dweight = sum over rows of

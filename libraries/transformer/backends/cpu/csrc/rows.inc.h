@@ -38,9 +38,31 @@ inline void run_transposed(const Tensor& of, const Transposed& arguments, int64_
 struct Rows : opwheel::Rows {
   explicit Rows(const Tensor& given) : opwheel::Rows(given, contiguous_rows) {}
   static Rows in_memory_order(const Tensor& given) { return Rows(given, MemoryOrder{}); }
+  // Nothing is copied of tensors whose rows are all `stride` apart, and their elements `step`; but long columns are.
+  static Rows apart(const Tensor& given) { return Rows(given, Apart{}); }
 
  private:
   using opwheel::Rows::Rows;
+
+  struct Apart {
+    bool are = false;
+    int64_t stride = 0, step = 1;
+
+    static Apart of(const Tensor& given) {
+      const opwheel::TensorInfo info(given);
+      const int64_t last = info.ndim - 1;
+      int64_t rows, stride;
+      const bool are = are_one(info, last - 1, rows, stride) && (stride != 1 || info.sizes[last] <= kLongestColumns);
+      return {are, stride, info.strides[last]};
+    }
+  };
+  Rows(const Tensor& given, Apart apart)
+      : opwheel::Rows(given, [&apart](const Tensor& from) {
+          apart = Apart::of(from);
+          return apart.are ? opwheel::share(from) : contiguous_rows(from);
+        }) {
+    if (apart.are) stride = apart.stride, step = apart.step;
+  }
 
   static Tensor contiguous_rows(const Tensor& given) {
     const opwheel::TensorInfo info(given);
@@ -62,6 +84,8 @@ struct Rows : opwheel::Rows {
     return copy;
   }
 };
+
+inline Rows rows_to_read(const Tensor& given) { return Rows::apart(given); }
 
 inline void copy_to(const Tensor& to, const Rows& rows) {
   const auto columns = ColumnsInMemory::of(opwheel::TensorInfo(to));

@@ -16,7 +16,7 @@ inline void softmax_of(const X* x, Exps* exps, Y* y, Count n, const T* next, boo
 }
 
 template <class T>
-void softmax(const Softmax& a, int64_t begin, int64_t end) {
+void softmax_rows(const Softmax& a, int64_t begin, int64_t end) {
   using C = ComputeType<T>;
   const int64_t n = a.length;
   const T* const x = static_cast<const T*>(a.x);
@@ -36,6 +36,12 @@ void softmax(const Softmax& a, int64_t begin, int64_t end) {
     if constexpr (kIs<T, C>) exps = has_buffer ? exps : y + i * n;
     softmax_of<T>(row, exps, y + i * n, n, next_of_one(row, a.x_stride, n, i + 1 == end), a.stream);
   }
+}
+
+template <class T>
+void softmax(const Softmax& a, int64_t begin, int64_t end) {
+  constexpr RowsRead<Softmax> read[] = {{&Softmax::x, &Softmax::x_stride, &Softmax::x_step}};
+  for_rows_together<T>(a, begin, end, read, softmax_rows<T>);
 }
 
 // dx = y * (grad - sum(grad * y) / sum(y)): sum(y) is 1, but for what y is rounded by, which would be all that is left

@@ -31,6 +31,8 @@ inline const Check& on_device(const Check& checked) { return checked.on_cuda(); 
 
 #include "transformer_ops/host/arguments.inc.h"
 
+inline Rows rows_to_read(const Tensor& given) { return Rows(given); }
+
 // Stores go through the cache on every device.
 inline bool should_stream(const Rows&, int) { return false; }
 inline bool should_stream(const Tensor&, int) { return false; }

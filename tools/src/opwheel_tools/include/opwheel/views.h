@@ -20,6 +20,7 @@ struct Rows {
   int64_t rows = 0;
   int64_t length = 0;
   int64_t stride = 0;  // from one row to the next, in elements
+  int64_t step = 1;    // from one element to the next: another one is a backend's own, whose kernels know of it
 
   explicit Rows(const Tensor& given) : Rows(given, [](const Tensor& from) { return contiguous(from); }) {}
   // The same with a backend's own copy(given), which is contiguous.

@@ -1,5 +1,6 @@
 // What each kernel is given, whatever device it runs on. Lengths and strides are in elements, strides from one row to
-// the next; rows are contiguous. `weight` and `bias` may be null. `stream`: whether results of the shape of x are
+// the next; rows are contiguous, but for those with a step, which is from one element to the next: it is 1 on devices
+// whose rows_to_read() copies others. `weight` and `bias` may be null. `stream`: whether results of the shape of x are
 // written with non-temporal stores, where the device has them.
 #pragma once
 
@@ -19,6 +20,7 @@ struct RmsNorm {
   void* sum;
   int64_t residual_stride, sum_stride;
   bool stream;
+  int64_t x_step = 1, residual_step = 1;
 };
 
 // The gradients of x and of weight. Rows are summed up in `parts` groups, whatever the number of threads, so that
@@ -39,6 +41,7 @@ struct LayerNorm {
   int64_t length, x_stride;
   double eps;
   bool stream;
+  int64_t x_step = 1;
 };
 
 struct LayerNormBackward {
@@ -79,6 +82,7 @@ struct Softmax {
   void* y;
   int64_t length, x_stride;
   bool stream;
+  int64_t x_step = 1;
 };
 
 struct SoftmaxBackward {
@@ -115,6 +119,7 @@ struct CrossEntropy {
   void *loss, *lse, *lse_rest;
   int64_t length, x_stride, ignore_index;
   double lse_square_scale, label_smoothing, softcap;
+  int64_t x_step = 1;
 };
 
 // grad is float (double for float64): one for each row, or one for all; null for 1. divisors: of the gradient of the

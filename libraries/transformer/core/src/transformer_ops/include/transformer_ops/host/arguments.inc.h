@@ -1,5 +1,5 @@
 // What several operators check and prepare alike. Included, as the others beside it, inside the namespace of a backend,
-// which has what differs between devices: on_device(), Rows, run(), should_stream(), part_count(),
+// which has what differs between devices: on_device(), Rows, rows_to_read(), run(), should_stream(), part_count(),
 // check_targets() and check_positions().
 
 // x, and its last size.

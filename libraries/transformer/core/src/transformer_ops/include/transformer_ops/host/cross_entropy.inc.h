@@ -92,7 +92,7 @@ inline std::array<Tensor, 2> cross_entropy_rows(const Tensor& input, const Tenso
   const Tensor weight = class_weights(given_weight, "weight", input, classes);
   const Tensor token_weight = token_weights(given_token_weight, input, rows);
   const Targets target(given_target, input, rows, classes, ignore_index);
-  const Rows x(input);
+  const Rows x = rows_to_read(input);
   const opwheel::Device device = device_of(input);
   const ScalarType dtype = dtype_of(input), accumulated = wide(dtype);
   const bool is_reduced = reduction != Reduction::none;
@@ -111,7 +111,8 @@ inline std::array<Tensor, 2> cross_entropy_rows(const Tensor& input, const Tenso
                                .ignore_index = ignore_index,
                                .lse_square_scale = is_reduced ? 0 : lse_square_scale,  // it has a divisor of its own
                                .label_smoothing = label_smoothing,
-                               .softcap = softcap};
+                               .softcap = softcap,
+                               .x_step = x.step};
   run(device, dtype, arguments, rows, 4 * classes);
   if (is_reduced) {
     const LossTotal total{.row_loss = arguments.loss,

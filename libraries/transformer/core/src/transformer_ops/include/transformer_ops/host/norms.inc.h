@@ -22,7 +22,9 @@ inline void normalise(const Rows& x, const Rows* residual, const Tensor& weight,
                           .sum = residual ? sum->data() : nullptr,
                           .residual_stride = residual ? residual->stride : 0,
                           .sum_stride = residual ? sum->stride : 0,
-                          .stream = stream};
+                          .stream = stream,
+                          .x_step = x.step,
+                          .residual_step = residual ? residual->step : 1};
   run(device_of(x.tensor), dtype_of(x.tensor), arguments, x.rows, residual ? 2 * x.length : x.length);
 }
 
@@ -33,7 +35,7 @@ inline Tensor rms_norm(const Tensor& x, const OptionalTensor& given_weight, doub
   const Casting casting = casting_of(casting_mode);
   Tensor y = new_empty_like(x);
   const Rows rows(y);
-  normalise(Rows(x), nullptr, weight, eps, offset, casting, rows, nullptr, should_stream(rows, 2));
+  normalise(rows_to_read(x), nullptr, weight, eps, offset, casting, rows, nullptr, should_stream(rows, 2));
   return y;
 }
 
@@ -45,7 +47,7 @@ inline void rms_norm_out(const Tensor& x, const OptionalTensor& given_weight, do
   check_out(out, x, "x");
   if (given_weight) check_apart(out, "out", *given_weight, "weight", kIsRead);
   const Rows y(out);
-  normalise(Rows(x), nullptr, weight, eps, offset, casting, y, nullptr, should_stream(y, 2));
+  normalise(rows_to_read(x), nullptr, weight, eps, offset, casting, y, nullptr, should_stream(y, 2));
   copy_to(out, y);
 }
 
@@ -100,9 +102,9 @@ inline std::array<Tensor, 2> fused_add_rms_norm(const Tensor& x, const Tensor& r
   const Tensor weight = optional_vector(given_weight, "weight", x, n);
   const Casting casting = casting_of(casting_mode);
   Tensor y = new_empty_like(x), sum = new_empty_like(x);
-  const Rows rows(y), sums(sum), residuals(residual);
+  const Rows rows(y), sums(sum), residuals = rows_to_read(residual);
   const bool stream = should_stream(rows, 4) && should_stream(sums, 4);
-  normalise(Rows(x), &residuals, weight, eps, offset, casting, rows, &sums, stream);
+  normalise(rows_to_read(x), &residuals, weight, eps, offset, casting, rows, &sums, stream);
   return {std::move(y), std::move(sum)};
 }
 
@@ -136,7 +138,7 @@ inline Tensor layer_norm(const Tensor& given, const OptionalTensor& given_weight
   const int64_t n = check_rows(given, "x");
   const Tensor weight = optional_vector(given_weight, "weight", given, n);
   const Tensor bias = optional_vector(given_bias, "bias", given, n);
-  const Rows x(given);
+  const Rows x = rows_to_read(given);
   Tensor y = new_empty_like(given);
   const LayerNorm arguments{.x = x.data(),
                             .weight = data_or_null(weight),
@@ -145,7 +147,8 @@ inline Tensor layer_norm(const Tensor& given, const OptionalTensor& given_weight
                             .length = n,
                             .x_stride = x.stride,
                             .eps = eps,
-                            .stream = should_stream(y, 2)};
+                            .stream = should_stream(y, 2),
+                            .x_step = x.step};
   run(device_of(given), dtype_of(given), arguments, x.rows, n);
   return y;
 }

@@ -3,9 +3,9 @@
 template <class Arguments>
 Tensor softmax_of(const Tensor& given) {
   const int64_t n = check_rows(given, "x");
-  const Rows x(given);
+  const Rows x = rows_to_read(given);
   Tensor y = new_empty_like(given);
-  const Arguments arguments{x.data(), data<void>(y), n, x.stride, should_stream(y, 2)};
+  const Arguments arguments{x.data(), data<void>(y), n, x.stride, should_stream(y, 2), x.step};
   run(device_of(given), dtype_of(given), arguments, x.rows, 4 * n);
   return y;
 }
