@@ -168,11 +168,22 @@ template <class C, class Body>
 __attribute__((always_inline)) inline void for_vectors(Side n, const Body& body) {
   for (int64_t k = 0; k < n.count; ++k) body(Column{k});
 }
-// Positions are combined as the lanes of a vector are: those half a vector apart, and so on.
-template <class Values, class Value, class Combine>
+// Positions are combined as the lanes of a vector are: those half a vector apart, and so on. Of all that a vector has,
+// here those that are `apart` from `first` on, they are in registers.
+template <int64_t count, int64_t first = 0, int64_t apart = 1, class Value, class Combine>
+__attribute__((always_inline)) inline auto combine_all(const Value& value, const Combine& combine) {
+  if constexpr (apart == count) {
+    return value(Column{first});
+  } else {
+    const auto even = combine_all<count, first, 2 * apart>(value, combine);
+    return combine(even, combine_all<count, first + apart, 2 * apart>(value, combine));
+  }
+}
+template <class C, class Values, class Value, class Combine>
 __attribute__((always_inline)) inline Values combine_positions(Side n, Values rest, const Value& value,
                                                                const Combine& combine) {
-  Values partial[kWidth / 4];
+  if (n.count == kLanes<C>) return combine_all<kLanes<C>>(value, combine);
+  Values partial[kLanes<C>];
   int64_t width = 1;
   while (width < n.count) width *= 2;
   for (int64_t k = 0; k < width; ++k) partial[k] = k < n.count ? value(Column{k}) : rest;
@@ -183,7 +194,7 @@ __attribute__((always_inline)) inline Values combine_positions(Side n, Values re
 }
 template <class C, class Value, class Combine>
 __attribute__((always_inline)) inline Vector<C> reduce(Side n, C start, const Value& value, const Combine& combine) {
-  return combine_positions(n, Vector<C>{} + start, value, combine);
+  return combine_positions<C>(n, Vector<C>{} + start, value, combine);
 }
 template <class C, class Value>
 __attribute__((always_inline)) inline Vector<C> sum(Side n, const Value& value) {
@@ -193,7 +204,7 @@ template <class C, class Values>
 __attribute__((always_inline)) inline Two<Vector<C>> sums(Side n, const Values& values) {
   using Pair = Two<Vector<C>>;
   const auto add = [](Pair a, Pair b) { return Pair{a.first + b.first, a.second + b.second}; };
-  return combine_positions(n, Pair{}, values, add);
+  return combine_positions<C>(n, Pair{}, values, add);
 }
 template <class C, class Value>
 __attribute__((always_inline)) inline Vector<C> maximum(Side n, C start, const Value& value) {
