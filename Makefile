@@ -20,7 +20,6 @@ KIT_OF := -m pytest --pyargs opwheel_tools.testing -q -W ignore::DeprecationWarn
 KIT := $(KIT_OF) muladd --backend
 INTERPRETED := TRITON_INTERPRET=1 TRANSFORMER_OPS_BACKENDS=triton TRANSFORMER_OPS_REQUIRE=triton $(BIN)/python
 SYCL_TEST := PYTHONPATH=tests MULADD_REQUIRE=sycl $(SYCL)/bin/python
-.DEFAULT_GOAL := help
 .PHONY: $(shell sed -n 's/^\([a-z0-9-]*\):.*/\1/p' Makefile) FORCE
 
 help:
@@ -163,7 +162,7 @@ wheels: $(VENV)/.installed $(VENV)/.release ## every wheel that can be built her
 
 test-release: $(VENV)/.installed $(VENV)/.release ## the wheels in fresh environments of several Pythons, and built twice (15 minutes)
 	@test -d dist || $(MAKE) --no-print-directory wheels
-	$(BIN)/python -m pytest tests/release $(addprefix --ignore tests/release/test_,torches.py aarch64.py free_threaded.py)
+	$(BIN)/python -m pytest tests/release $(addprefix --ignore tests/release/test_,torches.py aarch64.py interpreters.py)
 test-torch: $(VENV)/.installed $(VENV)/.release ## the wheels of `make wheels TORCHES=all` on PyTorch 2.10 to 2.15 (a quarter of an hour, 12 GB)
 	@test -d dist || $(MAKE) --no-print-directory wheels TORCHES=all
 	$(BIN)/python -m pytest tests/release/test_torches.py
@@ -172,11 +171,12 @@ matrix: $(VENV)/.installed $(VENV)/.release ## all wheels for every platform, Py
 test-aarch64: $(VENV)/.installed $(VENV)/.release ## the wheels of `make wheels PLATFORM=aarch64 TORCHES=2.10.0`, emulated: kits and a training
 	@test -d dist/aarch64 || $(MAKE) --no-print-directory wheels PLATFORM=aarch64 TORCHES=2.10.0
 	$(BIN)/python -m pytest tests/release/test_aarch64.py
-test-free-threaded: $(VENV)/.installed $(VENV)/.release ## the wheels of `make wheels TORCHES=all` on CPython 3.13t, which is built first: kits, threads, faults (6 GB once)
-	$(BIN)/python -m pytest tests/release/test_free_threaded.py
-NEWEST ?= --pre torch
+interpreters: $(VENV)/.installed ## CPython 3.14 and 3.15, on which test-release installs the wheels, in minutes; INTERPRETERS="3.14t" names others
+	$(BIN)/python -m release.interpreters $(or $(INTERPRETERS),3.14 3.15)
+test-interpreter: $(VENV)/.installed $(VENV)/.release ## the wheels of `make wheels TORCHES=all` on a CPython that is built first, INTERPRETER=3.14t: kits, threads, faults (6 GB once)
+	TEST_INTERPRETER=$(or $(INTERPRETER),3.14t) $(BIN)/python -m pytest tests/release/test_interpreters.py
 test-newest: ## the kit on the newest PyTorch, prereleases too; NEWEST=torch==2.16.0 says which (docs/releasing.md)
-	@$(MAKE) --no-print-directory VENV=.venv-newest TORCH="$(NEWEST)" test-this-torch
+	@$(MAKE) --no-print-directory VENV=.venv-newest TORCH="$(or $(NEWEST),--pre torch)" test-this-torch
 test-this-torch: $(VENV)/.unit
 	$(BIN)/python -m pytest -q tests/unit/test_torch_names.py tests/unit/test_torch_private.py
 	$(BIN)/python $(KIT) cpu

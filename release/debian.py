@@ -10,6 +10,8 @@ from pathlib import Path
 
 _KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 _SOURCES = Path("/etc/apt")
+_HELPER = "/usr/lib/apt/apt-helper"
+_SANDBOX = ["-oAPT::Sandbox::User=root"] if os.getuid() == 0 else []  # others may not write into our folders
 
 
 class Packages:
@@ -19,7 +21,6 @@ class Packages:
         folder: is made; what is downloaded stays in it.
         architecture: Debian's name of the processor; empty for this machine's.
         release: Debian's name of it; empty for that of this machine.
-        kind: ``"deb"`` for :meth:`binary` and :meth:`unpacked`, ``"deb-src"`` for :meth:`source`.
         section: of the archive.
 
     Raises:
@@ -27,16 +28,13 @@ class Packages:
         subprocess.CalledProcessError: the lists cannot be downloaded.
     """
 
-    def __init__(
-        self, folder: Path, architecture: str = "", *, release: str = "", kind: str = "deb", section: str = "main"
-    ) -> None:
-        if shutil.which("apt-get") is None:
-            raise SystemExit("release: there is no apt-get: this takes packages of Debian")
+    def __init__(self, folder: Path, architecture: str = "", *, release: str = "", section: str = "main") -> None:
+        _require("apt-get")
         self._folder = folder
         for name in ("lists/partial", "archives/partial"):
             (folder / name).mkdir(parents=True)
         (folder / "status").touch()
-        line = f"{kind} [signed-by={_KEYS}] {_mirror()} {release or _release()} {section}\n"
+        line = f"deb [signed-by={_KEYS}] {mirror()} {release or _release()} {section}\n"
         (folder / "sources.list").write_text(line)
         settings = {
             **({"APT::Architecture": architecture, "APT::Architectures::": architecture} if architecture else {}),
@@ -45,9 +43,8 @@ class Packages:
             "Dir::Cache": folder,
             "Dir::Etc::SourceList": folder / "sources.list",
             "Dir::Etc::SourceParts": "-",
-            **({"APT::Sandbox::User": "root"} if os.getuid() == 0 else {}),  # others may not write into the folder
         }
-        self._apt = ["apt-get", "-qq", *(f"-o{name}={value}" for name, value in settings.items())]
+        self._apt = ["apt-get", "-qq", *_SANDBOX, *(f"-o{name}={value}" for name, value in settings.items())]
         self._run("update")
 
     def binary(self, *names: str) -> list[Path]:
@@ -61,12 +58,6 @@ class Packages:
         (archive,) = self._folder.glob(f"{name}_*.deb")
         subprocess.run(["/usr/bin/dpkg", "-x", str(archive), str(folder)], check=True)
 
-    def source(self, name: str) -> Path:
-        """The archive of a package's sources as their authors have released them, without Debian's changes."""
-        self._run("source", "--download-only", name)
-        (archive,) = self._folder.glob(f"{name}_*.orig.tar.*[!c]")  # not its signature
-        return archive
-
     def _run(self, *arguments: str) -> None:
         subprocess.run([*self._apt, *arguments], cwd=self._folder, check=True)
 
@@ -78,10 +69,38 @@ def _release() -> str:
     return found[1]
 
 
-def _mirror() -> str:
+def mirror() -> str:
     """Where this machine has its packages from."""
     for file in (*sorted((_SOURCES / "sources.list.d").glob("*")), _SOURCES / "sources.list"):
         text = file.read_text() if file.is_file() else ""
-        if found := re.search(r"^(?:URIs:|deb (?:\[.*\] )?)\s*(\S+/debian/?)\s?", text, re.MULTILINE):
+        if found := re.search(r"^(?:URIs:|deb (?:\[.*\] )?)\s*(\S+/debian)/?\s?", text, re.MULTILINE):
             return found[1]
     raise SystemExit(f"release: nothing in {_SOURCES} says where Debian's packages are")
+
+
+def download(file: str, sha256: str, folder: Path, archive: str = "") -> Path:
+    """A file of the archive's pool, also one that the lists of no release name any more.
+
+    Args:
+        file: its path in the archive, such as ``"pool/main/z/zlib/zlib_1.3.orig.tar.gz"``.
+        sha256: what it must have.
+        folder: where it is put.
+        archive: its URL; empty for where this machine has its packages from.
+
+    Raises:
+        SystemExit: this is no Debian, or there is no such file with that sum.
+    """
+    _require(_HELPER)
+    target = folder / Path(file).name
+    command = [_HELPER, *_SANDBOX, "download-file", f"{archive or mirror()}/{file}", str(target), f"SHA256:{sha256}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        found = re.search(r"^E: Failed to fetch \S+\s+(.*?)(?: \[IP: .*)?$", done.stderr, re.MULTILINE)
+        reason = found[1] if found else done.stderr.strip()
+        raise SystemExit(f"release: Debian's archive gives no {file} with the SHA-256 {sha256}: {reason}")
+    return target
+
+
+def _require(program: str) -> None:
+    if shutil.which(program) is None:
+        raise SystemExit(f"release: there is no {Path(program).name}: this takes packages of Debian")

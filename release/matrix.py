@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import re
 import subprocess
@@ -19,19 +20,20 @@ from pathlib import Path
 from typing import Any
 
 from .cross import TARGETS
+from .interpreters import INTERPRETERS
 from .platforms import platform_tags
 from .projects import ROOT
 from .torches import RELEASES
 
 # Tags of CPython; the last letter is that of builds without the global lock.
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.13t", "3.14", "3.14t", "3.15", "3.15t")
-# What runs the wheels: a file of tests/release, and what it needs besides dist/.
+# What runs the wheels: files of tests/release, one of them on each CPython that can be built here.
 RUNS = {
     "installations": "test_installations.py",
     "Pythons": "test_pythons.py",
     "releases of PyTorch": "test_torches.py",
     "aarch64, emulated": "test_aarch64.py",
-    "3.13t": "test_free_threaded.py",
+    **dict.fromkeys(INTERPRETERS, "test_interpreters.py"),
     "CUDA 12": "test_cuda12.py",
     "built twice": "test_reproducible.py",
 }
@@ -94,10 +96,12 @@ def _pip(machine: str, python: str, *requirement: str) -> int:
         return subprocess.run(command, capture_output=True, check=False).returncode
 
 
-def runs(file: str) -> str:
-    """How the tests of a file went, in pytest's last words."""
-    command = [sys.executable, "-m", "pytest", "-q", "-rs", f"tests/release/{file}"]
-    lines = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False).stdout.splitlines()
+def runs(name: str) -> str:
+    """How the tests of one of ``RUNS`` went, in pytest's last words."""
+    command = [sys.executable, "-m", "pytest", "-q", "-rs", f"tests/release/{RUNS[name]}"]
+    variables = {**os.environ, **({"TEST_INTERPRETER": name} if name in INTERPRETERS else {})}
+    done = subprocess.run(command, cwd=ROOT, env=variables, stdout=subprocess.PIPE, text=True, check=False)
+    lines = done.stdout.splitlines()
     return "; ".join([*(line for line in lines if line.startswith("SKIPPED")), *lines[-1:]])
 
 
@@ -134,7 +138,7 @@ def main() -> int:
     report["audit"] = {one: audit(one) for one in machines}
     report["installed"] = {f"{one}, Python {python}": installs(one, python) for one in machines for python in PYTHONS}
     chosen = () if options.no_run else options.only or RUNS
-    report["runs"] = {name: runs(file) for name, file in RUNS.items() if name in chosen}
+    report["runs"] = {name: runs(name) for name in RUNS if name in chosen}
     options.out.write_text(json.dumps(report, indent=1) + "\n")
     for machine, wheels in report["wheels"].items():
         print(f"{machine}: {len(wheels)} projects; {report['audit'][machine]}")

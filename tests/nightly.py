@@ -88,7 +88,7 @@ PARTS = {
     ),
     "torch": Part(("tests/release/test_torches.py",), {}),
     "aarch64": Part(("tests/release/test_aarch64.py",), {}),
-    "free-threaded": Part(("tests/release/test_free_threaded.py",), {"TEST_NIGHTLY": "1"}),
+    "free-threaded": Part(("tests/release/test_interpreters.py",), {"TEST_INTERPRETER": "3.14t", "TEST_NIGHTLY": "1"}),
     "other torch": Part(("tests/wheels/test_other_torch.py",), {"TEST_WHOLE_KIT": "1"}),
     "CUDA 12": Part(("tests/release/test_cuda12.py",), {}),
     "reproducible": Part(("tests/release/test_reproducible.py",), {}),

@@ -51,6 +51,17 @@ class Environment:
         return {name: (one["state"], one["version"]) for name, one in self.doctor()["backends"].items()}
 
 
+def check_lock(environment: Environment, lock: Path) -> None:
+    """The wheels that are installed are those of a lock of them, and no others."""
+    written = environment.run("-m", "muladd", "lock", lock)
+    assert written.returncode == 0, written.stdout + written.stderr
+    assert environment.run("-c", "import muladd", MULADD_LOCK=str(lock)).returncode == 0
+    document = json.loads(lock.read_text())
+    document["distributions"]["muladd-cpu"]["sha256"] = "0" * 64
+    lock.write_text(json.dumps(document))
+    assert environment.run("-m", "muladd", "lock", lock, "--check").returncode == 1
+
+
 @pytest.fixture(scope="session")
 def borrowed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with links to all that is installed here, less opwheel, muladd and what belongs to one environment."""
@@ -79,17 +90,18 @@ def built() -> dict[str, Path]:
 
 
 def find_python(version: str) -> str:
-    """An interpreter of that version, from PATH or pyenv; the test is skipped if there is none."""
+    """An interpreter of that version, from PATH, pyenv or `make interpreters`; the test is skipped if there is none."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
     candidates = [*sorted(map(str, pyenv.glob(f"{version}.*/bin/python"))), shutil.which(f"python{version}")]
+    candidates += map(str, ROOT.glob(f".venv-{version}/bin/python{version}"))
     for python in filter(None, candidates):
         code = "import sys; print('%d.%d' % sys.version_info[:2])"
         found = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False).stdout.strip()
         if found == version:
             return python
     if f"python{version}" in os.environ.get("MULADD_REQUIRE", "").split(","):
-        pytest.fail(f"MULADD_REQUIRE promises python{version}, but there is none on PATH nor under {pyenv}")
-    return pytest.skip(f"there is no Python {version} here")
+        pytest.fail(f"MULADD_REQUIRE promises python{version}, but there is none on PATH, under {pyenv} or in {ROOT}")
+    return pytest.skip(f"there is no Python {version} here; make interpreters builds 3.14 and 3.15")
 
 
 MakeEnvironment = Callable[[str], Environment]

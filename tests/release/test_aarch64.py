@@ -16,7 +16,7 @@ import pytest
 
 from release.emulated import MACHINE, Emulated
 
-from .conftest import ROOT, Environment
+from .conftest import ROOT, Environment, check_lock
 
 pytestmark = [pytest.mark.slow, pytest.mark.wheels]
 
@@ -71,14 +71,7 @@ def test_doctor(emulated: EmulatedEnvironment) -> None:
 
 
 def test_lock(emulated: EmulatedEnvironment, tmp_path: Path) -> None:
-    lock = tmp_path / "muladd.lock"
-    written = emulated.run("-m", "muladd", "lock", lock)
-    assert written.returncode == 0, written.stdout + written.stderr
-    assert emulated.run("-c", "import muladd", MULADD_LOCK=str(lock)).returncode == 0
-    document = json.loads(lock.read_text())
-    document["distributions"]["muladd-cpu"]["sha256"] = "0" * 64
-    lock.write_text(json.dumps(document))
-    assert emulated.run("-m", "muladd", "lock", lock, "--check").returncode == 1
+    check_lock(emulated, tmp_path / "muladd.lock")
 
 
 @pytest.mark.parametrize("library", ["muladd", "transformer_ops"])
