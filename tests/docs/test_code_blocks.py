@@ -59,6 +59,7 @@ NOT_RUN = [
     ("docs/releasing.md", "takes fifteen minutes; workflows do it for a release"),
     ("docs/releasing.md", "takes a cross compiler and 1 GB"),
     ("docs/releasing.md", "downloads 300 MB; a nightly test does it"),
+    ("docs/releasing.md", "builds CPythons"),
     ("docs/transformer.md", "the Makefile and tests/wheels do it"),
     ("docs/writing-a-backend.md", "a message"),
     ("docs/writing-an-operator.md", "it needs a library's sources"),

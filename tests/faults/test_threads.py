@@ -138,7 +138,7 @@ import importlib._bootstrap, sys, threading, time
 gate = sys.modules["gate"]
 gate.thread = threading.Thread(target=__import__, args=["muladd_acme"], daemon=True)
 gate.thread.start()
-while gate.thread.ident not in importlib._bootstrap._blocking_on:
+while not importlib._bootstrap._blocking_on.get(gate.thread.ident):
     time.sleep(0.001)
 """
     good = compiler.library("good", {"KEY": "PrivateUse1"})
