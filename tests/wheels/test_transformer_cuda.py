@@ -182,3 +182,12 @@ def test_held_rows_are_read_and_written_in_16_bytes(read):
     for name, code in held.items():  # but for rows of int8 and of one number
         assert "LDG.E.128" in code or "DequantizeRows" in name, name
         assert "STG.E.128" in code or re.search("CrossEntropyRowsI|QuantizeRows", name), name
+
+
+@pytest.mark.nightly
+def test_blocks_of_a_cluster_wait_for_each_other(read):
+    """Before one writes into the memory of another, and for every sum."""
+    clusters = {name: code for name, code in read("-sass").items() if "BlockOfCluster" in name}
+    assert len(clusters) > 90
+    for name, code in clusters.items():
+        assert code.count("UCGABAR_ARV") == code.count("UCGABAR_WAIT") >= 2, name

@@ -101,9 +101,6 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
     case cudaDevAttrMultiProcessorCount:
       *value = kMultiprocessors;
       return cudaSuccess;
-    case cudaDevAttrMaxThreadsPerMultiProcessor:
-      *value = model.threads;
-      return cudaSuccess;
     case cudaDevAttrClusterLaunch:
       *value = model.capability[0] >= 9 ? 1 : 0;
       return cudaSuccess;

@@ -212,9 +212,9 @@ void run(Device device, ScalarType dtype, const RmsNorm& a, int64_t rows, int64_
     const bool is_aligned = are_aligned<T>(a.length, {a.x, a.weight, a.y, a.residual, a.sum},
                                            {a.x_stride, a.y_stride, a.residual_stride, a.sum_stride});
     if (a.residual == nullptr) {
-      run_rows<T>(device, rows, a.length, is_aligned, RmsNormRows<T, false>{a}, kAllThreads);
+      run_rows<T>(device, rows, a.length, is_aligned, RmsNormRows<T, false>{a}, kAsManyAsFit);
     } else {
-      run_rows<T>(device, rows, a.length, is_aligned, RmsNormRows<T, true>{a}, kAllThreads);
+      run_rows<T>(device, rows, a.length, is_aligned, RmsNormRows<T, true>{a}, kAsManyAsFit);
     }
   });
 }
@@ -232,7 +232,7 @@ void run(Device device, ScalarType dtype, const RmsNormBackward& a, int64_t part
 void run(Device device, ScalarType dtype, const LayerNorm& a, int64_t rows, int64_t) {
   dispatch(dtype, [&]<class T>() {
     const bool is_aligned = are_aligned<T>(a.length, {a.x, a.weight, a.bias, a.y}, {a.x_stride});
-    run_rows<T>(device, rows, a.length, is_aligned, LayerNormRows<T>{a}, kAllThreads);
+    run_rows<T>(device, rows, a.length, is_aligned, LayerNormRows<T>{a}, kAsManyAsFit);
   });
 }
 

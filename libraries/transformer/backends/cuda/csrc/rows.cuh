@@ -17,14 +17,16 @@ using opwheel::Device;
 using opwheel::dispatch;
 using opwheel::ScalarType;
 using opwheel::cuda::are_aligned;
+using opwheel::cuda::kAsManyAsFit;
 using opwheel::cuda::Lanes;
 using opwheel::cuda::plan_teams;
 using opwheel::cuda::run_teams;
 using opwheel::cuda::TeamPlan;
 
-// Threads of a multiprocessor: as many as there is room for, where a team loads something for all of its rows; fewer
-// where it holds sums over rows.
-constexpr int64_t kAllThreads = 2048, kFewThreads = 1024;
+// Threads of a multiprocessor where a team holds sums over rows; every device has room for them. Where it only loads
+// something for all of its rows they are as many as fit: the norms' kernels take 38 to 92 registers, by dtype and
+// architecture, so that a device of 9.0 has room for 1,536 threads of one and for 1,024 of another.
+constexpr int64_t kFewThreads = 1024;
 
 // Runs a functor over rows of elements of type T, with a team for each row, or as many as `resident` says.
 template <class T, class F>

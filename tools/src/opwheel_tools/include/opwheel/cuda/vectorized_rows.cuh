@@ -68,6 +68,17 @@ TeamPlan plan_teams(Device device, int64_t rows, int64_t length, bool is_aligned
 
 namespace detail {
 
+// Whether a multiprocessor has several blocks, so that the host has to ask how many it runs at a time.
+inline bool has_more_than_one_each(const TeamPlan& plan) {
+  return plan.blocks * plan.cluster > multiprocessors(plan.device);
+}
+inline int64_t blocks_at_a_time(const TeamPlan& plan, const void* kernel) {
+  int of_multiprocessor = 0;
+  const int threads = static_cast<int>(plan.threads * plan.in_block);
+  check_launch(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&of_multiprocessor, kernel, threads, 0));
+  return of_multiprocessor * multiprocessors(plan.device);
+}
+
 template <class Team, class F>
 __global__ void __launch_bounds__(kMostOfTeam) run_team(const F functor, int64_t rows, int64_t length, int64_t teams) {
   functor(Team(rows, length, teams));
@@ -85,9 +96,13 @@ __global__ void __launch_bounds__(kMostOfTeam)
 }
 
 template <class Team, class F>
-void launch_team_of_blocks(const TeamPlan& plan, const F& functor, void* stream) {
-  launch_clusters(&run_team_of_blocks<Team, F>, plan.blocks, plan.cluster, dim3(plan.threads), stream, functor,
-                  plan.rows, plan.length, plan.teams);
+void launch_team_of_blocks(TeamPlan plan, const F& functor, void* stream) {
+  const auto kernel = &run_team_of_blocks<Team, F>;
+  ClusterLaunch launch(plan.cluster, plan.threads, stream);
+  if (plan.is_fitted && has_more_than_one_each(plan)) {
+    plan.limit(launch.at_a_time(reinterpret_cast<const void*>(kernel)));
+  }
+  launch.run(kernel, plan.blocks, functor, plan.rows, plan.length, plan.teams);
 }
 
 // Threads of a cluster hold kHeld vectors, or none: fewer would do for a row that a block holds.
@@ -100,11 +115,13 @@ void launch_clusters_of(const TeamPlan& plan, const F& functor, void* stream) {
 }
 
 template <class Team, class F>
-void launch_team(const TeamPlan& plan, const F& functor, void* stream) {
-  int64_t rows = plan.rows, length = plan.length, teams = plan.teams;
-  void* arguments[] = {const_cast<F*>(&functor), &rows, &length, &teams};
-  launch(&run_team<Team, F>, dim3(static_cast<uint32_t>(plan.blocks)), dim3(plan.threads, plan.in_block), arguments,
-         stream);
+void launch_team(TeamPlan plan, const F& functor, void* stream) {
+  const auto kernel = &run_team<Team, F>;
+  if (plan.is_fitted && has_more_than_one_each(plan)) {
+    plan.limit(blocks_at_a_time(plan, reinterpret_cast<const void*>(kernel)));
+  }
+  void* arguments[] = {const_cast<F*>(&functor), &plan.rows, &plan.length, &plan.teams};
+  launch(kernel, dim3(static_cast<uint32_t>(plan.blocks)), dim3(plan.threads, plan.in_block), arguments, stream);
 }
 
 }  // namespace detail

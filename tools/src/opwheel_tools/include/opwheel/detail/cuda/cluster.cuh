@@ -90,21 +90,41 @@ inline bool find_clusters(int32_t device) {
   return attributes.ptxVersion >= 90;
 }
 
-// Launches `count` clusters of `blocks` blocks.
-template <class... Parameters>
-void launch_clusters(void (*kernel)(Parameters...), int64_t count, uint32_t blocks, dim3 threads, void* stream,
-                     const Parameters&... parameters) {
-  cudaLaunchAttribute shape{};
-  shape.id = cudaLaunchAttributeClusterDimension;
-  shape.val.clusterDim = {blocks, 1, 1};
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<uint32_t>(count * blocks));
-  config.blockDim = threads;
-  config.stream = static_cast<cudaStream_t>(stream);
-  config.attrs = &shape;
-  config.numAttrs = 1;
-  check_launch(cudaLaunchKernelEx(&config, kernel, parameters...));
-}
+// A launch of clusters of `blocks` blocks.
+class ClusterLaunch {
+ public:
+  ClusterLaunch(uint32_t blocks, uint32_t threads, void* stream) : blocks_(blocks) {
+    shape_.id = cudaLaunchAttributeClusterDimension;
+    shape_.val.clusterDim = {blocks, 1, 1};
+    config_.blockDim = dim3(threads);
+    config_.stream = static_cast<cudaStream_t>(stream);
+    config_.attrs = &shape_;
+    config_.numAttrs = 1;
+  }
+  ClusterLaunch(const ClusterLaunch&) = delete;
+  ClusterLaunch& operator=(const ClusterLaunch&) = delete;
+
+  // Of `count` clusters.
+  template <class... Parameters>
+  void run(void (*kernel)(Parameters...), int64_t count, const Parameters&... parameters) {
+    set_count(count);
+    check_launch(cudaLaunchKernelEx(&config_, kernel, parameters...));
+  }
+  // How many clusters the device runs at a time.
+  int64_t at_a_time(const void* kernel) {
+    int count = 0;
+    set_count(1);
+    check_launch(cudaOccupancyMaxActiveClusters(&count, kernel, &config_));
+    return count;
+  }
+
+ private:
+  uint32_t blocks_;
+  cudaLaunchAttribute shape_{};
+  cudaLaunchConfig_t config_{};
+
+  void set_count(int64_t count) { config_.gridDim = dim3(static_cast<uint32_t>(count * blocks_)); }
+};
 
 }  // namespace detail
 

@@ -17,7 +17,7 @@ namespace opwheel::cuda {
 constexpr int kTeamWarp = 32;
 constexpr int kMostOfTeam = 512;  // threads of a team; two blocks of them leave each thread 64 registers
 constexpr int64_t kMostBlocks = int64_t{1} << 30;
-constexpr int64_t kAnyNumber = -1;
+constexpr int64_t kAnyNumber = -1, kAsManyAsFit = -2;
 constexpr int kShortBlock = 128;  // threads of a block whose teams are parts of a warp
 // Bytes of the largest elements that are taken in vectors, and held. Rows of double are read one by one: most devices
 // compute with it more slowly than they read it, and its kernels would be a quarter of a library.
@@ -34,13 +34,11 @@ bool are_aligned(int64_t length, std::initializer_list<const void*> data, std::i
          std::all_of(strides.begin(), strides.end(), [](int64_t stride) { return stride % width == 0; });
 }
 
-// Threads that a device has room for at a time, of blocks of a size, if a multiprocessor is to have no more than some.
-inline int64_t resident_threads(Device device, int64_t of_multiprocessor, int64_t of_block) {
-  int multiprocessors = 0, room = 0;
-  check_launch(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device.index));
-  check_launch(cudaDeviceGetAttribute(&room, cudaDevAttrMaxThreadsPerMultiProcessor, device.index));
-  const int64_t blocks = std::max<int64_t>(std::min<int64_t>(of_multiprocessor, room) / of_block, 1);
-  return std::max(multiprocessors, 1) * blocks * of_block;
+// How many a device has, which decides how many teams there are.
+inline int64_t multiprocessors(Device device) {
+  int count = 0;
+  check_launch(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device.index));
+  return std::max(count, 1);
 }
 
 // How teams are made for rows of some length: how many, of how many threads, holding how many vectors each. All but
@@ -50,16 +48,18 @@ struct TeamPlan {
   Device device;
   int64_t rows, length;
   bool has_vectors;
-  int held = 0;           // vectors of a thread; 0: as many as the row takes
-  uint32_t cluster = 1;   // blocks of a team
-  uint32_t threads = 0;   // of a team in a block
-  uint32_t in_block = 1;  // teams
-  int64_t blocks = 0;     // or clusters of them
-  int64_t teams = 0;      // that rows are shared out to
+  int held = 0;            // vectors of a thread; 0: as many as the row takes
+  uint32_t cluster = 1;    // blocks of a team
+  uint32_t threads = 0;    // of a team in a block
+  uint32_t in_block = 1;   // teams
+  int64_t blocks = 0;      // or clusters of them
+  int64_t teams = 0;       // that rows are shared out to
+  bool is_fitted = false;  // to what the device runs at a time, when the kernel is launched
 
   // `element_bytes`: of T, the type that the kernel's vectors are made of; `most_held`: the functor's kHeld;
-  // `resident`: threads that a multiprocessor is to have at a time, at most, whose teams have several rows each;
-  // kAnyNumber: a team each. `may_cluster`: the functor's kUsesClusters.
+  // `resident`: threads that a multiprocessor is to have, whose teams have several rows each; kAsManyAsFit: as many as
+  // it runs at a time, with the registers that the kernel takes on this device; kAnyNumber: a team for each row.
+  // `may_cluster`: the functor's kUsesClusters.
   TeamPlan(Device device, int64_t rows, int64_t length, int64_t element_bytes, bool is_aligned, int most_held,
            int64_t resident = kAnyNumber, bool may_cluster = false)
       : device(device), rows(rows), length(length), has_vectors(is_aligned && element_bytes <= kLargestElement) {
@@ -77,15 +77,21 @@ struct TeamPlan {
     if (threads <= kTeamWarp) in_block = kShortBlock / threads;
     const int64_t of_block = int64_t{threads} * in_block, needed = (rows + in_block - 1) / in_block;
     blocks = std::min(needed, kMostBlocks / cluster);
-    if (resident != kAnyNumber) {
-      const int64_t room = resident_threads(device, resident, of_block) / (of_block * cluster);
-      blocks = std::min(blocks, std::max<int64_t>(room, 1));
-    }
+    is_fitted = resident == kAsManyAsFit;
+    int64_t room = blocks;
+    if (resident >= 0) room = multiprocessors(device) * std::max<int64_t>(resident / of_block, 1) / cluster;
+    limit(room);
+  }
+
+  // No more blocks, or clusters of them, which have all rows nevertheless.
+  void limit(int64_t room) {
+    blocks = std::min(blocks, std::max<int64_t>(room, 1));
     teams = std::min(blocks * in_block, rows);
   }
 
   // Shares the rows out to so many teams instead.
   void set_teams(int64_t count) {
+    is_fitted = false;
     teams = count;
     blocks = (count + in_block - 1) / in_block;
   }
