@@ -130,3 +130,28 @@ def check_close_logits(n: int) -> None:
     torch.testing.assert_close(*losses, rtol=1e-6, atol=0)
     grads = [torch.autograd.grad(loss, one)[0] for loss, one in zip(losses, (x, small), strict=True)]
     torch.testing.assert_close(*grads, rtol=1e-3, atol=0)
+
+
+def check_beside_the_cpu(function, args):
+    """The same values as of the same operators on the CPU, which are another implementation."""
+    expected = run(function, on_cpu(args))
+    for mine, theirs in zip(run(function, args), expected, strict=True):
+        torch.testing.assert_close(mine.cpu(), theirs, rtol=1e-4, atol=1e-5)
+
+
+def check_graph(function, args):
+    """A captured call, of new inputs in the same memory."""
+    with torch.no_grad():
+        function(*args)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            results = tensors(function(*args))
+        for arg in args:
+            if isinstance(arg, torch.Tensor) and arg.is_floating_point():
+                arg.copy_(values(*arg.shape, dtype=arg.dtype))
+        graph.replay()
+        torch.cuda.synchronize()
+        if not results:
+            return
+        for one, other in zip(results, tensors(function(*args)), strict=True):
+            assert torch.equal(one, other)

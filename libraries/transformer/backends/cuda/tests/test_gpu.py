@@ -16,9 +16,10 @@ from libraries.transformer.backends.cuda.tests.cuda_calls import (
     ROWS,
     call,
     calls,
+    check_beside_the_cpu,
     check_close_logits,
+    check_graph,
     check_infinite_values,
-    on_cpu,
     run,
     tensors,
     values,
@@ -33,10 +34,7 @@ LENGTHS = (2, 8, 64, 250, 1024, 4096)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_way_to_share_a_row(name, n):
     """Beside the same operators on the CPU, whose kernels or references are another implementation."""
-    function, args = call(name, n, torch.float32)
-    expected = run(function, on_cpu(args))
-    for mine, theirs in zip(run(function, args), expected, strict=True):
-        torch.testing.assert_close(mine.cpu(), theirs, rtol=1e-4, atol=1e-5)
+    check_beside_the_cpu(*call(name, n, torch.float32))
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -90,23 +88,8 @@ def test_waits_for_nothing_and_uses_the_current_stream(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_graph(name):
-    """A captured call, of new inputs in the same memory."""
     _skip_where_operators_of_pytorch_wait(name)
-    function, args = calls(256, torch.bfloat16)[name]
-    with torch.no_grad():
-        function(*args)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            results = tensors(function(*args))
-        for arg in args:
-            if isinstance(arg, torch.Tensor) and arg.is_floating_point():
-                arg.copy_(values(*arg.shape, dtype=arg.dtype))
-        graph.replay()
-        torch.cuda.synchronize()
-        if not results:
-            return
-        for one, other in zip(results, tensors(function(*args)), strict=True):
-            assert torch.equal(one, other)
+    check_graph(*calls(256, torch.bfloat16)[name])
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two devices")

@@ -12,9 +12,10 @@ from libraries.transformer.backends.cuda.tests.cuda_calls import (
     ROWS,
     call,
     calls,
+    check_beside_the_cpu,
     check_close_logits,
+    check_graph,
     check_infinite_values,
-    on_cpu,
     run,
     tensors,
     values,
@@ -49,10 +50,7 @@ def test_values_without_sums(name):
 
 
 def check_values(name, n, device, rows=3):
-    function, args = call(name, n, torch.float32, rows=rows, device=device)
-    expected = run(function, on_cpu(args))
-    for mine, theirs in zip(run(function, args), expected, strict=True):
-        torch.testing.assert_close(mine.cpu(), theirs, rtol=1e-4, atol=1e-5)
+    check_beside_the_cpu(*call(name, n, torch.float32, rows=rows, device=device))
 
 
 def without_clusters():
@@ -117,19 +115,7 @@ def test_equal_elements_have_equal_results(name, n):
 
 @pytest.mark.parametrize("name", ["rms_norm", "softmax", "layer_norm"])
 def test_graph(name):
-    """A captured call, of new inputs in the same memory."""
-    function, args = calls(33_000, torch.bfloat16)[name]
-    with torch.no_grad():
-        function(*args)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            results = tensors(function(*args))
-        for arg in args:
-            arg.copy_(values(*arg.shape, dtype=arg.dtype))
-        graph.replay()
-        torch.cuda.synchronize()
-        for one, other in zip(results, tensors(function(*args)), strict=True):
-            assert torch.equal(one, other)
+    check_graph(*calls(33_000, torch.bfloat16)[name])
 
 
 @pytest.mark.parametrize("name", ["softmax", "log_softmax"])
