@@ -9,8 +9,9 @@
 //     void add_columns(const Tensor& sums, const Tensor& x, ScalarType, bool is_first);
 
 // A factor of a product: a copy only where neither its rows nor its columns are next to each other in memory, as
-// products are made of.
-inline Tensor factor_of(const Tensor& given) {
+// products are made of. Products copy such factors themselves, each time: 16-bit ones slowly.
+inline Tensor factor_of(const Tensor& given, bool is_read_once) {
+  if (is_read_once && dtype_of(given) == wide(dtype_of(given))) return opwheel::share(given);
   const opwheel::TensorInfo info(given);
   const auto lies = [&](int64_t inner, int64_t outer) {
     return info.strides[inner] == 1 && info.strides[outer] >= std::max<int64_t>(info.sizes[inner], 1);
@@ -37,8 +38,8 @@ struct LinearLoss {
         rows(opwheel::TensorInfo(given_input).sizes[0]),
         width(opwheel::TensorInfo(given_input).sizes[1]),
         classes(opwheel::TensorInfo(given_weight).sizes[0]),
-        input(factor_of(given_input)),
-        weight(factor_of(given_weight)),
+        input(opwheel::share(given_input)),
+        weight(opwheel::share(given_weight)),
         bias(optional_vector(given_bias, "bias", given_input, classes, "input")),
         class_weight(class_weights(given_class_weight, "class_weight", given_input, classes)),
         token_weight(token_weights(given_token_weight, given_input, rows)),
@@ -101,12 +102,14 @@ inline void linear_cross_entropy(const LinearLoss& of, const RowLosses& losses, 
                                  GradientsOfLoss* gradients) {
   const int64_t at_once = rows_at_once(of.dtype, of.rows, of.classes);
   const int64_t bytes = opwheel::element_size(opwheel::code_of(of.accumulated));
+  const bool are_read_once = of.rows <= at_once && gradients == nullptr;
+  const Tensor input = factor_of(of.input, are_read_once), weight = factor_of(of.weight, are_read_once);
   const Tensor buffer = new_buffer(std::min(at_once, of.rows), of.classes, of.dtype, of.device);
   for (int64_t begin = 0; begin < of.rows; begin += at_once) {
     const int64_t count = std::min(at_once, of.rows - begin);
     const auto at = [&](auto* of_rows) { return of_rows == nullptr ? nullptr : of_rows + begin * bytes; };
     const void* const tokens = at(static_cast<const char*>(data_or_null(of.token_weight)));
-    const Tensor x = opwheel::rows_of(of.input, begin, count), some = logits_of(x, of.weight, of.bias, buffer);
+    const Tensor x = opwheel::rows_of(input, begin, count), some = logits_of(x, weight, of.bias, buffer);
     if (losses.data != nullptr) {
       const CrossEntropy forward{.x = data<void>(some),
                                  .weight = data_or_null(of.class_weight),
@@ -141,7 +144,7 @@ inline void linear_cross_entropy(const LinearLoss& of, const RowLosses& losses, 
                                         .softcap = of.options.softcap,
                                         .grad_per_row = true};
     run(of.device, of.dtype, backward, count, 4 * of.classes);
-    matmul(opwheel::rows_of(gradients->input, begin, count), some, of.weight);
+    matmul(opwheel::rows_of(gradients->input, begin, count), some, weight);
     add_product(gradients->weight, opwheel::transposed(some), x, of.dtype, begin == 0);
     if (of.has_bias()) add_columns(gradients->bias, some, of.dtype, begin == 0);
   }
