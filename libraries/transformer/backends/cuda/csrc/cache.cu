@@ -30,6 +30,7 @@ struct CacheRows {
 // The same copy, of elements that are as wide as all addresses and strides allow: heads that follow each other are one.
 inline CacheWrite widest(CacheWrite a) {
   if (a.strides[3] != 1 && a.length > 1) return a;
+  a.strides[3] = 1;  // that of one element may be anything
   if (a.heads == 1 || a.strides[2] == a.length) {
     a.length *= a.heads;
     a.heads = 1;
@@ -42,8 +43,7 @@ inline CacheWrite widest(CacheWrite a) {
                           fits(a.strides[1]) && fits(a.strides[2]);
   if (!is_aligned) return a;
   a.length /= factor;
-  for (int64_t& stride : a.strides) stride /= factor;
-  a.strides[3] = 1;
+  for (int d = 0; d < 3; ++d) a.strides[d] /= factor;
   a.element_bytes = 16;
   return a;
 }

@@ -1,4 +1,6 @@
 // What losses of rows are summed up to: a block of threads for all rows.
+#include <cassert>
+
 #include "kernels.h"
 #include "opwheel/cuda/rows.cuh"
 #include "rows.cuh"
@@ -70,7 +72,13 @@ struct LossScaleOf {
     const C counted = cuda::sum<C>(a.rows, [&](int64_t i) { return C(a.target[i] != a.ignore_index); });
     C of_entropy = C(1), of_z = C(1), largest = C(1);
     if (a.is_mean) {
-      of_entropy = cuda::sum<C>(a.rows, [&](int64_t i) { return tokens.of_class(i); });
+      of_entropy = cuda::sum<C>(a.rows, [&](int64_t i) {
+        // No other kernel has seen the targets yet.
+        const int64_t target = a.target[i];
+        assert((target == a.ignore_index || (target >= 0 && target < a.classes)) &&
+               "argument 'target' has an element that is no class");
+        return tokens.of_class(i);
+      });
       of_z = cuda::sum<C>(a.rows, [&](int64_t i) { return tokens.of_token(i); });
     }
     // What the operator for training returns must not depend on the dtype.

@@ -115,6 +115,17 @@ def test_empty():
     assert not w.grad.any()
 
 
+@pytest.mark.parametrize("heads", [2, 3, 8])
+def test_a_cache_whose_last_dimension_has_one_element(heads):
+    """The stride of one element may be anything."""
+    keys, slots = values(2, 3, heads, 1), torch.tensor([4, 1, -1], device="cuda")
+    caches = [values(1, 2, 4, heads).permute(1, 2, 3, 0) for _ in "kv"]
+    expected = [one.cpu() for one in caches]
+    transformer_ops.reshape_and_cache(*keys, *caches, slots)
+    transformer_ops.reshape_and_cache(*keys.cpu(), *expected, slots.cpu())
+    assert all(torch.equal(one.cpu(), other) for one, other in zip(caches, expected, strict=True))
+
+
 @pytest.mark.parametrize("name", ["softmax", "log_softmax"])
 @pytest.mark.parametrize("n", [4, 4096])
 def test_softmax_of_infinite_values(name, n):
@@ -137,16 +148,19 @@ except RuntimeError as error:
 """
 WRONG_VALUES = {
     "target": "transformer_ops.cross_entropy(x, torch.tensor([0, 8, 1], device='cuda'))",
+    "target, of a linear layer with weights": "transformer_ops.fused_linear_cross_entropy(x.requires_grad_(), x, "
+    "torch.tensor([0, 2**40, 1], device='cuda'), class_weight=torch.ones(3, device='cuda'))",
     "position_ids": "transformer_ops.rope(x[None, None], x[None, None], x, x, torch.tensor([0, 1, 3], device='cuda'))",
     "slot_mapping": "transformer_ops.reshape_and_cache(x[:, None], x[:, None], x.new_zeros(1, 2, 1, 8), "
     "x.new_zeros(1, 2, 1, 8), torch.tensor([0, 1, 2], device='cuda'))",
 }
 
 
-@pytest.mark.parametrize("argument", WRONG_VALUES)
-def test_the_device_asserts_what_it_alone_can_see(argument):
-    command = [sys.executable, "-c", ASSERTS.format(call=WRONG_VALUES[argument])]
+@pytest.mark.parametrize("wrong", WRONG_VALUES)
+def test_the_device_asserts_what_it_alone_can_see(wrong):
+    command = [sys.executable, "-c", ASSERTS.format(call=WRONG_VALUES[wrong])]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
+    argument = wrong.partition(",")[0]
     assert "caught: " in result.stdout, result.stderr[-2000:]
     assert f"argument '{argument}' has" in result.stderr, result.stderr[-2000:]
 

@@ -151,7 +151,7 @@ struct LossScale {
   const void *grad, *weight, *token_weight;
   const int64_t* target;
   void *divisors, *factor;
-  int64_t rows, ignore_index;
+  int64_t rows, classes, ignore_index;
   bool is_mean, is_narrow;
 };
 

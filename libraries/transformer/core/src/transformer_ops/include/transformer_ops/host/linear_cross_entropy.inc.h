@@ -83,6 +83,7 @@ struct GradientsOfLoss {
                           .divisors = data<void>(divisors),
                           .factor = data<void>(factor),
                           .rows = of.rows,
+                          .classes = of.classes,
                           .ignore_index = of.options.ignore_index,
                           .is_mean = is_mean,
                           .is_narrow = of.dtype != of.accumulated};
