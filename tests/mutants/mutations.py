@@ -172,7 +172,7 @@ CUDA_CLUSTER_MUTATIONS = {
     Mutation("every device is taken for the first one", "opwheel/detail/cuda/cluster.cuh",
              "answers[device.index];", "answers[0];"): "test_values_without_clusters",
     Mutation("the number of blocks depends on the number of rows", "opwheel/detail/cuda/team_plan.cuh",
-             "uint32_t count = 2;", "uint32_t count = rows > 2 ? 8 : 2;"): OF_ROWS,
+             "uint32_t count = 1;", "uint32_t count = rows > 2 ? 8 : 1;"): OF_ROWS,
 }  # fmt: skip
 SYCL_ROW_MUTATIONS = [
     Mutation("no barrier before the sub-groups' results are read", "opwheel/xpu/device/rows.h",

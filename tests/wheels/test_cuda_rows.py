@@ -8,6 +8,7 @@ from pathlib import Path
 
 import opwheel_tools
 import pytest
+import torch
 
 from tests.mutants.mutations import CUDA_ROW_MUTATIONS
 from tests.portions import first_of
@@ -67,6 +68,52 @@ def test_the_simulation_shows_mistakes(run, toolkit, sources, mutation):
     result = run(build_kernels("cuda", sources, **toolkit.to_build), *kit("cuda"), "-k", "values and float32")
     assert result.returncode == 1, result.stdout[-3000:] + result.stderr[-2000:]
     assert "softmax: values: 1 of 1 failed (float32)" in result.stdout
+
+
+PLAN = """
+#include "opwheel/cuda/vectorized_rows.cuh"
+
+namespace rows {
+
+template <int held, bool uses_clusters>
+struct Nothing {
+  static constexpr int kHeld = held;
+  static constexpr bool kUsesClusters = uses_clusters;
+
+  template <class Team>
+  __device__ void operator()(const Team&) const {}
+};
+
+void run(opwheel::Device device) {
+  auto plan = opwheel::cuda::plan_teams<float, Nothing<4, true>>(device, 3, 8, true);
+  plan.set_teams(2);
+  opwheel::cuda::RUN;
+}
+
+}  // namespace rows
+"""
+ANOTHER_FUNCTOR = "this plan of teams was made for another functor"
+RUNS = {
+    "run_teams(plan, Nothing<4, true>())": None,
+    "run_teams(plan, Nothing<2, true>())": ANOTHER_FUNCTOR,
+    "run_teams(plan, Nothing<4, false>())": ANOTHER_FUNCTOR,
+    "run_teams<double>(plan, Nothing<4, true>())": "no matching function",
+}
+
+
+@pytest.mark.parametrize("call", RUNS)
+def test_a_plan_of_teams_for_another_functor_does_not_compile(toolkit, tmp_path, call):
+    """Its threads would take a part of each row."""
+    source = tmp_path / "plan.cu"
+    source.write_text(PLAN.replace("RUN", call))
+    headers = [opwheel_tools.get_include(), Path(torch.__file__).parent / "include"]
+    command = [toolkit.folder / "bin/nvcc", "-ccbin=g++", "-std=c++20", "-fsyntax-only", "-DTORCH_STABLE_ONLY"]
+    command += ["-DTORCH_TARGET_VERSION=0x020a000000000000", *(f"-isystem={folder}" for folder in headers)]
+    result = subprocess.run([*command, "-c", source], capture_output=True, text=True, check=False)
+    if RUNS[call] is None:
+        assert result.returncode == 0, result.stderr
+    else:
+        assert RUNS[call] in result.stderr
 
 
 REGISTERED = """

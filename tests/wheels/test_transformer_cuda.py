@@ -98,6 +98,13 @@ def test_some_long_rows(run, simulated):
     assert passed(run(simulated, LONG_ROWS, "-k", SOME_LONG_ROWS, TEST_ROWS="5")) >= 10
 
 
+@pytest.mark.parametrize("blocks", ["2", "0"], ids=["2 blocks at most", "the device does not tell"])
+def test_rows_longer_than_the_largest_cluster(run, simulated, blocks):
+    """A small part of a device has fewer multiprocessors than a cluster of 8 blocks needs, and refuses it."""
+    chosen = "test_values and 16400 and (rms_norm or log_softmax)"
+    assert passed(run(simulated, LONG_ROWS, "-k", chosen, TEST_ROWS="5", SIMULATED_CUDA_CLUSTER=blocks)) > 4
+
+
 @pytest.mark.nightly
 def test_long_rows(run, simulated):
     assert passed(run(simulated, LONG_ROWS, TEST_ROWS="5")) > 150

@@ -5,6 +5,7 @@
 #include <link.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <optional>
 #include <semaphore>
 #include <thread>
@@ -16,6 +17,12 @@ namespace simulated_cuda {
 namespace {
 
 constexpr unsigned kMostBlocks = 8;  // without a special permission
+
+// Fewer where SIMULATED_CUDA_CLUSTER says so, as a small part of a device has it; 0: the device does not tell.
+unsigned largest_cluster() {
+  const char* const given = std::getenv("SIMULATED_CUDA_CLUSTER");
+  return given == nullptr ? kMostBlocks : std::min(static_cast<unsigned>(std::atoi(given)), kMostBlocks);
+}
 
 struct Range {
   const char *begin, *end;
@@ -139,8 +146,14 @@ void* Crew::address_in(const void* mine, unsigned rank) {
 cudaError_t check_clusters(cudaStream_t stream, dim3 grid, unsigned blocks) {
   if (kModels[stream_of(stream).device].capability[0] < 9) return result(cudaErrorNotSupported);
   const bool is_along_x = grid.y == 1 && grid.z == 1;
-  const bool fits = blocks > 0 && blocks <= kMostBlocks && grid.x % blocks == 0;
+  const bool fits = blocks > 0 && blocks <= largest_cluster() && grid.x % blocks == 0;
   return is_along_x && fits ? cudaSuccess : result(cudaErrorInvalidClusterSize);
+}
+
+cudaError_t ask_largest_cluster(int* blocks) {
+  if (kModels[current_device()].capability[0] < 9 || largest_cluster() == 0) return result(cudaErrorNotSupported);
+  *blocks = static_cast<int>(largest_cluster());
+  return cudaSuccess;
 }
 
 void run_clusters(unsigned clusters, unsigned blocks, unsigned threads,

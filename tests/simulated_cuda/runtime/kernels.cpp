@@ -113,5 +113,8 @@ cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, const void*, const cud
   *clusters = 1;
   return cudaSuccess;
 }
+cudaError_t cudaOccupancyMaxPotentialClusterSize(int* blocks, const void*, const cudaLaunchConfig_t*) {
+  return ask_largest_cluster(blocks);
+}
 
 }  // extern "C"

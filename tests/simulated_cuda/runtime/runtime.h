@@ -50,6 +50,8 @@ std::uint64_t exchange(std::uint64_t value, unsigned source, unsigned mask);
 
 // An error if the device of the stream does not launch clusters of so many blocks.
 cudaError_t check_clusters(cudaStream_t stream, dim3 grid, unsigned blocks);
+// How many blocks a cluster of the current device has at most.
+cudaError_t ask_largest_cluster(int* blocks);
 // Calls thread(i) for 0 <= i < threads in each block, on a thread of the host; on it, begin(block) comes first, which
 // gives the address of a variable of threads in the library of the kernel.
 void run_clusters(unsigned clusters, unsigned blocks, unsigned threads,

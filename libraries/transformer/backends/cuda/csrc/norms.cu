@@ -197,7 +197,7 @@ struct LayerNormRowsBackward {
 
 // The same for the gradients of both norms.
 template <class T>
-TeamPlan plan_of_sums(Device device, int64_t rows, int64_t length, bool is_aligned) {
+auto plan_of_sums(Device device, int64_t rows, int64_t length, bool is_aligned) {
   return plan_teams<T, RmsNormRowsBackward<T>>(device, rows, length, is_aligned, kFewThreads);
 }
 
@@ -223,9 +223,9 @@ void run(Device device, ScalarType dtype, const RmsNormBackward& a, int64_t part
   dispatch(dtype, [&]<class T>() {
     const bool is_aligned = are_aligned<T>(a.length, {a.grad, a.x, a.weight, a.grad_sum, a.dx, a.partial},
                                            {a.grad_stride, a.x_stride, a.grad_sum_stride});
-    TeamPlan plan = plan_of_sums<T>(device, a.rows, a.length, is_aligned);
+    auto plan = plan_of_sums<T>(device, a.rows, a.length, is_aligned);
     if (a.partial != nullptr) plan.set_teams(parts);
-    run_teams<T>(plan, RmsNormRowsBackward<T>{a});
+    run_teams(plan, RmsNormRowsBackward<T>{a});
   });
 }
 
@@ -240,9 +240,9 @@ void run(Device device, ScalarType dtype, const LayerNormBackward& a, int64_t pa
   dispatch(dtype, [&]<class T>() {
     const bool is_aligned =
         are_aligned<T>(a.length, {a.grad, a.x, a.weight, a.dx, a.partial, a.partial_bias}, {a.grad_stride, a.x_stride});
-    TeamPlan plan = plan_of_sums<T>(device, a.rows, a.length, is_aligned);
+    auto plan = plan_of_sums<T>(device, a.rows, a.length, is_aligned);
     plan.set_teams(parts);
-    run_teams<T>(plan, LayerNormRowsBackward<T>{a});
+    run_teams(plan, LayerNormRowsBackward<T>{a});
   });
 }
 

@@ -21,7 +21,6 @@ using opwheel::cuda::kAsManyAsFit;
 using opwheel::cuda::Lanes;
 using opwheel::cuda::plan_teams;
 using opwheel::cuda::run_teams;
-using opwheel::cuda::TeamPlan;
 
 // Threads of a multiprocessor where a team holds sums over rows; every device has room for them. Where it only loads
 // something for all of its rows they are as many as fit: the norms' kernels take 38 to 92 registers, by dtype and
@@ -32,7 +31,7 @@ constexpr int64_t kFewThreads = 1024;
 template <class T, class F>
 void run_rows(Device device, int64_t rows, int64_t length, bool is_aligned, const F& functor,
               int64_t resident = opwheel::cuda::kAnyNumber) {
-  run_teams<T>(plan_teams<T, F>(device, rows, length, is_aligned, resident), functor);
+  run_teams(plan_teams<T, F>(device, rows, length, is_aligned, resident), functor);
 }
 
 // Rounded as a tensor of T would be.

@@ -127,6 +127,21 @@ def test_large_logits_that_are_close_together():
     check_close_logits(40_000)
 
 
+def test_blocks_share_the_logits_of_a_vocabulary():
+    """Where the driver finds no room for clusters, the results are the same: that they run is in the kernel's name."""
+    if torch.cuda.get_device_capability()[0] < 9 or torch.cuda.get_device_name() == "simulated CUDA device":
+        pytest.skip("needs a device of compute capability 9.0 or later, and its profiler")
+    x = values(2, 151_936, dtype=torch.bfloat16)
+    transformer_ops.softmax(x)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        transformer_ops.softmax(x)
+        torch.cuda.synchronize()
+    kernels = [event.key for event in profile.key_averages() if "SoftmaxRows" in event.key]
+    if not kernels:
+        pytest.skip("the profiler sees no kernels here")
+    assert all("BlockOfCluster" in kernel for kernel in kernels), kernels
+
+
 def test_logits_of_a_large_vocabulary():
     """The target is in the last block; the loss is that of float64."""
     x = values(2, 151_936, dtype=torch.bfloat16)

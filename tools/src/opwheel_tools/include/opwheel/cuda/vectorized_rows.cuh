@@ -27,7 +27,7 @@
 //
 //     const bool is_aligned = cuda::are_aligned<T>(length, {x, weight, y});
 //     const auto plan = cuda::plan_teams<T, Normalize<T>>(device, rows, length, is_aligned);
-//     cuda::run_teams<T>(plan, Normalize<T>{x, weight, y, length});
+//     cuda::run_teams(plan, Normalize<T>{x, weight, y, length});
 //
 // row[at] is the few elements at a place of the row, converted to the type that is computed in (Lanes): they have the
 // arithmetic of one number, and map() applies a function to each. Threads of a team must make the same calls of sum,
@@ -45,7 +45,6 @@
 
 #include "opwheel/cuda/enqueue.cuh"
 #include "opwheel/detail/cuda/cluster.cuh"
-#include "opwheel/detail/error.h"
 
 // IWYU pragma: begin_exports
 #include "opwheel/detail/combine.h"
@@ -60,10 +59,11 @@ namespace opwheel::cuda {
 template <class F>
 constexpr bool kUsesClusters = requires { requires F::kUsesClusters; };
 
-// Teams for a functor; `resident` as TeamPlan has it.
+// Teams for a functor over elements of type T; `resident` as TeamPlan has it.
 template <class T, class F>
-TeamPlan plan_teams(Device device, int64_t rows, int64_t length, bool is_aligned, int64_t resident = kAnyNumber) {
-  return TeamPlan(device, rows, length, sizeof(T), is_aligned, F::kHeld, resident, kUsesClusters<F>);
+TeamPlanOf<T, F::kHeld, kUsesClusters<F>> plan_teams(Device device, int64_t rows, int64_t length, bool is_aligned,
+                                                     int64_t resident = kAnyNumber) {
+  return {device, rows, length, is_aligned, resident};
 }
 
 namespace detail {
@@ -89,7 +89,7 @@ template <class Team, class F>
 __global__ void __launch_bounds__(kMostOfTeam)
     run_team_of_blocks(const F functor, int64_t rows, int64_t length, int64_t teams) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-  __trap();  // not launched where has_clusters() is false
+  __trap();  // not launched where largest_cluster() is 1
 #else
   functor(Team(rows, length, teams));
 #endif
@@ -127,13 +127,14 @@ void launch_team(TeamPlan plan, const F& functor, void* stream) {
 }  // namespace detail
 
 // Runs functor(team) in all teams, on PyTorch's current stream of the device, and does not wait. The functor is copied
-// to the device: its pointers must be to the device's memory.
-template <class T, class F>
-void run_teams(const TeamPlan& plan, const F& functor) {
+// to the device: its pointers must be to the device's memory. The plan is that of this functor, or of one that is
+// alike.
+template <class T, int kHeld, bool kClusters, class F>
+void run_teams(const TeamPlanOf<T, kHeld, kClusters>& plan, const F& functor) {
+  static_assert(kHeld == F::kHeld && kClusters == kUsesClusters<F>,
+                "opwheel: this plan of teams was made for another functor, whose kHeld or kUsesClusters is not that of "
+                "the functor which is to run; make it by plan_teams<T, F> with the functor's own type");
   if (plan.rows == 0) return;
-  if ((plan.held > 1 && plan.held != F::kHeld) || (plan.cluster > 1 && !kUsesClusters<F>)) {
-    fail("a TeamPlan for another functor: kHeld and kUsesClusters must be the same");
-  }
   launching([&] {
     constexpr int width = kVectorBytes / sizeof(T);
     const CurrentStream stream(plan.device.index);

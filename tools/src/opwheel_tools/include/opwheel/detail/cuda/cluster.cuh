@@ -18,7 +18,7 @@
 
 namespace opwheel::cuda {
 
-constexpr uint32_t kMostOfCluster = 8;  // blocks; every device with clusters has room for so many
+constexpr uint32_t kMostOfCluster = 8;  // blocks; more have no room on some devices that have clusters
 
 namespace detail {
 
@@ -70,24 +70,41 @@ class BlockOfCluster {
 };
 
 #else
-class BlockOfCluster {  // a part of the names of kernels that do not run here: has_clusters()
+class BlockOfCluster {  // a part of the names of kernels that do not run here: largest_cluster()
  public:
   static constexpr bool kIsCluster = true;
 };
 #endif
 
-// Its attributes say what the library's code was compiled for.
+// What the driver says of it holds for the library's kernels: which devices they were compiled for, and how large their
+// clusters may be.
 template <class = void>
-__global__ void compiled() {}
+__global__ void asked_about() {}
 
-inline bool find_clusters(int32_t device) {
+inline uint32_t find_largest_cluster(int32_t device) {
   int can_launch = 0;
   check_launch(cudaDeviceGetAttribute(&can_launch, cudaDevAttrClusterLaunch, device));
-  if (can_launch == 0) return false;
+  if (can_launch == 0) return 1;
   const DeviceGuard guard(device);
+  const auto* const kernel = reinterpret_cast<const void*>(&asked_about<>);
   cudaFuncAttributes attributes;
-  check_launch(cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(&compiled<>)));
-  return attributes.ptxVersion >= 90;
+  check_launch(cudaFuncGetAttributes(&attributes, kernel));
+  if (attributes.ptxVersion < 90) return 1;
+  // Of blocks that take all shared memory: each then has a multiprocessor, as those of a kernel with many registers.
+  int shared = 0, found = 0;
+  check_launch(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  check_launch(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(kMostOfCluster);
+  config.blockDim = dim3(1);
+  config.dynamicSmemBytes = static_cast<size_t>(shared);
+  if (cudaOccupancyMaxPotentialClusterSize(&found, kernel, &config) != cudaSuccess) {
+    cudaGetLastError();  // the next call starts clean; without clusters results are the same
+    return 1;
+  }
+  uint32_t largest = 1;
+  while (largest < kMostOfCluster && 2 * largest <= static_cast<uint32_t>(found)) largest *= 2;
+  return largest;
 }
 
 // A launch of clusters of `blocks` blocks.
@@ -128,17 +145,17 @@ class ClusterLaunch {
 
 }  // namespace detail
 
-// Whether the device has clusters, and the library code that uses them: a device that is newer than all that the
-// library was compiled for runs what the driver makes of PTX, which may be that of an older device. Asked once for each
-// device.
-inline bool has_clusters(Device device) {
+// How many blocks a cluster may have on the device: 2, 4 or 8, a power of two; fewer than 8 where the multiprocessors
+// that can form one are fewer, as in a small part of a device (MIG). 1 where it has no clusters, or the library no code
+// that uses them: a device that is newer than all that the library was compiled for runs what the driver makes of PTX,
+// which may be that of an older device. Asked once for each device.
+inline uint32_t largest_cluster(Device device) {
   constexpr int kRemembered = 64;
-  enum Answer : int8_t { unknown, no, yes };
-  static std::atomic<int8_t> answers[kRemembered];
-  if (device.index < 0 || device.index >= kRemembered) return detail::find_clusters(device.index);
-  std::atomic<int8_t>& answer = answers[device.index];
-  if (answer == unknown) answer = detail::find_clusters(device.index) ? yes : no;
-  return answer == yes;
+  static std::atomic<uint32_t> answers[kRemembered];  // 0: not asked yet
+  if (device.index < 0 || device.index >= kRemembered) return detail::find_largest_cluster(device.index);
+  std::atomic<uint32_t>& answer = answers[device.index];
+  if (answer == 0) answer = detail::find_largest_cluster(device.index);
+  return answer;
 }
 
 }  // namespace opwheel::cuda

@@ -43,7 +43,7 @@ inline int64_t multiprocessors(Device device) {
 
 // How teams are made for rows of some length: how many, of how many threads, holding how many vectors each. All but
 // how many there are follows from the device, the kernel and the row alone: what is computed of a row does not depend
-// on the number of rows.
+// on the number of rows. plan_teams() makes one.
 struct TeamPlan {
   Device device;
   int64_t rows, length;
@@ -97,15 +97,24 @@ struct TeamPlan {
   }
 
  private:
-  // As many as hold a row of so many bytes, or 8; 1 where one does. What does not fit into the registers of a block is
-  // a lot for one, aligned or not.
+  // As many as hold a row of so many bytes, or as many as a cluster has at most; 1 where one does. What does not fit
+  // into the registers of a block is a lot for one, aligned or not.
   uint32_t blocks_of_cluster(int64_t bytes, int most_held) const {
     const int64_t held_by_block = int64_t{most_held} * kMostOfTeam * kVectorBytes;
-    if (bytes <= held_by_block || !has_clusters(device)) return 1;
-    uint32_t count = 2;
-    while (count < kMostOfCluster && bytes > count * held_by_block) count *= 2;
+    if (bytes <= held_by_block) return 1;
+    const uint32_t most = largest_cluster(device);
+    uint32_t count = 1;
+    while (count < most && bytes > count * held_by_block) count *= 2;
     return count;
   }
+};
+
+// A plan that says for which functors it is: over elements of type T, with this kHeld and kUsesClusters. In a plan for
+// others threads would not have the whole row.
+template <class T, int kHeld, bool kClusters>
+struct TeamPlanOf : TeamPlan {
+  TeamPlanOf(Device device, int64_t rows, int64_t length, bool is_aligned, int64_t resident = kAnyNumber)
+      : TeamPlan(device, rows, length, sizeof(T), is_aligned, kHeld, resident, kClusters) {}
 };
 
 }  // namespace opwheel::cuda
