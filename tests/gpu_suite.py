@@ -6,10 +6,11 @@ own, and the machine's own torch uses them. docs/cuda.md says how to bring them 
     python tests/gpu_suite.py --wheels dist --out results              # everything
     python tests/gpu_suite.py --wheels dist --out results kit layouts  # some steps
     python tests/gpu_suite.py --wheels dist --out results --jobs 14    # kits by operators, beside each other
+    python tests/gpu_suite.py ... --jobs 14 --seconds 540              # what nine minutes can answer
 
 OUT/results.json says what the machine is and, for each step, its exit code, its seconds and how many tests passed,
 failed and were skipped (and why); beside it are each step's log and the benchmarks' reports. It is rewritten after each
-step. Interrupted or terminated, the suite stops what runs, writes what came of it, and exits with 1.
+step. Interrupted, terminated or out of time, the suite stops what runs, writes what came of it, and exits with 1.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import time
 import xml.etree.ElementTree as ET
 from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -54,11 +56,9 @@ class Step(NamedTuple):
     command: list[str]
     kit_of: str = ""
     is_alone: bool = False
-    """It measures time, or needs the memory of the whole device: nothing runs beside it."""
+    """It measures time, needs the memory of the whole device, or answers what comes next: nothing runs beside it."""
     environment: dict[str, str] = {}  # noqa: RUF012  # nobody writes into it
     """Which backends it may use, and must find."""
-    is_first: bool = False
-    """It finds out whether something works that others use: they start when it has ended."""
     limit_s: float = math.inf
     """Seconds that it may take, if they are fewer than every step's."""
 
@@ -114,9 +114,7 @@ def steps(out: Path, *, quick: bool = False, has_rows: bool = False) -> dict[str
         "doctor": Step([*MULADD, "doctor", "--json"]),
         "transformer-doctor": Step([*TRANSFORMER, "doctor", "--json"]),
         # Clusters of blocks wait for each other: where one waits for ever, the step is stopped, and named.
-        "transformer-cuda-clusters": of(
-            "cuda", Step([*PYTEST, long_rows, "-k", CLUSTERS], is_first=True, is_alone=True, limit_s=60)
-        ),
+        "transformer-cuda-clusters": of("cuda", Step([*PYTEST, long_rows, "-k", CLUSTERS], is_alone=True, limit_s=60)),
         "transformer-cuda-long-rows": of("cuda", Step([*PYTEST, long_rows], limit_s=150)),
         "transformer-cuda-kit": of("cuda", kit("transformer_ops", "cuda", *whole, "-k", "not compiled")),
         "transformer-cuda-tests": of("cuda", Step([*PYTEST, cuda_tests, "-m", "not slow"])),
@@ -244,7 +242,7 @@ def machine(environment: dict[str, str]) -> dict[str, object]:
 
 
 def run_all(chosen: dict[str, Step], jobs: int, out: Path, environment: dict[str, str], limit_s: float) -> bool:
-    """Run the steps, first ones before the others and those that are alone after them; whether all passed."""
+    """Run the steps in their order, side by side those that follow each other and are not alone; whether all passed."""
     results: dict[str, Any] = {}
     document = {"machine": machine(environment), "steps": results}
 
@@ -264,17 +262,15 @@ def run_all(chosen: dict[str, Step], jobs: int, out: Path, environment: dict[str
         summary = {key: len(value) if isinstance(value, list) else value for key, value in result.items()}
         print(name, json.dumps({key: value for key, value in summary.items() if key != "skipped"}), flush=True)
 
-    first = [name for name, step in chosen.items() if step.is_first]
-    for name in first:
-        note(name, one(name))
-    beside = {name: step for name, step in chosen.items() if jobs > 1 and not step.is_alone}
     with ThreadPoolExecutor(jobs) as pool:
-        running = {pool.submit(one, name): name for name in beside}
-        for done in as_completed(running):
-            note(running[done], done.result())
-    for name in chosen:
-        if name not in beside and name not in first:
-            note(name, one(name))
+        for is_alone, names in groupby(chosen, lambda name: chosen[name].is_alone):
+            if is_alone:
+                for name in names:
+                    note(name, one(name))
+                continue
+            running = {pool.submit(one, name): name for name in names}
+            for done in as_completed(running):
+                note(running[done], done.result())
     if STOP.is_set():
         print(f"stopped: {len(chosen) - len(results)} of {len(chosen)} steps were not started", file=sys.stderr)
     return not STOP.is_set() and all(result["exit"] == 0 for result in results.values())
@@ -287,12 +283,17 @@ def main() -> int:
     parser.add_argument("--rows", type=Path, help="folder of tests/wheels/row_kernels.py's libraries: their steps, too")
     parser.add_argument("--out", type=Path, required=True, help="folder for results.json and logs")
     parser.add_argument("--limit", type=float, default=900, help="seconds that a step may take")
+    parser.add_argument("--seconds", type=float, help="when the suite stops, as if it was interrupted")
     parser.add_argument("--quick", action="store_true", help="benchmarks of few and small cases")
     parser.add_argument("--jobs", type=int, default=1, help="steps that run at once, kits split by operators")
     parser.add_argument("steps", nargs="*", help="steps to run, all parts of them; all without any")
     options = parser.parse_args()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: STOP.set())
+    if options.seconds is not None:
+        timer = threading.Timer(options.seconds, STOP.set)
+        timer.daemon = True  # the suite may end before
+        timer.start()
     out = options.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     known = steps(out, quick=options.quick, has_rows=options.rows is not None)

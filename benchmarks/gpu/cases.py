@@ -231,7 +231,11 @@ def cases(sizes: Sizes) -> Iterator[Case]:
         for operator, sized in small.items():
             yield Case(operator, *sized, "decode", is_small=True, forms=forms)
     for rows in s.sampled:
-        for operator, sized in long_rows(s, rows).items():
+        of_vocabulary = {
+            "cross_entropy": losses(rows, s.classes),
+            "fused_linear_cross_entropy": linear_losses(rows, s.width, s.classes),
+        }
+        for operator, sized in (long_rows(s, rows) | of_vocabulary).items():
             yield Case(operator, *sized, "decode", is_small=True, forms=("forward",))
     for operator in ("rms_norm", "swiglu", "softmax", "layer_norm"):
         yield Case(operator, *large[operator], "7B", torch.float32)

@@ -77,6 +77,8 @@ def test_every_case_is_measured_but_those_that_end_the_process(measured):
     assert {name for name, row in first.rows.items() if row is None} == set(first.stopped)
     assert second.stopped == {}
     assert set(second.rows) == {name for name in first.rows if not name.startswith("muladd/")}
+    assert first.rows["decode/cross_entropy/1 x 500/torch.bfloat16/forward"]["off"]["ours"] < 0.01
+    assert first.rows["decode/fused_linear_cross_entropy/1 x 128, 500 classes/torch.bfloat16/forward"]
     for row in (row for row in first.rows.values() if row):
         assert {"ours", "eager", "compile"} <= set(row["seconds"]["wall"]), row
         assert ("host" in row["seconds"]) == (row["group"] == "decode" or row["size"] == "4 elements")

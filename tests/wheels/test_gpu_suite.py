@@ -1,9 +1,11 @@
 """The suite for a GPU machine: it installs the wheels, and without a GPU everything that was promised fails."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -45,6 +47,30 @@ def test_a_step_that_takes_too_long_is_stopped(wheels, tmp_path):
     report = json.loads((tmp_path / "results.json").read_text())["steps"]
     assert result.returncode == 1
     assert {step["exit"] for step in report.values()} == {"stopped after 0.5 s"}
+
+
+def test_what_is_worth_most_comes_first(monkeypatch, tmp_path):
+    """Steps that are alone keep those behind them waiting; the others of a group run side by side."""
+    order, both = [], threading.Barrier(2, timeout=60)
+
+    def run(name, *_):
+        order.append(name)
+        if name in ("b", "c"):
+            both.wait()
+        return {"exit": 0}
+
+    monkeypatch.setattr(gpu_suite, "run", run)
+    monkeypatch.setattr(gpu_suite, "machine", lambda _: {})
+    alone = {name: gpu_suite.Step([], is_alone=name in "ad") for name in "abcde"}
+    assert gpu_suite.run_all(alone, 2, tmp_path, {}, 900)
+    assert (order[0], set(order[1:3]), order[3:]) == ("a", {"b", "c"}, ["d", "e"])
+    assert set(json.loads((tmp_path / "results.json").read_text())["steps"]) == set("abcde")
+
+
+def test_there_is_no_more_time(wheels, tmp_path):
+    result = suite(wheels[0].parent, tmp_path, "--seconds", "0.5", "probe", "doctor")
+    assert result.returncode == 1
+    assert re.fullmatch("stopped: [12] of 2 steps were not started\n", result.stderr)
 
 
 STOPS = [("1", signal.SIGTERM), ("2", signal.SIGINT), ("1", signal.SIGINT), ("2", signal.SIGTERM)]
