@@ -139,12 +139,27 @@ CUDA_ROW_MUTATIONS = [
     Mutation("a reduction over 16 lanes", "opwheel/cuda/rows.cuh", "int step = kWarp / 2;", "int step = kWarp / 4;"),
 ]  # fmt: skip
 # Of its loops over rows in vectors, each of which the tests of transformer-ops-cuda have to notice there.
-CUDA_TEAM_MUTATIONS = [
+BESIDE_THE_CPU = "test_every_way_to_share_a_row"
+CUDA_TEAM_MUTATIONS = {
     Mutation("no barrier before the warps' results are read", "opwheel/detail/cuda/team.cuh",
-             "if (lane == 0) of_warps[warp] = value;\n    __syncthreads();", "if (lane == 0) of_warps[warp] = value;"),
+             "if (lane == 0) of_warps[warp] = value;\n    __syncthreads();", "if (lane == 0) of_warps[warp] = value;"):
+        BESIDE_THE_CPU,
     Mutation("a reduction over half a team", "opwheel/detail/cuda/team.cuh",
-             "unsigned step = size / 2;", "unsigned step = size / 4;"),
-]  # fmt: skip
+             "unsigned step = size / 2;", "unsigned step = size / 4;"): BESIDE_THE_CPU,
+    Mutation("a maximum that begins with 0", "opwheel/detail/cuda/team.cuh", "C mine = start;", "C mine = C(0);"):
+        "test_softmax_of_infinite_values",
+    Mutation("sums over rows that forget the rows before", "opwheel/detail/cuda/held_rows.cuh",
+             "widened<C>(place) + more", "more"): "test_many_rows",
+    Mutation("a block too few for teams that are counted", "opwheel/detail/cuda/team_plan.cuh",
+             "blocks = (count + in_block - 1) / in_block;", "blocks = std::max<int64_t>(count / in_block, 1);"):
+        "test_many_rows",
+    Mutation("a team too many", "opwheel/detail/cuda/team.cuh", "index() < teams_", "index() <= teams_"):
+        "Segmentation fault",
+    Mutation("vectors of rows that begin anywhere", "opwheel/detail/cuda/team_plan.cuh",
+             "reinterpret_cast<uintptr_t>(one) % kVectorBytes == 0", "one == one"): "Illegal instruction",
+    Mutation("vectors of rows any distance apart", "opwheel/detail/cuda/team_plan.cuh",
+             "return stride % width == 0;", "return stride == stride;"): "Illegal instruction",
+}  # fmt: skip
 # Of clusters of blocks, and what notices them: one of the tests of long rows, or the simulated device itself.
 OF_ROWS, OF_VALUES = "test_a_row_does_not_depend_on_the_others", "test_values"
 CUDA_CLUSTER_MUTATIONS = {

@@ -1,5 +1,8 @@
-// Memory of the devices: the host's, filled with nan when it is allocated, with a limit for each device.
+// Memory of the devices: the host's, filled with nan when it is allocated, with a limit for each device. Where
+// SIMULATED_CUDA_GUARD is set, a page behind each allocation ends the process that reaches it: with
+// PYTORCH_NO_CUDA_MEMORY_CACHING each tensor is an allocation.
 #include <dlfcn.h>
+#include <sys/mman.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -13,13 +16,27 @@ namespace simulated_cuda {
 namespace {
 
 constexpr std::size_t kAlignment = 512;
+constexpr std::size_t kVector = 16, kPage = 4096;
 constexpr int kNan = 0xff;  // in every byte of a floating-point number
 constexpr int kHost = -1;
 
 struct Block {
   std::size_t bytes;
   int device;  // kHost: pinned memory
+  void* pages = nullptr;
+  std::size_t mapped = 0;  // bytes of them
 };
+
+std::size_t rounded(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
+
+// Memory that ends at the guard, to the last vector; null where there is none.
+char* before_guard(Block& block) {
+  block.mapped = rounded(block.bytes, kPage) + kPage;
+  block.pages = mmap(nullptr, block.mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (block.pages == MAP_FAILED) return nullptr;
+  char* const guard = static_cast<char*>(block.pages) + block.mapped - kPage;
+  return mprotect(guard, kPage, PROT_NONE) == 0 ? guard - rounded(block.bytes, kVector) : nullptr;
+}
 
 std::mutex mutex;
 std::map<const char*, Block>& blocks() {
@@ -45,10 +62,12 @@ cudaError_t allocate(void** data, std::size_t bytes, int device) {
   }
   const std::lock_guard lock(mutex);
   if (device != kHost && bytes > kMemory - used[device]) return result(cudaErrorMemoryAllocation);
-  *data = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+  static const bool is_guarded = std::getenv("SIMULATED_CUDA_GUARD") != nullptr;
+  Block block{bytes, device};
+  *data = is_guarded ? before_guard(block) : std::aligned_alloc(kAlignment, rounded(bytes, kAlignment));
   if (*data == nullptr) return result(cudaErrorMemoryAllocation);
   std::memset(*data, kNan, bytes);
-  blocks()[static_cast<char*>(*data)] = {bytes, device};
+  blocks()[static_cast<char*>(*data)] = block;
   if (device != kHost) used[device] += bytes;
   return cudaSuccess;
 }
@@ -59,9 +78,10 @@ cudaError_t release(void* data) {
   const std::lock_guard lock(mutex);
   const auto found = blocks().find(static_cast<char*>(data));
   if (found == blocks().end()) return result(cudaErrorInvalidValue);
-  if (found->second.device != kHost) used[found->second.device] -= found->second.bytes;
+  const Block block = found->second;
+  if (block.device != kHost) used[block.device] -= block.bytes;
   blocks().erase(found);
-  std::free(data);
+  block.pages == nullptr ? std::free(data) : static_cast<void>(munmap(block.pages, block.mapped));
   return cudaSuccess;
 }
 

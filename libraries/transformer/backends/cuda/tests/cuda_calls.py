@@ -110,11 +110,22 @@ def on_cpu(args: Iterable[Any]) -> list[Any]:
     ]
 
 
+def an_element_later(x: Tensor) -> Tensor:
+    """The same, in memory that does not begin at a multiple of 16 bytes."""
+    return x.new_empty(x.numel() + 1)[1:].view(x.shape).copy_(x.detach())
+
+
+def with_gaps(x: Tensor) -> Tensor:
+    """The same, whose rows are an element further apart."""
+    return x.new_empty(*x.shape[:-1], x.shape[-1] + 1)[..., :-1].copy_(x.detach())
+
+
 def check_infinite_values(name: str, n: int) -> None:
-    """Softmax, or its logarithm, of rows with infinite values and nan."""
+    """Softmax, or its logarithm, of rows with infinite values and nan, or whose largest is far below 0."""
     inf = float("inf")
     rows = [[-inf, 0.0, -inf, 1.0], [-inf] * 4, [inf, 0.0, 0.0, 0.0], [float("nan"), 0.0, 0.0, 0.0]]
-    x = torch.full((4, n), -inf)
+    rows.append([-3000.0, -3001.0, -inf, -inf])  # the largest is far below 0
+    x = torch.full((len(rows), n), -inf)
     x[:, :4] = torch.tensor(rows)
     result = getattr(transformer_ops, name)(x.cuda())
     torch.testing.assert_close(result.cpu(), getattr(torch, name)(x, -1), equal_nan=True)

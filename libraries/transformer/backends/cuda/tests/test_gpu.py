@@ -14,15 +14,18 @@ from libraries.transformer.backends.cuda.tests.cuda_calls import (
     DTYPES,
     NAMES,
     ROWS,
+    an_element_later,
     call,
     calls,
     check_beside_the_cpu,
     check_close_logits,
     check_graph,
     check_infinite_values,
+    differentiable,
     run,
     tensors,
     values,
+    with_gaps,
 )
 
 HERE = Path(__file__).parent
@@ -113,6 +116,39 @@ def test_empty():
     x, w = values(0, 8).requires_grad_(), values(8).requires_grad_()
     transformer_ops.layer_norm(x, w, w).sum().backward()
     assert not w.grad.any()
+
+
+@pytest.mark.parametrize("n", [64, 4090, 4096])
+@pytest.mark.parametrize("name", ["rms_norm", "fused_add_rms_norm", "layer_norm"])
+def test_many_rows(name, n):
+    """Several of each team, which adds up gradients of weights in registers, or in memory; a block that is not full."""
+    check_beside_the_cpu(*call(name, n, torch.float32, rows=ROWS + 6))
+
+
+@pytest.mark.parametrize("place", [an_element_later, with_gaps])
+@pytest.mark.parametrize("name", NAMES)
+def test_one_tensor_that_makes_no_vectors(name, place):
+    """All others do: a load of 16 bytes from anywhere else ends in an error of the device."""
+    function, args = call(name, 64, torch.float32)
+    for i, arg in enumerate(args):
+        if isinstance(arg, torch.Tensor):
+            placed = place(arg).requires_grad_(arg.requires_grad)
+            check_beside_the_cpu(function, [*args[:i], placed, *args[i + 1 :]])
+    results = tensors(function(*args))
+    if any(one.requires_grad for one in results):
+        wanted = differentiable(args)
+        grads = [torch.randn_like(one) for one in results]
+        expected = torch.autograd.grad(results, wanted, grads, allow_unused=True, retain_graph=True)
+        for i, grad in enumerate(grads):
+            if grad.ndim == 0:
+                continue
+            placed = [*grads[:i], place(grad), *grads[i + 1 :]]
+            for one, other in zip(
+                torch.autograd.grad(results, wanted, placed, allow_unused=True, retain_graph=True),
+                expected,
+                strict=True,
+            ):
+                torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("heads", [2, 3, 8])
