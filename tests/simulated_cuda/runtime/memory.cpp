@@ -132,7 +132,10 @@ extern "C" {
 
 cudaError_t cudaMalloc(void** data, std::size_t bytes) { return allocate(data, bytes, current_device()); }
 cudaError_t cudaFree(void* data) {
+  const int device = current_device();
+  if (const Block* const block = block_of(data)) cudaSetDevice(block->device);  // which may still use it
   cudaDeviceSynchronize();
+  cudaSetDevice(device);
   return release(data);
 }
 cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) { return allocate(data, bytes, kHost); }
