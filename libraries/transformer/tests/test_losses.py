@@ -120,6 +120,22 @@ def test_gradients_of_a_fused_loss_in_16_bits(dtype, biased, loss_scale):
         assert (found.float() - wanted).abs().max() <= 2 * EPS[dtype] * wanted.abs().max() + smallest
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64], ids=str)
+def test_bias_gradient_is_a_sum_in_the_wide_dtype(dtype):
+    """Of the logits' gradients, rounded to the dtype, as they are; of two parts of the rows as well.
+
+    With a weight of ones on its diagonal the input is the logits, and its gradient theirs.
+    """
+    rows, classes = (40, 16) if IS_INTERPRETED else (1100, 1024)
+    x, target = torch.randn(rows, classes).to(dtype), torch.zeros(rows, dtype=torch.int64)
+    weight, bias = torch.eye(classes, dtype=dtype), torch.zeros(classes, dtype=dtype)
+    training = torch.ops.transformer_ops.fused_linear_cross_entropy_training
+    _, d_input, _, d_bias, _ = training(x, weight, target, bias)
+    expected = d_input.double().sum(0)
+    assert d_bias.dtype is (torch.float64 if dtype is torch.float64 else torch.float32)
+    assert ((d_bias - expected).abs() <= 32 * EPS[d_bias.dtype] * expected.abs()).all()
+
+
 FACTORS = {
     "rows apart": lambda make, rows, width: make(rows, width + 3)[:, :width],
     "columns": lambda make, rows, width: make(width, rows).t(),

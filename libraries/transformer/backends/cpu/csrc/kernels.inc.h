@@ -56,6 +56,7 @@ const Table table = {
     {OPWHEEL_BY_DTYPE(cross_entropy_backward)},
     {OPWHEEL_BY_DTYPE(scaled)},
     {OPWHEEL_BY_DTYPE(accumulate)},
+    {OPWHEEL_BY_DTYPE(column_sums)},
     {OPWHEEL_BY_DTYPE(quantize)},
     {OPWHEEL_BY_DTYPE(transposed)},
     {OPWHEEL_BY_DTYPE(stepped)},

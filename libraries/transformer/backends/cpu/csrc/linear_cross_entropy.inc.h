@@ -23,3 +23,24 @@ void accumulate(const Accumulate& a, int64_t begin, int64_t end) {
   C* sum = static_cast<C*>(a.sum) + begin;
   for_vectors<C>(end - begin, [&](auto at) { put(sum, at, a.adds ? get(sum, at) + get(x, at) : get(x, at)); });
 }
+
+// Columns begin <= k < end, a few at a time; sums of kSummed rows one after the other, as those of linear.
+template <class T>
+void column_sums(const ColumnSums& a, int64_t begin, int64_t end) {
+  using C = ComputeType<T>;
+  constexpr int64_t kColumns = 512;
+  for (int64_t first = begin; first < end; first += kColumns) {
+    const int64_t count = end - first < kColumns ? end - first : kColumns;
+    C* const sums = static_cast<C*>(a.sums) + first;
+    if (!a.adds) fill_zero(sums, count);
+    for (int64_t from = 0; from < a.rows; from += kSummed) {
+      C some[kColumns];
+      fill_zero(some, count);
+      for (int64_t i = from; i < a.rows && i < from + kSummed; ++i) {
+        const T* const x = static_cast<const T*>(a.x) + i * a.length + first;
+        for_vectors<C>(count, [&](auto at) { put(some, at, get(some, at) + get(x, at)); });
+      }
+      add_sums(some, count, sums, false);
+    }
+  }
+}

@@ -11,14 +11,6 @@ namespace transformer_ops::cuda {
 using opwheel::Device;
 using opwheel::ScalarType;
 
-// The sums of the columns of x, (rows, classes), written or added; they are float (double for float64).
-struct ColumnSums {
-  const void* x;
-  void* sums;
-  int64_t rows;
-  bool adds;
-};
-
 // Writes tokens into the slots of a cache, (blocks, block_size, heads, length) with any strides; negative slots are
 // left out. Elements are `element_bytes` wide.
 struct CacheWrite {
@@ -44,7 +36,7 @@ void run(Device, ScalarType, const CrossEntropy&, int64_t rows, int64_t cost);
 void run(Device, ScalarType, const CrossEntropyBackward&, int64_t rows, int64_t cost);
 void run(Device, ScalarType, const LossTotal&, int64_t rows, int64_t cost);
 void run(Device, ScalarType, const LossScale&, int64_t rows, int64_t cost);
-void run(Device, ScalarType, const ColumnSums&, int64_t classes, int64_t cost);
+void run(Device, ScalarType, const ColumnSums&, int64_t columns, int64_t cost);
 void run(Device, ScalarType, const Scaled&, int64_t rows, int64_t cost);
 void run(Device, ScalarType, const Accumulate&, int64_t rows, int64_t cost);
 void run(Device, ScalarType, const Quantize&, int64_t rows, int64_t cost);

@@ -171,6 +171,14 @@ struct Accumulate {
   bool adds;
 };
 
+// sums = the sum of the rows of x, or sums += it; sums are float (double for float64). A call's rows are the columns.
+struct ColumnSums {
+  const void* x;
+  void* sums;
+  int64_t rows, length;
+  bool adds;
+};
+
 struct Quantize {
   const void* x;
   void *q, *scale;  // int8 and float
