@@ -260,6 +260,15 @@ def test_tolerances_are_declared():
     assert "values" in failed("f(Tensor x) -> Tensor", lambda x: x.sin() + 1e-1, **rough)
 
 
+@pytest.mark.parametrize(("off", "expected"), [(1e-12, set()), (1e-9, {"first derivatives", "second derivatives"})])
+def test_a_tolerance_of_results_is_no_limit_of_derivatives(off, expected):
+    """They add up more terms, and may be as far off as those of an operator that declares none."""
+    info = MATRICES._replace(tolerance={torch.float64: Tolerance(1e-14, 1e-14)})
+    derivatives = {"x": lambda grad, x: grad * x.cos() * (1 + off)}
+    found = failed("f(Tensor x) -> Tensor", torch.sin, info=info, derivatives=derivatives)
+    assert found & {"first derivatives", "second derivatives"} == expected
+
+
 def test_what_is_declared_to_be_refused():
     def errors(device):
         yield ErrorSample(Sample(torch.ones(2, device=device)), RuntimeError, "two dimensions")

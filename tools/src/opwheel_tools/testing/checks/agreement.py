@@ -42,12 +42,12 @@ def scaled(tensor: Tensor, factor: float) -> Tensor:
 
 def _tolerance(overload: Overload, dtype: torch.dtype, coarsest: float) -> Tolerance:
     declared_one = op_info_of(overload).tolerance.get(dtype)
-    if declared_one is not None:
-        return declared_one
     if not (dtype.is_floating_point or dtype.is_complex):
-        return Tolerance(0.0, 0.0)
+        return declared_one or Tolerance(0.0, 0.0)
     # float16 and bfloat16 are computed in float32 and rounded once; what adds up in float32 may do so in another order.
     units = 2 if dtype in (torch.float16, torch.bfloat16) else 16
+    if declared_one is not None:  # for results: a larger one than others have must not make that of derivatives smaller
+        return Tolerance(*(max(one, units * coarsest) for one in declared_one))
     if is_float8(dtype):  # rounded once from float32, to one of two neighbours; next to zero they are evenly spaced
         # The smallest number, 1 and what follows it: torch.finfo is wrong about float8_e5m2fnuz.
         one = torch.ones(1).to(dtype).view(torch.uint8)
