@@ -62,6 +62,13 @@ def rows_of(table: str) -> dict[str, str]:
     return {row[1]: row[2] for row in rows if row}
 
 
+def there(machine: str) -> dict[str, str]:
+    """By project the wheel that has been built, or why there can be none."""
+    wheels = {wheel.name.partition("-")[0]: wheel.name for wheel in sorted(folder_of(machine).glob("*.whl"))}
+    reasons = TARGETS[machine].skipped if machine != HERE else {}
+    return wheels | {project: f"skipped: {reason}" for project, reason in reasons.items()}
+
+
 def audit(machine: str) -> str:
     """What the audit of all wheels for a processor says."""
     wheels = map(str, sorted(folder_of(machine).glob("*.whl")))
@@ -133,7 +140,7 @@ def main() -> int:
     options = parser.parse_args()
     machines = [HERE, *(one for one in TARGETS if one != HERE)]
     report: dict[str, Any] = {
-        "wheels": {one: {} if options.no_build else build(one, options.torch or RELEASES) for one in machines}
+        "wheels": {one: there(one) if options.no_build else build(one, options.torch or RELEASES) for one in machines}
     }
     report["audit"] = {one: audit(one) for one in machines}
     report["installed"] = {f"{one}, Python {python}": installs(one, python) for one in machines for python in PYTHONS}
@@ -141,7 +148,8 @@ def main() -> int:
     report["runs"] = {name: runs(name) for name in RUNS if name in chosen}
     options.out.write_text(json.dumps(report, indent=1) + "\n")
     for machine, wheels in report["wheels"].items():
-        print(f"{machine}: {len(wheels)} projects; {report['audit'][machine]}")
+        count = sum(wheel.endswith(".whl") for wheel in wheels.values())
+        print(f"{machine}: {count} of {len(wheels)} projects; {report['audit'][machine]}")
     for cell, wheels in report["installed"].items():
         taken = sum(state == "installed" for state in wheels.values())
         print(f"{cell:<24} {taken} of {len(wheels) - 1} wheels, torch {wheels['torch']}")

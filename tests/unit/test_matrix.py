@@ -31,6 +31,19 @@ def test_everything_that_is_not_there_is_said():
     ]
 
 
+def test_wheels_that_are_there_are_counted_without_a_build(tmp_path, monkeypatch):
+    monkeypatch.setattr(matrix, "ROOT", tmp_path)
+    monkeypatch.setattr(matrix, "HERE", "x86_64")
+    (tmp_path / "dist/aarch64").mkdir(parents=True)
+    for name in ("dist/muladd_sycl-0.1.0-py3-none-any.whl", "dist/aarch64/muladd_core-0.1.0-py3-none-any.whl"):
+        (tmp_path / name).touch()
+    assert matrix.there("x86_64") == {"muladd_sycl": "muladd_sycl-0.1.0-py3-none-any.whl"}
+    found = matrix.there("aarch64")
+    assert found.pop("muladd_core") == "muladd_core-0.1.0-py3-none-any.whl"
+    assert found["sycl"].startswith("skipped: ")
+    assert all(reason.startswith("skipped: ") for reason in found.values())
+
+
 def test_nothing_is_missing_where_all_is_there():
     report = {
         "wheels": {"x86_64": {"core": "core.whl"}},
