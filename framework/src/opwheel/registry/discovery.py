@@ -1,7 +1,6 @@
 """Finds installed plugins: one scan of the installed metadata, each entry point loaded in isolation."""
 
 import sys
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
@@ -17,6 +16,7 @@ from .hooks import plain_hook
 from .regular_files import in_full
 from .status import Finding
 from .values import NAME, fix_in, is_name
+from .warning_filters import kept_filters
 
 Described = TypeVar("Described", Backend, Runtime)
 
@@ -244,7 +244,7 @@ def _blamed(code: str, reason: str, fix: str) -> Iterator[None]:
     What it does to the filters of warnings is undone.
     """
     try:
-        with warnings.catch_warnings():
+        with kept_filters():
             yield
     except KeyboardInterrupt:
         raise

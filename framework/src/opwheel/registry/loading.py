@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -23,6 +22,7 @@ from .errors import CodedError, InvalidBackendError
 from .policy import Policy
 from .schemas import Core
 from .values import fix_in
+from .warning_filters import kept_filters
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -192,7 +192,7 @@ def run_probe(name: str, probe: Callable[[], object], timeout_s: float) -> Probe
             failures.append(error)
 
     thread = threading.Thread(target=ask, name=f"probe of {name}", daemon=True)
-    with warnings.catch_warnings():  # whose filters are not the plugin's
+    with kept_filters():  # whose filters are not the plugin's
         thread.start()
         thread.join(timeout_s)
     if answers:
@@ -249,7 +249,7 @@ class Loaded:
 
             self._library = Share(namespace, backend.dispatch_key, others)
             try:
-                with warnings.catch_warnings():
+                with kept_filters():
                     backend.register(self._library)
             except KeyboardInterrupt:
                 raise
