@@ -31,16 +31,24 @@ class CountingError(Exception):
     """The counts cannot be had here."""
 
 
-def count() -> Counts:
-    """Count every statement; takes about half a minute, most of it for the import of PyTorch."""
+def count(parts: Iterable[str] = PARTS, python: str | Path = sys.executable, **variables: str) -> Counts:
+    """Count every statement; takes about half a minute, most of it for the import of PyTorch.
+
+    Args:
+        parts: instruction sets and what the names of their statements begin with, as ``watched`` takes them.
+        python: the interpreter whose PyTorch and libraries are counted.
+        variables: environment variables that it needs.
+    """
     if shutil.which("valgrind") is None:
         raise CountingError("there is no valgrind (Debian: apt-get install valgrind)")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         command = ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={folder}/dump.%p"]
-        watched = [sys.executable, "-m", f"{__package__}.watched", str(_build_requests(folder)), *PARTS]
+        watched = [str(python), "-m", f"{__package__}.watched", str(_build_requests(folder)), *parts]
         # What else decides how many instructions there are: threads, and where hashed things come to lie.
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "PYTHONPATH": str(ROOT)}
+        path = os.pathsep.join(filter(None, (str(ROOT), variables.get("PYTHONPATH"))))
+        decided = {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "PYTHONPATH": path}
+        environment = {**os.environ, **variables, **decided}
         done = subprocess.run([*command, *watched], env=environment, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise CountingError(f"{' '.join(watched[:3])} failed under valgrind:\n{done.stderr[-2000:]}")

@@ -15,6 +15,7 @@ from .callgrind import ROOT, Counts
 from .statements import CONTROL
 
 PATH = ROOT / "benchmarks/results/instructions.json"
+PATH_ON_CUDA = PATH.with_name("instructions-cuda.json")
 UPDATE = "make instructions"
 # Repeated runs differ by up to a hundredth: dictionaries and allocators depend on addresses.
 TOLERANCE = 0.03

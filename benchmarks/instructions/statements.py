@@ -119,3 +119,36 @@ STATEMENTS = (
         "scaled_dot_product_attention", "functional.scaled_dot_product_attention(heads, heads, heads, is_causal=True)"
     ),
 )
+
+
+def _on_cuda(shape: tuple[int, ...], *more: tuple[int, ...]) -> Callable[[], dict[str, Any]]:
+    """Tensors on a GPU: x, y and so on, which need gradients, and what arrives at a result of the shape of x."""
+
+    def operands() -> dict[str, Any]:
+        import transformer_ops  # as in _accelerated
+
+        leaves = (torch.rand(*one, device="cuda").requires_grad_() for one in (shape, *more))
+        grad, target = torch.rand(*shape, device="cuda"), torch.zeros(shape[0], dtype=torch.int64, device="cuda")
+        names = dict(zip("xyz", leaves, strict=False))
+        return {**names, "grad": grad, "target": target, "transformer_ops": transformer_ops}
+
+    return operands
+
+
+def _forms(
+    name: str, call: str, leaves: str, operands: Callable[[], dict[str, Any]], grad: str = "grad"
+) -> Iterator[Statement]:
+    yield Statement(f"cuda/{name}, no_grad", call, operands, torch.no_grad)
+    yield Statement(f"cuda/{name}, forward", call, operands)
+    yield Statement(f"cuda/{name}, forward+backward", f"torch.autograd.grad({call}, ({leaves}), {grad})", operands)
+
+
+_ROW, _PAIR = _on_cuda((_FEW, 64), (64,), (64,)), _on_cuda((_FEW, 64), (_FEW, 64))
+ON_CUDA = (
+    *_forms("rms_norm", "transformer_ops.rms_norm(x, y)", "x, y", _ROW),
+    *_forms("layer_norm", "transformer_ops.layer_norm(x, y, z)", "x, y, z", _ROW),
+    *_forms("swiglu", "transformer_ops.swiglu(x, y)", "x, y", _PAIR),
+    *_forms("softmax", "transformer_ops.softmax(x)", "x,", _ROW),
+    *_forms("cross_entropy", "transformer_ops.cross_entropy(x, target)", "x,", _ROW, "None"),
+)
+"""Calls of transformer-ops-cuda, counted on a device whose kernels are not run: what the host does."""

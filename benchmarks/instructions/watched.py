@@ -1,6 +1,8 @@
 """Runs under callgrind: the statements whose names begin with PREFIX, for each instruction set in a process of its own.
 
 python -m benchmarks.instructions.watched LIBRARY CAPABILITY=PREFIX...
+
+With cuda=cuda/ they are those on a GPU.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import timeit
 
 import torch
 
-from .statements import STATEMENTS
+from .statements import ON_CUDA, STATEMENTS
 
 _WARM_UP = 10  # until the interpreter has specialised its byte code and allocators have what they need
 CALLS = 20
@@ -25,8 +27,9 @@ def _count_all(requests: ctypes.CDLL, capability: str, prefix: str) -> None:
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
+    statements = ON_CUDA if prefix.startswith("cuda/") else STATEMENTS
     chosen = [
-        (one, {"torch": torch, "muladd": muladd, **one.operands()}) for one in STATEMENTS if one.name.startswith(prefix)
+        (one, {"torch": torch, "muladd": muladd, **one.operands()}) for one in statements if one.name.startswith(prefix)
     ]
     for one, names in chosen:
         with one.context():
@@ -55,7 +58,8 @@ def main() -> None:
     for part in parts:
         capability, _, prefix = part.partition("=")
         if os.fork() == 0:
-            os.environ["MULADD_CPU_CAPABILITY"] = capability
+            if capability != "cuda":
+                os.environ["MULADD_CPU_CAPABILITY"] = capability
             _count_all(requests, capability, prefix)
             os._exit(0)
         if os.wait()[1] != 0:

@@ -11,11 +11,14 @@ from pathlib import Path
 import opwheel_tools
 import pytest
 
+from benchmarks.instructions import callgrind, record
+from benchmarks.instructions.statements import ON_CUDA
 from tests.mutants.mutations import CUDA_CLUSTER_MUTATIONS, CUDA_TEAM_MUTATIONS
 from tests.portions import first_of
 from tests.wheels.folders import install
 from tests.wheels.row_kernels import run_pytest
 
+from . import other_torch
 from .test_simulated_cuda import include_first
 
 pytestmark = [pytest.mark.wheels, pytest.mark.slow]
@@ -43,15 +46,25 @@ def sources(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def run(toolkit, other_python, tmp_path_factory):
-    """Runs pytest on simulated devices, with a backend that is built for them."""
+def environment(toolkit, tmp_path_factory):
+    """The variables with which other_python finds simulated devices, and a backend that is built for them."""
     library = tmp_path_factory.mktemp("library")
     copy_installed(library, "transformer-ops-core", "transformer-ops-cpu")
 
-    def on_simulated_devices(site, *arguments, **environment):
+    def with_backend(site):
         path = os.pathsep.join(map(str, (site, library)))
         only_this = {"PYTHONPATH": path, "TRANSFORMER_OPS_REQUIRE": "cuda", "TRANSFORMER_OPS_BACKENDS": "cpu,cuda"}
-        return run_pytest(other_python, toolkit.to_run | only_this | environment, *arguments)
+        return toolkit.to_run | only_this
+
+    return with_backend
+
+
+@pytest.fixture(scope="session")
+def run(environment, other_python):
+    """Runs pytest on simulated devices."""
+
+    def on_simulated_devices(site, *arguments, **variables):
+        return run_pytest(other_python, environment(site) | variables, *arguments)
 
     return on_simulated_devices
 
@@ -127,6 +140,27 @@ def test_a_part_of_the_kit(run, simulated):
 def test_the_kit(run, simulated):
     """With all that the backend claims about bits: the order of operations is the source's."""
     assert passed(run(simulated, *KIT, "-m", "not device_independent and not compiles", "-k", "not compiled")) > 300
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="there is no valgrind (Debian: apt-get install valgrind)")
+def test_instructions_of_the_host(environment, simulated, other_python, torch_packages, tmp_path):
+    """With a driver that runs no kernel. TEST_RECORD=1 makes this run the record, which others are compared with.
+
+    The wheel of opwheel that other tests have is not built for this PyTorch: its derivatives would be Python's.
+    """
+    install(tmp_path, ROOT / "framework", OPWHEEL_TORCHES=str(torch_packages))
+    variables = environment(simulated) | {"SIMULATED_CUDA_LAUNCHES": "nothing"}
+    variables["PYTHONPATH"] = f"{tmp_path}{os.pathsep}{variables['PYTHONPATH']}"
+    counts = callgrind.count(["cuda=cuda/"], other_python, **variables)
+    assert set(counts["cuda"]) == {one.name for one in ON_CUDA}
+    here = record.environment() | {"torch": other_torch.VERSION}
+    if os.environ.get("TEST_RECORD") == "1":
+        record.Record(here, record.TOLERANCE, counts).save(record.PATH_ON_CUDA)
+    kept = record.load(record.PATH_ON_CUDA)
+    if different := record.differences(kept, here):
+        pytest.skip(f"the record is of another environment: {'; '.join(different)}. To record this one: TEST_RECORD=1")
+    assert record.compare(kept, counts) == []
 
 
 @pytest.mark.parametrize("mutation", first_of(CUDA_TEAM_MUTATIONS, 0), ids=lambda mutation: mutation.name)

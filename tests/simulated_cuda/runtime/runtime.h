@@ -29,6 +29,11 @@ bool is_broken();
 cudaError_t submit(cudaStream_t stream, Work work);
 void wait(cudaStream_t stream);
 
+// ---- kernels.cpp ----
+
+// Whether a backend's kernels are not run at all: SIMULATED_CUDA_LAUNCHES=nothing, to count what the host does.
+bool launches_do_nothing();
+
 // ---- memory.cpp ----
 
 // An error if there is an address of another device's memory among the parameters of a kernel.
