@@ -50,13 +50,6 @@ inline void add_product(const Tensor& sum, const Tensor& a, const Tensor& b, Sca
   }
 }
 
-inline void add_columns(const Tensor& sums, const Tensor& x, ScalarType dtype, bool is_first) {
-  const opwheel::TensorInfo info(x);
-  const int64_t rows = info.sizes[0], classes = info.sizes[1];
-  const ColumnSums arguments{data<void>(x), data<void>(sums), rows, classes, !is_first};
-  run(device_of(x), dtype, arguments, classes, rows);
-}
-
 #include "transformer_ops/host/linear_cross_entropy.inc.h"
 
 }  // namespace transformer_ops::cpu

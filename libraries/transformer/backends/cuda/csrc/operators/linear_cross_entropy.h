@@ -44,12 +44,6 @@ inline void add_product(const Tensor& sum, const Tensor& a, const Tensor& b, Sca
   run(device_of(sum), dtype, arguments, info.sizes[0], info.sizes[1]);
 }
 
-inline void add_columns(const Tensor& sums, const Tensor& x, ScalarType dtype, bool is_first) {
-  const opwheel::TensorInfo info(x);
-  const ColumnSums arguments{data<void>(x), data<void>(sums), info.sizes[0], info.sizes[1], !is_first};
-  run(device_of(x), dtype, arguments, info.sizes[1], info.sizes[0]);
-}
-
 #include "transformer_ops/host/linear_cross_entropy.inc.h"
 
 }  // namespace transformer_ops::cuda

@@ -6,7 +6,13 @@
 //     Tensor new_buffer(int64_t rows, int64_t classes, ScalarType, opwheel::Device);
 //     void matmul(const Tensor& out, const Tensor& a, const Tensor& b);
 //     void add_product(const Tensor& sum, const Tensor& a, const Tensor& b, ScalarType, bool is_first);
-//     void add_columns(const Tensor& sums, const Tensor& x, ScalarType, bool is_first);
+
+// The sums of the columns of the first rows are written, those of further rows are added.
+inline void add_columns(const Tensor& sums, const Tensor& x, ScalarType dtype, bool is_first) {
+  const opwheel::TensorInfo info(x);
+  const ColumnSums arguments{data<void>(x), data<void>(sums), info.sizes[0], info.sizes[1], !is_first};
+  run(device_of(x), dtype, arguments, info.sizes[1], info.sizes[0]);
+}
 
 // A factor of a product: a copy only where neither its rows nor its columns are next to each other in memory, as
 // products are made of. Products copy such factors themselves, each time: 16-bit ones slowly.
