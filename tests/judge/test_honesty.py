@@ -74,6 +74,18 @@ def test_what_a_subnormal_number_becomes_may_be_nan_of_infinities():
         assert (comparison.compare([torch.tensor(got)], [expected], "result").problem == "") == is_right
 
 
+@pytest.mark.parametrize("flushes", [False, True])
+def test_subnormal_numbers_are_afterwards_what_they_were(flushes):
+    subject = subjects.make(torch.exp)
+    (case,) = cases.cases_of([(torch.tensor([-88.0, torch.inf]),)])
+    try:
+        torch.set_flush_denormal(flushes)
+        expectation.expect(programs.PROGRAMS["values"], (), subject, case)
+        assert bool(torch.tensor(1e-39) * 1) != flushes
+    finally:
+        torch.set_flush_denormal(False)
+
+
 def test_where_pytorch_loses_all_digits_more_of_them_are_no_finding():
     """1 + tanh, far below zero, in PyTorch's own operator."""
     subject = subjects.make(lambda x: torch.nn.functional.gelu(x, approximate="tanh"))

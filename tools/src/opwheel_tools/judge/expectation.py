@@ -153,6 +153,12 @@ def _with_ties(expected: Expected, x: Tensor) -> Expected:
     return {**expected, **_jumping(expected["unit"], torch.isin(x, x[expected["jumps"]]))}
 
 
+def _is_without_subnormal_numbers() -> bool:
+    """What :func:`torch.set_flush_denormal` was last given, which PyTorch does not tell."""
+    smallest = torch.tensor(2.0**-149, dtype=torch.float32)
+    return not bool(smallest * 1)
+
+
 def _with_lost(own: list[Tensor | None], again: Callable[[], list[Tensor | None]]) -> list[Tensor | None]:
     """The reference's own results, nan where they are that without subnormal numbers: 0 times an infinity.
 
@@ -160,12 +166,13 @@ def _with_lost(own: list[Tensor | None], again: Callable[[], list[Tensor | None]
         own: with them.
         again: computes them once more.
     """
+    was_without = _is_without_subnormal_numbers()
     if not torch.set_flush_denormal(True):
         return own  # the processor has no such way to compute
     try:
         lost = again()
     finally:
-        torch.set_flush_denormal(False)
+        torch.set_flush_denormal(was_without)
     return [
         a if a is None or b is None or a.shape != b.shape or not _has_nan(b) else torch.where(b.isnan(), b, a)
         for a, b in zip(own, lost, strict=True)
