@@ -38,7 +38,8 @@ def cross_entropy(
             a gradient, that is computed by PyTorch's operators, from as many numbers as there are logits.
         ignore_index: rows with this target do not count.
         lse_square_scale: factor of ``logsumexp(input) ** 2``, which is added to the loss of a row (z-loss; Chowdhery
-            et al. 2022, https://arxiv.org/abs/2204.02311).
+            et al. 2022, https://arxiv.org/abs/2204.02311). Its mean is weighted by ``token_weight`` alone, as
+            Liger-Kernel's.
         label_smoothing: share of the target that is spread over all classes (Szegedy et al. 2015,
             https://arxiv.org/abs/1512.00567).
         reduction: ``"mean"`` over the rows that count (weighted by ``weight`` and ``token_weight``), ``"sum"`` or
@@ -102,7 +103,8 @@ def fused_linear_cross_entropy(
         target: int64 ``(rows,)``: the right class of each row.
         bias: None, or ``(classes,)``.
         ignore_index: rows with this target do not count.
-        lse_square_scale: factor of ``logsumexp(logits) ** 2``, which is added to the loss of a row.
+        lse_square_scale: factor of ``logsumexp(logits) ** 2``, which is added to the loss of a row. Its mean is
+            weighted by ``token_weight`` alone.
         label_smoothing: share of the target that is spread over all classes.
         reduction: ``"mean"`` over the rows that count, weighted by ``class_weight`` and ``token_weight``, ``"sum"`` or
             ``"none"``.
