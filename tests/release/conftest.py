@@ -51,6 +51,14 @@ class Environment:
         return {name: (one["state"], one["version"]) for name, one in self.doctor()["backends"].items()}
 
 
+def check_passed(done: subprocess.CompletedProcess[str]) -> None:
+    """Tests passed in another environment; how many is printed, which ``pytest -rP`` shows."""
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+    count = done.stdout.splitlines()[-1]
+    assert " passed" in count, done.stdout[-8000:]
+    print(count)
+
+
 def check_lock(environment: Environment, lock: Path) -> None:
     """The wheels that are installed are those of a lock of them, and no others."""
     written = environment.run("-m", "muladd", "lock", lock)

@@ -16,7 +16,7 @@ from packaging.version import Version
 
 from release.interpreters import Interpreter
 
-from .conftest import ROOT, SITE, Environment, check_lock
+from .conftest import ROOT, SITE, Environment, check_lock, check_passed
 
 pytestmark = [pytest.mark.slow, pytest.mark.wheels]
 
@@ -60,9 +60,9 @@ def run_tests(environment: Environment, *arguments: object, **variables: str) ->
     if MADE.is_free_threaded:
         inherited["PYTHON_GIL"] = "0"
     command = [str(environment.python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *map(str, arguments)]
-    done = subprocess.run(command, cwd=ROOT, env=inherited | variables, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
-    assert " passed" in done.stdout
+    check_passed(
+        subprocess.run(command, cwd=ROOT, env=inherited | variables, capture_output=True, text=True, check=False)
+    )
 
 
 @without_lock

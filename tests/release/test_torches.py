@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Environment, find_python
+from .conftest import Environment, check_passed, find_python
 
 pytestmark = [pytest.mark.slow, pytest.mark.wheels]
 
-# `make test` runs on 2.13.0, and a part of it on 2.14.1.
-RELEASES = {"2.10.0": "3.10", "2.11.0": "3.12", "2.12.1": "3.13", "2.13.0": "3.11", "2.15.0": "3.13"}
+# By release the Python. `make test` runs on 2.13.0, and a part of it on 2.14.1.
+RELEASES = {"2.10.0": "3.10", "2.11.0": "3.12", "2.12.1": "3.13", "2.13.0": "3.11", "2.15.0": "3.14"}
 
 CALLS = """
 import muladd, torch
@@ -56,5 +56,5 @@ def test_conformance(torch_release: str, installed: Environment) -> None:
         called = "muladd::muladd" if autograd == "native" else ""  # PyTorch's function has no name
         assert answer.stdout == f"{called} 3.0\n", answer.stderr
         result = installed.run(*kit, MULADD_REQUIRE="cpu", OPWHEEL_AUTOGRAD=autograd)
-        assert result.returncode == 0, autograd + result.stdout[-4000:] + result.stderr[-2000:]
-        assert " passed" in result.stdout
+        print(f"Autograd: {autograd}")
+        check_passed(result)
