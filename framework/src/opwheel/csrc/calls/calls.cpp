@@ -185,6 +185,10 @@ PyObject* run(PyObject* self, PyObject* const* values, Py_ssize_t count, PyObjec
   try {
     std::vector<c10::IValue> stack;
     if (push_all(call, values, positional, keywords, stack)) {
+      // Held until the lock is back: whoever gives up the last reference of C++ to a tensor that Python has needs it.
+      c10::SmallVector<at::Tensor, 4> held;
+      for (const c10::IValue& value : stack)
+        if (value.isTensor()) held.push_back(value.toTensor());
       {
         const ReleasedLock released;
         call.op.callBoxed(stack);

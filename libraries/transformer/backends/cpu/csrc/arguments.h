@@ -64,7 +64,7 @@ inline bool should_stream(const Rows& y, int operand_count) {
   return y.stride == y.length && opwheel::cpu::should_stream(y.data(), y.rows, y.length * size, operand_count);
 }
 
-// The same of a new result, which is contiguous.
+// The same of a new result, which has no gaps.
 inline bool should_stream(const Tensor& y, int operand_count) {
   const opwheel::TensorInfo info(y);
   const int64_t length = info.ndim == 0 ? 1 : info.sizes[info.ndim - 1];

@@ -69,13 +69,3 @@ inline void run(opwheel::Device, ScalarType dtype, const LossScale& a, int64_t, 
     *static_cast<C*>(a.factor) = static_cast<C>(counted == 0 ? 0 : largest / of_entropy);
   });
 }
-
-// Memory of one call, for one number of each row.
-class RowScratch {
- public:
-  RowScratch(int64_t rows, ScalarType, opwheel::Device) : numbers_(rows) {}
-  void* data() { return numbers_.data(); }
-
- private:
-  std::vector<double> numbers_;
-};

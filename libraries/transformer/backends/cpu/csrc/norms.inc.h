@@ -278,15 +278,21 @@ void layer_norm_backward(const LayerNormBackward& a, int64_t begin, int64_t end)
   }
 }
 
-// The sums of columns begin <= k < end.
+// The sums of columns begin <= k < end, of one vector or of both.
 template <class T>
 void sum_parts(const SumParts& a, int64_t begin, int64_t end) {
   using C = ComputeType<T>;
-  const C* partial = static_cast<const C*>(a.partial) + begin;
-  T* sums = static_cast<T*>(a.sums) + begin;
-  for_vectors<C>(end - begin, [&](auto at) {
-    Vector<C> total{};
-    for (int64_t part = 0; part < a.parts; ++part) total += get(partial + part * a.length, at);
-    put(sums, at, total);
-  });
+  const auto add_up = [&a](const C* partial, void* to, int64_t first, int64_t last) {
+    T* const sums = static_cast<T*>(to) + first;
+    partial += first;
+    for_vectors<C>(last - first, [&](auto at) {
+      Vector<C> total{};
+      for (int64_t part = 0; part < a.parts; ++part) total += get(partial + part * a.length, at);
+      put(sums, at, total);
+    });
+  };
+  const C* const partial = static_cast<const C*>(a.partial);
+  const int64_t n = a.length;
+  if (begin < n) add_up(partial, a.sums, begin, end < n ? end : n);
+  if (end > n) add_up(partial + a.parts * n, a.more_sums, begin > n ? begin - n : 0, end - n);
 }

@@ -41,16 +41,6 @@ inline int64_t part_count(const Rows& x) {
   return part_count(device_of(x.tensor), dtype_of(x.tensor), x.rows, x.length);
 }
 
-// Memory of one call, for one number of each row.
-class RowScratch {
- public:
-  RowScratch(int64_t rows, ScalarType dtype, Device device) : numbers_(new_empty({rows}, dtype, device)) {}
-  void* data() { return opwheel::data<void>(numbers_); }
-
- private:
-  Tensor numbers_;
-};
-
 // The device finds out: the kernels assert it, as PyTorch's do.
 inline void check_targets(const int64_t*, int64_t, int64_t, int64_t) {}
 inline void check_positions(const int64_t*, int64_t, int64_t, std::string_view) {}

@@ -11,9 +11,10 @@ constexpr int kColumns = 32, kSlices = 16;
 
 template <class X, class Y>
 __global__ void __launch_bounds__(kColumns* kSlices)
-    add_columns(const X* x, Y* sums, int64_t rows, int64_t length, bool adds) {
+    add_columns(const X* x, Y* sums, Y* more_sums, int64_t rows, int64_t length, bool adds) {
   using C = ComputeType<X>;
   __shared__ C of_slices[kSlices][kColumns];
+  if (blockIdx.y == 1) x += rows * length, sums = more_sums;
   const int64_t column = int64_t{blockIdx.x} * kColumns + threadIdx.x;
   C total = C(0);
   if (column < length) {
@@ -28,15 +29,16 @@ __global__ void __launch_bounds__(kColumns* kSlices)
   sums[column] = static_cast<Y>(total);
 }
 
-// The sums of the columns of a contiguous matrix, or what is in `sums` and them.
+// The sums of the columns of a contiguous matrix, or what is in `sums` and them; and those of the matrix that follows
+// it into `more_sums`, if that is not null.
 template <class X, class Y>
-void sum_columns(Device device, const X* x, Y* sums, int64_t rows, int64_t length, bool adds) {
+void sum_columns(Device device, const X* x, Y* sums, Y* more_sums, int64_t rows, int64_t length, bool adds) {
   if (length == 0) return;
   opwheel::launching([&] {
     const opwheel::cuda::CurrentStream stream(device.index);
-    void* arguments[] = {&x, &sums, &rows, &length, &adds};
-    const auto blocks = static_cast<uint32_t>((length + kColumns - 1) / kColumns);
-    opwheel::cuda::launch(&add_columns<X, Y>, dim3(blocks), dim3(kColumns, kSlices), arguments, stream.get());
+    void* arguments[] = {&x, &sums, &more_sums, &rows, &length, &adds};
+    const dim3 blocks(static_cast<uint32_t>((length + kColumns - 1) / kColumns), more_sums == nullptr ? 1 : 2);
+    opwheel::cuda::launch(&add_columns<X, Y>, blocks, dim3(kColumns, kSlices), arguments, stream.get());
   });
 }
 

@@ -66,7 +66,7 @@ void run(Device device, ScalarType dtype, const Accumulate& a, int64_t rows, int
 void run(Device device, ScalarType dtype, const ColumnSums& a, int64_t, int64_t) {
   dispatch(dtype, [&]<class T>() {
     using C = ComputeType<T>;
-    sum_columns(device, static_cast<const T*>(a.x), static_cast<C*>(a.sums), a.rows, a.length, a.adds);
+    sum_columns<T, C>(device, static_cast<const T*>(a.x), static_cast<C*>(a.sums), nullptr, a.rows, a.length, a.adds);
   });
 }
 

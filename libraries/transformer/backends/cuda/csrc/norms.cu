@@ -249,7 +249,8 @@ void run(Device device, ScalarType dtype, const LayerNormBackward& a, int64_t pa
 void run(Device device, ScalarType dtype, const SumParts& a, int64_t, int64_t) {
   dispatch(dtype, [&]<class T>() {
     using C = ComputeType<T>;
-    sum_columns(device, static_cast<const C*>(a.partial), static_cast<T*>(a.sums), a.parts, a.length, false);
+    sum_columns(device, static_cast<const C*>(a.partial), static_cast<T*>(a.sums), static_cast<T*>(a.more_sums),
+                a.parts, a.length, false);
   });
 }
 

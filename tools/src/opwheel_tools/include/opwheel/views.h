@@ -107,6 +107,13 @@ inline Tensor as_matrix(const Tensor& tensor, int64_t rows, int64_t columns, int
   OPWHEEL_SHIM(aoti_torch__reinterpret_tensor(tensor.handle(), 2, sizes, strides, offset, &handle));
   return Tensor(handle);
 }
+// The first elements of a contiguous tensor of one dimension, in its memory.
+inline Tensor first_of(const Tensor& tensor, int64_t count) {
+  const int64_t stride = 1;
+  AtenTensorHandle handle = nullptr;
+  OPWHEEL_SHIM(aoti_torch__reinterpret_tensor(tensor.handle(), 1, &count, &stride, 0, &handle));
+  return Tensor(handle);
+}
 // Rows begin <= i < begin + count of a matrix.
 inline Tensor rows_of(const Tensor& matrix, int64_t begin, int64_t count) {
   const TensorInfo info = detail::matrix_info(matrix);

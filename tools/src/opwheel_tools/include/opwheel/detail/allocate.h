@@ -19,7 +19,6 @@ inline Sizes sizes_of(const Tensor& tensor) {
   const TensorInfo info(tensor);
   return {info.sizes, info.sizes + info.ndim};
 }
-inline Device device_of(const Tensor& tensor) { return TensorInfo(tensor).device; }
 inline int64_t numel(const Sizes& sizes) {
   int64_t count = 1;
   for (int64_t size : sizes) count *= size;

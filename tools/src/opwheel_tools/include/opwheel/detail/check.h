@@ -66,19 +66,22 @@ class Check {
     return *this;
   }
   const Check& same_shape(const Tensor& other, std::string_view other_name) const {
-    const TensorInfo wanted(other);
-    bool same = info_.ndim == wanted.ndim;
-    for (int64_t i = 0; same && i < info_.ndim; ++i) same = info_.sizes[i] == wanted.sizes[i];
+    int64_t ndim = 0, *sizes = nullptr;
+    OPWHEEL_SHIM(aoti_torch_get_dim(other.handle(), &ndim));
+    OPWHEEL_SHIM(aoti_torch_get_sizes(other.handle(), &sizes));
+    bool same = info_.ndim == ndim;
+    for (int64_t i = 0; same && i < ndim; ++i) same = info_.sizes[i] == sizes[i];
     if (!same) {
       refuse("has shape ", shape_text(info_.ndim, info_.sizes), ", but '", other_name, "' has ",
-             shape_text(wanted.ndim, wanted.sizes), kOfThatShape);
+             shape_text(ndim, sizes), kOfThatShape);
     }
     return *this;
   }
   const Check& same_dtype(const Tensor& other, std::string_view other_name) const {
-    const TensorInfo wanted(other);
-    if (info_.dtype_code != wanted.dtype_code) {
-      refuse("is ", dtype_name(info_.dtype_code), ", but '", other_name, "' is ", dtype_name(wanted.dtype_code),
+    int32_t code = 0;
+    OPWHEEL_SHIM(aoti_torch_get_dtype(other.handle(), &code));
+    if (info_.dtype_code != code) {
+      refuse("is ", dtype_name(info_.dtype_code), ", but '", other_name, "' is ", dtype_name(code),
              "; convert one of them with .to(...)");
     }
     return *this;
@@ -88,9 +91,9 @@ class Check {
     return *this;
   }
   const Check& same_device(const Tensor& other, std::string_view other_name) const {
-    const TensorInfo wanted(other);
-    if (info_.device != wanted.device) {
-      refuse("is on ", info_.device.name(), ", but '", other_name, "' is on ", wanted.device.name(), kMoveIt);
+    const Device device = device_of(other);
+    if (info_.device != device) {
+      refuse("is on ", info_.device.name(), ", but '", other_name, "' is on ", device.name(), kMoveIt);
     }
     return *this;
   }

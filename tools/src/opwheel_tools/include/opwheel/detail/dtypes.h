@@ -7,9 +7,12 @@
 #include <torch/headeronly/util/BFloat16.h>
 #include <torch/headeronly/util/Half.h>
 
+#include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <iterator>
 #include <string>
 #include <type_traits>
 
@@ -67,10 +70,26 @@ inline constexpr ScalarType kDTypes[] = {
 inline int32_t code_of(ScalarType dtype) {
   return torch::stable::detail::to<int32_t>(torch::stable::detail::from(dtype));
 }
+
+namespace detail {
+
+// Those of kDTypes, asked for once per process.
+inline const auto& dtype_codes() {
+  static const auto codes = [] {
+    std::array<int32_t, std::size(kDTypes)> all{};
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = code_of(kDTypes[i]);
+    return all;
+  }();
+  return codes;
+}
+
+}  // namespace detail
+
 // The opposite. Throws, naming the dtype, where C++ has none for the number.
 inline ScalarType scalar_type(int32_t code) {
-  for (ScalarType dtype : detail::kDTypes) {
-    if (code_of(dtype) == code) return dtype;
+  const auto& codes = detail::dtype_codes();
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    if (codes[i] == code) return detail::kDTypes[i];
   }
   fail("a tensor is of ", dtype_name(code), "; convert it with .to(...) or .view(...)");
 }
@@ -93,8 +112,9 @@ struct DTypes {
   constexpr bool has(ScalarType dtype) const { return (bits >> static_cast<int>(dtype) & 1) != 0; }
   // Of the number that PyTorch's C functions have for it, whatever dtype that is.
   bool has_code(int32_t code) const {
-    for (ScalarType dtype : detail::kDTypes) {
-      if (has(dtype) && code_of(dtype) == code) return true;
+    const auto& codes = detail::dtype_codes();
+    for (std::size_t i = 0; i < codes.size(); ++i) {
+      if (codes[i] == code) return has(detail::kDTypes[i]);
     }
     return false;
   }

@@ -211,6 +211,14 @@ struct TensorInfo {
   }
 };
 
+// Where a tensor is: two of the questions that TensorInfo asks.
+inline Device device_of(const Tensor& tensor) {
+  Device device;
+  OPWHEEL_SHIM(aoti_torch_get_device_type(tensor.handle(), &device.type));
+  OPWHEEL_SHIM(aoti_torch_get_device_index(tensor.handle(), &device.index));
+  return device;
+}
+
 // Bytes of an element, whatever the dtype. PyTorch is asked where it is not one of DType's.
 inline int64_t element_size(const TensorInfo& tensor) {
   return tensor.dtype == DType::unsupported ? element_size(tensor.dtype_code) : element_size(tensor.dtype);

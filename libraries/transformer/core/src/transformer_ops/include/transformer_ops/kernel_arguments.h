@@ -52,10 +52,11 @@ struct LayerNormBackward {
   bool stream;
 };
 
-// Adds the groups' sums up: a call's rows are columns.
+// Adds the groups' sums up. A call's rows are columns: of `sums`, and then, if it is not null, of `more_sums`, whose
+// groups follow those of the first.
 struct SumParts {
   const void* partial;
-  void* sums;
+  void *sums, *more_sums;
   int64_t length, parts;
 };
 

@@ -5,16 +5,16 @@ inline void check_halves(const Tensor& a, const Tensor& b) {
   check_like(b, "b", a, "a");
 }
 
-inline void gated_into(const Rows& y, const Rows& a, const Rows& b, Activation activation) {
+inline void gated_into(const RowsToWrite& y, const Rows& a, const Rows& b, Activation activation, bool stream) {
   const Gated arguments{.a = a.data(),
                         .b = b.data(),
-                        .y = y.data(),
+                        .y = y.data,
                         .length = a.length,
                         .a_stride = a.stride,
                         .b_stride = b.stride,
                         .y_stride = y.stride,
                         .activation = activation,
-                        .stream = should_stream(y, 3)};
+                        .stream = stream};
   run(device_of(a.tensor), dtype_of(a.tensor), arguments, a.rows, 4 * a.length);
 }
 
@@ -22,11 +22,13 @@ inline Tensor gated(const Tensor& a, const Tensor& b, Activation activation) {
   check_halves(a, b);
   if (opwheel::share_strides({&a, &b})) {
     Tensor y = opwheel::new_empty_strided_like(a);
-    gated_into(Rows::in_memory_order(y), Rows::in_memory_order(a), Rows::in_memory_order(b), activation);
+    const Rows of_a = Rows::in_memory_order(a), of_b = Rows::in_memory_order(b);
+    gated_into({y, of_a.length}, of_a, of_b, activation, should_stream(y, 3));
     return y;
   }
   Tensor y = new_empty_like(a);
-  gated_into(Rows(y), Rows(a), Rows(b), activation);
+  const Rows of_a(a), of_b(b);
+  gated_into({y, of_a.length}, of_a, of_b, activation, should_stream(y, 3));
   return y;
 }
 
@@ -49,7 +51,7 @@ inline std::array<Tensor, 2> gated_backward(const Tensor& given_grad, const Tens
                                 .a_stride = a.stride,
                                 .b_stride = b.stride,
                                 .activation = activation,
-                                .stream = should_stream(rows_of(da), 5) && should_stream(rows_of(db), 5)};
+                                .stream = should_stream(da, 5) && should_stream(db, 5)};
   run(device_of(given_a), dtype_of(given_a), arguments, a.rows, 6 * a.length);
   return {std::move(da), std::move(db)};
 }
@@ -60,11 +62,12 @@ inline void swiglu_out(const Tensor& a, const Tensor& b, Tensor& out) {
   check_out(out, a, "a");
   check_apart(out, "out", b, "b", kIsRead);
   if (opwheel::share_strides({&out, &a, &b})) {
-    gated_into(Rows::in_memory_order(out), Rows::in_memory_order(a), Rows::in_memory_order(b), Activation::silu);
+    const Rows y = Rows::in_memory_order(out);
+    gated_into(y, Rows::in_memory_order(a), Rows::in_memory_order(b), Activation::silu, should_stream(y, 3));
     return;
   }
   const Rows y(out);
-  gated_into(y, Rows(a), Rows(b), Activation::silu);
+  gated_into(y, Rows(a), Rows(b), Activation::silu, should_stream(y, 3));
   copy_to(out, y);
 }
 inline std::array<Tensor, 2> swiglu_backward(const Tensor& grad_output, const Tensor& a, const Tensor& b) {

@@ -44,19 +44,55 @@ inline const void* data_or_null(const Tensor& tensor) {
   return tensor.handle() == nullptr ? nullptr : data<void>(tensor);
 }
 
+// Where rows are written.
+struct RowsToWrite {
+  void* data;
+  int64_t stride;
+
+  RowsToWrite(const Rows& rows) : data(rows.data()), stride(rows.stride) {}  // NOLINT: what is written of them
+  // Of a new tensor, which has no gaps.
+  RowsToWrite(const Tensor& made, int64_t length) : data(opwheel::data<void>(made)), stride(length) {}
+};
+
 // The dtype that is computed in.
 inline ScalarType wide(ScalarType dtype) {
   return dtype == ScalarType::Double ? ScalarType::Double : ScalarType::Float;
 }
 
-inline Tensor new_partial(int64_t parts, int64_t n, ScalarType dtype, opwheel::Device device) {
-  return new_empty({parts, n}, wide(dtype), device);
-}
+// Sums over rows, in groups that are added up at the end: of `count` vectors of length n, one or two. Two have one
+// allocation and one kernel that adds them up, which is less for the host.
+class PartialSums {
+ public:
+  PartialSums(int count, int64_t parts, int64_t n, ScalarType dtype, opwheel::Device device)
+      : parts_(parts),
+        n_(n),
+        dtype_(dtype),
+        device_(device),
+        groups_(new_empty({count, parts, n}, wide(dtype), device)) {}
 
-// The sums over all groups, of dtype `dtype`.
-inline Tensor sum_parts(const Tensor& partial, int64_t parts, int64_t n, ScalarType dtype) {
-  Tensor sums = new_empty({n}, dtype, opwheel::device_of(partial));
-  const SumParts arguments{data<void>(partial), data<void>(sums), n, parts};
-  run(device_of(partial), dtype, arguments, n, parts);
-  return sums;
-}
+  // A row for each group.
+  char* of(int index) const {
+    return data<char>(groups_) + index * parts_ * n_ * opwheel::element_size(opwheel::code_of(wide(dtype_)));
+  }
+  Tensor sums() const {
+    Tensor result = new_empty({n_}, dtype_, device_);
+    add_up(result, nullptr);
+    return result;
+  }
+  std::array<Tensor, 2> both_sums() const {
+    std::array<Tensor, 2> results{new_empty({n_}, dtype_, device_), new_empty({n_}, dtype_, device_)};
+    add_up(results[0], data<void>(results[1]));
+    return results;
+  }
+
+ private:
+  void add_up(const Tensor& sums, void* more_sums) const {
+    const SumParts arguments{data<void>(groups_), data<void>(sums), more_sums, n_, parts_};
+    run(device_, dtype_, arguments, more_sums == nullptr ? n_ : 2 * n_, parts_);
+  }
+
+  int64_t parts_, n_;
+  ScalarType dtype_;
+  opwheel::Device device_;
+  Tensor groups_;
+};

@@ -61,9 +61,18 @@ inline Tensor token_weights(const OptionalTensor& given, const Tensor& input, in
 struct Kept {
   Tensor tensor;
   char *lse, *lse_rest, *divisors;
+  char* losses = nullptr;
 
   static Kept new_for(const Tensor& input, int64_t rows, bool is_mean) {
     return {new_empty({size(rows, is_mean)}, wide(dtype_of(input)), device_of(input)), rows, is_mean};
+  }
+  // With memory behind it for the losses of the rows, which nothing reads later: one allocation in the place of two.
+  static Kept new_with_losses(const Tensor& input, int64_t rows, bool is_mean) {
+    const int64_t count = size(rows, is_mean);
+    const Tensor all = new_empty({count + rows}, wide(dtype_of(input)), device_of(input));
+    Kept kept(opwheel::first_of(all, count), rows, is_mean);
+    kept.losses = kept.lse + count * opwheel::element_size(opwheel::code_of(dtype_of(all)));
+    return kept;
   }
   static Kept checked(const Tensor& given, const Tensor& input, int64_t rows, bool is_mean) {
     const Check named = on_device(check(given, "kept"));
@@ -97,13 +106,13 @@ inline std::array<Tensor, 2> cross_entropy_rows(const Tensor& input, const Tenso
   const ScalarType dtype = dtype_of(input), accumulated = wide(dtype);
   const bool is_reduced = reduction != Reduction::none;
   Tensor loss = new_empty(is_reduced ? opwheel::Sizes{} : opwheel::Sizes{rows}, accumulated, device);
-  Kept kept = Kept::new_for(input, rows, reduction == Reduction::mean);
-  RowScratch scratch(is_reduced ? rows : 0, accumulated, device);
+  Kept kept =
+      is_reduced ? Kept::new_with_losses(input, rows, reduction == Reduction::mean) : Kept::new_for(input, rows, false);
   const CrossEntropy arguments{.x = x.data(),
                                .weight = data_or_null(weight),
                                .token_weight = data_or_null(token_weight),
                                .target = target.data,
-                               .loss = is_reduced ? scratch.data() : data<void>(loss),
+                               .loss = is_reduced ? kept.losses : data<void>(loss),
                                .lse = kept.lse,
                                .lse_rest = kept.lse_rest,
                                .length = classes,

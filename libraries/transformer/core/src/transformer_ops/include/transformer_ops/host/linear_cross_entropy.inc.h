@@ -159,11 +159,10 @@ inline void linear_cross_entropy(const LinearLoss& of, const RowLosses& losses, 
 
 // The loss of all rows, and of these `gradients`, which may be null.
 inline Tensor reduced_loss(const LinearLoss& of, bool is_mean, GradientsOfLoss* gradients) {
-  const Tensor row_loss = of.new_wide({of.rows});
-  const Kept kept = Kept::new_for(of.input, of.rows, is_mean);
-  linear_cross_entropy(of, {data<char>(row_loss)}, kept, gradients);
+  const Kept kept = Kept::new_with_losses(of.input, of.rows, is_mean);
+  linear_cross_entropy(of, {kept.losses}, kept, gradients);
   Tensor loss = of.new_wide({});
-  const LossTotal total{.row_loss = data<void>(row_loss),
+  const LossTotal total{.row_loss = kept.losses,
                         .lse = kept.lse,
                         .weight = data_or_null(of.class_weight),
                         .token_weight = data_or_null(of.token_weight),

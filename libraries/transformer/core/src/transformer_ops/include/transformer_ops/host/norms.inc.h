@@ -6,12 +6,12 @@ inline Casting casting_of(std::string_view mode) {
   fail("argument 'casting_mode' is '", mode, "', expected 'llama', 'gemma' or 'none'");
 }
 
-// y = rms_norm(x), or of the sum of x and a residual, which is kept.
+// y = rms_norm(x); or of the sum of x and a residual, which is written into `sum`.
 inline void normalise(const Rows& x, const Rows* residual, const Tensor& weight, double eps, double offset,
-                      Casting casting, const Rows& y, const Rows* sum, bool stream) {
+                      Casting casting, const RowsToWrite& y, const RowsToWrite& sum, bool stream) {
   const RmsNorm arguments{.x = x.data(),
                           .weight = data_or_null(weight),
-                          .y = y.data(),
+                          .y = y.data,
                           .length = x.length,
                           .x_stride = x.stride,
                           .y_stride = y.stride,
@@ -19,9 +19,9 @@ inline void normalise(const Rows& x, const Rows* residual, const Tensor& weight,
                           .offset = offset,
                           .casting = casting,
                           .residual = residual ? residual->data() : nullptr,
-                          .sum = residual ? sum->data() : nullptr,
+                          .sum = residual ? sum.data : nullptr,
                           .residual_stride = residual ? residual->stride : 0,
-                          .sum_stride = residual ? sum->stride : 0,
+                          .sum_stride = residual ? sum.stride : 0,
                           .stream = stream,
                           .x_step = x.step,
                           .residual_step = residual ? residual->step : 1};
@@ -34,8 +34,8 @@ inline Tensor rms_norm(const Tensor& x, const OptionalTensor& given_weight, doub
   const Tensor weight = optional_vector(given_weight, "weight", x, n);
   const Casting casting = casting_of(casting_mode);
   Tensor y = new_empty_like(x);
-  const Rows rows(y);
-  normalise(rows_to_read(x), nullptr, weight, eps, offset, casting, rows, nullptr, should_stream(rows, 2));
+  const RowsToWrite rows(y, n);
+  normalise(rows_to_read(x), nullptr, weight, eps, offset, casting, rows, rows, should_stream(y, 2));
   return y;
 }
 
@@ -47,7 +47,7 @@ inline void rms_norm_out(const Tensor& x, const OptionalTensor& given_weight, do
   check_out(out, x, "x");
   if (given_weight) check_apart(out, "out", *given_weight, "weight", kIsRead);
   const Rows y(out);
-  normalise(rows_to_read(x), nullptr, weight, eps, offset, casting, y, nullptr, should_stream(y, 2));
+  normalise(rows_to_read(x), nullptr, weight, eps, offset, casting, y, y, should_stream(y, 2));
   copy_to(out, y);
 }
 
@@ -64,17 +64,19 @@ inline std::array<Tensor, 2> norm_backward(const Tensor& given_grad, const Tenso
     more.emplace(*grad_sum);
   }
   const ScalarType dtype = dtype_of(given);
+  const opwheel::Device device = device_of(given);
   Tensor dx = new_empty_like(given, dtype);
   const bool is_weighted = weight.handle() != nullptr;
   // Without sums over rows, a group for each.
   const int64_t parts = is_weighted ? part_count(x) : x.rows;
-  const Tensor partial = is_weighted ? new_partial(parts, n, dtype, device_of(given)) : Tensor();
+  std::optional<PartialSums> partial;
+  if (is_weighted) partial.emplace(1, parts, n, dtype, device);
   const RmsNormBackward arguments{.grad = grad.data(),
                                   .x = x.data(),
                                   .weight = data_or_null(weight),
                                   .grad_sum = more ? more->data() : nullptr,
                                   .dx = data<void>(dx),
-                                  .partial = is_weighted ? data<void>(partial) : nullptr,
+                                  .partial = partial ? partial->of(0) : nullptr,
                                   .length = n,
                                   .grad_stride = grad.stride,
                                   .x_stride = x.stride,
@@ -85,8 +87,8 @@ inline std::array<Tensor, 2> norm_backward(const Tensor& given_grad, const Tenso
                                   .offset = offset,
                                   .casting = casting,
                                   .stream = should_stream(dx, more ? 4 : 3)};
-  if (parts > 0) run(device_of(given), dtype, arguments, parts, 2 * n * (x.rows / parts));
-  return {std::move(dx), is_weighted ? sum_parts(partial, parts, n, dtype) : new_empty({0}, dtype, device_of(given))};
+  if (parts > 0) run(device, dtype, arguments, parts, 2 * n * (x.rows / parts));
+  return {std::move(dx), partial ? partial->sums() : new_empty({0}, dtype, device)};
 }
 
 inline std::array<Tensor, 2> rms_norm_backward(const Tensor& grad_output, const Tensor& x, const OptionalTensor& weight,
@@ -102,9 +104,9 @@ inline std::array<Tensor, 2> fused_add_rms_norm(const Tensor& x, const Tensor& r
   const Tensor weight = optional_vector(given_weight, "weight", x, n);
   const Casting casting = casting_of(casting_mode);
   Tensor y = new_empty_like(x), sum = new_empty_like(x);
-  const Rows rows(y), sums(sum), residuals = rows_to_read(residual);
-  const bool stream = should_stream(rows, 4) && should_stream(sums, 4);
-  normalise(rows_to_read(x), &residuals, weight, eps, offset, casting, rows, &sums, stream);
+  const Rows residuals = rows_to_read(residual);
+  const bool stream = should_stream(y, 4) && should_stream(sum, 4);
+  normalise(rows_to_read(x), &residuals, weight, eps, offset, casting, {y, n}, {sum, n}, stream);
   return {std::move(y), std::move(sum)};
 }
 
@@ -122,7 +124,7 @@ inline void fused_add_rms_norm_(Tensor& x, Tensor& residual, const OptionalTenso
   const Tensor weight = optional_vector(given_weight, "weight", x, n);
   const Casting casting = casting_of(casting_mode);
   const Rows y(x), sum(residual);  // copies where rows are not contiguous
-  normalise(y, &sum, weight, eps, offset, casting, y, &sum, false);
+  normalise(y, &sum, weight, eps, offset, casting, y, sum, false);
   copy_to(x, y);
   copy_to(residual, sum);
 }
@@ -160,16 +162,16 @@ inline std::array<Tensor, 3> layer_norm_backward(const Tensor& given_grad, const
   const Tensor weight = optional_vector(given_weight, "weight", given, n);
   const Rows grad(given_grad), x(given);
   const ScalarType dtype = dtype_of(given);
+  const opwheel::Device device = device_of(given);
   Tensor dx = new_empty_like(given, dtype);
   const int64_t parts = part_count(x);
-  const Tensor partial = new_partial(parts, n, dtype, device_of(given));
-  const Tensor partial_bias = new_partial(parts, n, dtype, device_of(given));
+  const PartialSums partial(2, parts, n, dtype, device);
   const LayerNormBackward arguments{.grad = grad.data(),
                                     .x = x.data(),
                                     .weight = data_or_null(weight),
                                     .dx = data<void>(dx),
-                                    .partial = data<void>(partial),
-                                    .partial_bias = data<void>(partial_bias),
+                                    .partial = partial.of(0),
+                                    .partial_bias = partial.of(1),
                                     .length = n,
                                     .grad_stride = grad.stride,
                                     .x_stride = x.stride,
@@ -177,6 +179,7 @@ inline std::array<Tensor, 3> layer_norm_backward(const Tensor& given_grad, const
                                     .parts = parts,
                                     .eps = eps,
                                     .stream = should_stream(dx, 3)};
-  if (parts > 0) run(device_of(given), dtype, arguments, parts, 2 * n * (x.rows / parts));
-  return {std::move(dx), sum_parts(partial, parts, n, dtype), sum_parts(partial_bias, parts, n, dtype)};
+  if (parts > 0) run(device, dtype, arguments, parts, 2 * n * (x.rows / parts));
+  auto [d_weight, d_bias] = partial.both_sums();
+  return {std::move(dx), std::move(d_weight), std::move(d_bias)};
 }
