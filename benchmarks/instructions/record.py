@@ -12,11 +12,12 @@ import torch
 from opwheel._build import toolchain
 
 from .callgrind import ROOT, Counts
-from .statements import CONTROL
+from .statements import is_control
 
 PATH = ROOT / "benchmarks/results/instructions.json"
 PATH_ON_CUDA = PATH.with_name("instructions-cuda.json")
 UPDATE = "make instructions"
+UPDATE_ON_CUDA = "TEST_RECORD=1 TEST_NIGHTLY=1 pytest tests/wheels/test_transformer_cuda.py -k instructions"
 # Repeated runs differ by up to a hundredth: dictionaries and allocators depend on addresses.
 TOLERANCE = 0.03
 
@@ -61,22 +62,22 @@ def differences(record: Record, here: dict[str, str]) -> list[str]:
     ]
 
 
-def compare(record: Record, counts: Counts) -> list[str]:
-    """What takes more instructions than recorded, or has no record."""
+def compare(record: Record, counts: Counts, update: str = UPDATE) -> list[str]:
+    """What takes more instructions than recorded, or has no record; update: the command that makes a new one."""
     findings = []
     for instruction_set in sorted(record.counts.keys() | counts.keys()):
         before, now = record.counts.get(instruction_set, {}), counts.get(instruction_set, {})
         for name in sorted(before.keys() | now.keys()):
             if name not in before or name not in now:
                 where = "the record" if name not in before else "this run"
-                findings.append(f"{instruction_set} {name} is not in {where}: {UPDATE}")
+                findings.append(f"{instruction_set} {name} is not in {where}: {update}")
             elif now[name] > before[name] * (1 + record.tolerance):
-                findings.append(_finding(instruction_set, name, before[name], now[name]))
+                findings.append(_finding(instruction_set, name, before[name], now[name], update))
     return findings
 
 
-def _finding(instruction_set: str, name: str, before: int, now: int) -> str:
+def _finding(instruction_set: str, name: str, before: int, now: int, update: str) -> str:
     change = f"{instruction_set} {name}: {now} instructions, {now / before - 1:+.1%} of {before}"
-    if name == CONTROL:
-        return f"{change}; muladd has no part in it, so PyTorch or Python is another than in the record: {UPDATE}"
+    if is_control(name):
+        return f"{change}; muladd has no part in it, so PyTorch or Python is another than in the record: {update}"
     return change

@@ -26,7 +26,12 @@ class Statement:
 
 
 CONTROL = "call/addcmul"
-"""muladd has no part in it: when its count changes, PyTorch or Python is another."""
+_OF_TORCH = "cuda/torch/"
+
+
+def is_control(name: str) -> bool:
+    """Whether nothing of ours has a part in a statement: when its count changes, PyTorch or Python is another."""
+    return name == CONTROL or name.startswith(_OF_TORCH)
 
 
 def _calls() -> dict[str, Any]:
@@ -130,25 +135,30 @@ def _on_cuda(shape: tuple[int, ...], *more: tuple[int, ...]) -> Callable[[], dic
         leaves = (torch.rand(*one, device="cuda").requires_grad_() for one in (shape, *more))
         grad, target = torch.rand(*shape, device="cuda"), torch.zeros(shape[0], dtype=torch.int64, device="cuda")
         names = dict(zip("xyz", leaves, strict=False))
-        return {**names, "grad": grad, "target": target, "transformer_ops": transformer_ops}
+        modules = {"transformer_ops": transformer_ops, "functional": torch.nn.functional}
+        return {**names, "grad": grad, "target": target, **modules}
 
     return operands
 
 
 def _forms(
-    name: str, call: str, leaves: str, operands: Callable[[], dict[str, Any]], grad: str = "grad"
+    name: str, call: str, of_torch: str, leaves: str, operands: Callable[[], dict[str, Any]], grad: str = "grad"
 ) -> Iterator[Statement]:
-    yield Statement(f"cuda/{name}, no_grad", call, operands, torch.no_grad)
-    yield Statement(f"cuda/{name}, forward", call, operands)
-    yield Statement(f"cuda/{name}, forward+backward", f"torch.autograd.grad({call}, ({leaves}), {grad})", operands)
+    for prefix, called in (("cuda/", f"transformer_ops.{call}"), (_OF_TORCH, of_torch)):
+        yield Statement(f"{prefix}{name}, no_grad", called, operands, torch.no_grad)
+        yield Statement(f"{prefix}{name}, forward", called, operands)
+        gradients = f"torch.autograd.grad({called}, ({leaves}), {grad})"
+        yield Statement(f"{prefix}{name}, forward+backward", gradients, operands)
 
 
 _ROW, _PAIR = _on_cuda((_FEW, 64), (64,), (64,)), _on_cuda((_FEW, 64), (_FEW, 64))
 ON_CUDA = (
-    *_forms("rms_norm", "transformer_ops.rms_norm(x, y)", "x, y", _ROW),
-    *_forms("layer_norm", "transformer_ops.layer_norm(x, y, z)", "x, y, z", _ROW),
-    *_forms("swiglu", "transformer_ops.swiglu(x, y)", "x, y", _PAIR),
-    *_forms("softmax", "transformer_ops.softmax(x)", "x,", _ROW),
-    *_forms("cross_entropy", "transformer_ops.cross_entropy(x, target)", "x,", _ROW, "None"),
+    Statement(f"{_OF_TORCH}empty_like", "torch.empty_like(x)", _ROW, torch.no_grad),
+    *_forms("rms_norm", "rms_norm(x, y)", "functional.rms_norm(x, (64,), y)", "x, y", _ROW),
+    *_forms("layer_norm", "layer_norm(x, y, z)", "functional.layer_norm(x, (64,), y, z)", "x, y, z", _ROW),
+    *_forms("swiglu", "swiglu(x, y)", "functional.silu(x) * y", "x, y", _PAIR),
+    *_forms("softmax", "softmax(x)", "torch.softmax(x, -1)", "x,", _ROW),
+    *_forms("cross_entropy", "cross_entropy(x, target)", "functional.cross_entropy(x, target)", "x,", _ROW, "None"),
 )
-"""Calls of transformer-ops-cuda, counted on a device whose kernels are not run: what the host does."""
+"""Calls of transformer-ops-cuda, and of what PyTorch has for the same, counted on a device whose kernels are not run:
+what the host does."""

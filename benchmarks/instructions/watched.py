@@ -2,7 +2,7 @@
 
 python -m benchmarks.instructions.watched LIBRARY CAPABILITY=PREFIX...
 
-With cuda=cuda/ they are those on a GPU.
+With the capability cuda they are those on a GPU.
 """
 
 from __future__ import annotations
@@ -23,11 +23,15 @@ _ROUNDS = 5  # how long malloc searches depends on what was freed before: of the
 
 
 def _count_all(requests: ctypes.CDLL, capability: str, prefix: str) -> None:
+    if capability == "cuda":
+        statements = ON_CUDA
+    else:
+        statements = STATEMENTS
+        os.environ["MULADD_CPU_CAPABILITY"] = capability
     import muladd  # in the child: it chooses the kernels when it is first called
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    statements = ON_CUDA if prefix.startswith("cuda/") else STATEMENTS
     chosen = [
         (one, {"torch": torch, "muladd": muladd, **one.operands()}) for one in statements if one.name.startswith(prefix)
     ]
@@ -58,8 +62,6 @@ def main() -> None:
     for part in parts:
         capability, _, prefix = part.partition("=")
         if os.fork() == 0:
-            if capability != "cuda":
-                os.environ["MULADD_CPU_CAPABILITY"] = capability
             _count_all(requests, capability, prefix)
             os._exit(0)
         if os.wait()[1] != 0:

@@ -39,6 +39,7 @@ NOT_RUN = [
     ("docs/development.md", "the results are measured rarely"),
     ("docs/development.md", "five minutes, and the results are measured rarely"),
     ("docs/development.md", "half a minute, and needs valgrind"),
+    ("docs/development.md", "it builds the wheels, and takes minutes"),
     ("docs/development.md", "they contain this test"),
     ("docs/development.md", "tests/third_party/test_new_backend.py does it"),
     ("docs/development.md", "tests/third_party/test_new_library.py does it"),

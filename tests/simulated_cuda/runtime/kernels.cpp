@@ -30,6 +30,7 @@ std::string demangled(const char* name) {
 }
 
 cudaError_t launch(const void* kernel, void** arguments, cudaStream_t stream) {
+  if (launches_do_nothing()) return cudaSuccess;
   const auto found = names().find(kernel);
   const std::string name = found == names().end() ? "an unknown kernel" : demangled(found->second);
   if (name.find("spin_kernel(") != std::string::npos) {  // torch.cuda._sleep

@@ -31,7 +31,8 @@ void wait(cudaStream_t stream);
 
 // ---- kernels.cpp ----
 
-// Whether a backend's kernels are not run at all: SIMULATED_CUDA_LAUNCHES=nothing, to count what the host does.
+// Whether kernels are not run at all: SIMULATED_CUDA_LAUNCHES=nothing, to count what the host does. PyTorch's own are
+// launched then as well, where its operators are not replaced (load_operators() in memory.cpp).
 bool launches_do_nothing();
 
 // ---- memory.cpp ----
