@@ -41,7 +41,7 @@ def marks(overload, claim, dtype):
 CASES = [
     pytest.param(*one, dtype, id=f"{one[0].name}-{one[1]}-{dtype}", marks=marks(*one, dtype))
     for one in CLAIMS
-    for dtype in (torch.float32, torch.bfloat16)
+    for dtype in (torch.float32, torch.bfloat16, torch.float16)
 ]
 
 
