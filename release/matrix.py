@@ -22,7 +22,7 @@ from typing import Any
 from .cross import TARGETS
 from .interpreters import INTERPRETERS
 from .platforms import platform_tags
-from .projects import ROOT
+from .projects import ROOT, projects
 from .torches import RELEASES
 
 # Tags of CPython; the last letter is that of builds without the global lock.
@@ -63,10 +63,13 @@ def rows_of(table: str) -> dict[str, str]:
 
 
 def there(machine: str) -> dict[str, str]:
-    """By project the wheel that has been built, or why there can be none."""
+    """By project the wheel that has been built, or why there can be none, or that it was not built."""
     wheels = {wheel.name.partition("-")[0]: wheel.name for wheel in sorted(folder_of(machine).glob("*.whl"))}
     reasons = TARGETS[machine].skipped if machine != HERE else {}
-    return wheels | {project: f"skipped: {reason}" for project, reason in reasons.items()}
+    return {
+        project.name: wheels.get(project.distribution) or f"skipped: {reasons.get(project.name, 'it was not built')}"
+        for project in projects()
+    }
 
 
 def audit(machine: str) -> str:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
 from opwheel.registry import read_file
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 ROOT = Path(__file__).parents[1]
 
@@ -41,6 +47,12 @@ class Project(NamedTuple):
 
     name: str
     folder: Path
+
+    @property
+    def distribution(self) -> str:
+        """As the names of its files start: ``"muladd_cpu"``."""
+        document = tomllib.loads((self.folder / "pyproject.toml").read_text())
+        return str(document["project"]["name"]).replace("-", "_")
 
 
 def projects() -> list[Project]:

@@ -31,17 +31,21 @@ def test_everything_that_is_not_there_is_said():
     ]
 
 
-def test_wheels_that_are_there_are_counted_without_a_build(tmp_path, monkeypatch):
+def test_without_a_build_projects_have_the_wheel_that_is_there_or_none(tmp_path, monkeypatch):
     monkeypatch.setattr(matrix, "ROOT", tmp_path)
     monkeypatch.setattr(matrix, "HERE", "x86_64")
     (tmp_path / "dist/aarch64").mkdir(parents=True)
-    for name in ("dist/muladd_sycl-0.1.0-py3-none-any.whl", "dist/aarch64/muladd_core-0.1.0-py3-none-any.whl"):
+    for name in ("dist/muladd_sycl-0.1.0-py3-none-any.whl", "dist/aarch64/transformer_ops_cpu-0.1.0-py3-none-any.whl"):
         (tmp_path / name).touch()
-    assert matrix.there("x86_64") == {"muladd_sycl": "muladd_sycl-0.1.0-py3-none-any.whl"}
-    found = matrix.there("aarch64")
-    assert found.pop("muladd_core") == "muladd_core-0.1.0-py3-none-any.whl"
-    assert found["sycl"].startswith("skipped: ")
-    assert all(reason.startswith("skipped: ") for reason in found.values())
+    found = {machine: matrix.there(machine) for machine in ("x86_64", "aarch64")}
+    assert found["x86_64"].pop("sycl") == "muladd_sycl-0.1.0-py3-none-any.whl"
+    assert found["aarch64"].pop("transformer-cpu") == "transformer_ops_cpu-0.1.0-py3-none-any.whl"
+    reason = found["aarch64"].pop("sycl")
+    assert reason.startswith("skipped: ")
+    assert "not built" not in reason
+    assert found["x86_64"]["cuda"] == found["aarch64"]["transformer-cuda"] == "skipped: it was not built"
+    report = {"wheels": found, "audit": {}, "installed": {}, "runs": {}}
+    assert "aarch64: transformer-cuda: skipped: it was not built" in matrix.missing(report)
 
 
 def test_nothing_is_missing_where_all_is_there():
