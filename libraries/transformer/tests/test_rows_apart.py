@@ -27,6 +27,7 @@ LAYOUTS = {
     "one element for all": lambda make: make(7, 1).expand(7, 33),
     "rows of one element": lambda make: make(300, 4)[:, :1],
     "every other row of one element": lambda make: make(2 * 2100, 1)[::2],
+    "rows of one element for all": lambda make: make(1, 1).expand(2100, 1),
     "in another order": lambda make: make(3, 17, 5, 4).permute(2, 0, 3, 1),
 }
 OPERATORS = {

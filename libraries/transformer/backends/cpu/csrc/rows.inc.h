@@ -62,7 +62,7 @@ struct Rows : opwheel::Rows {
           return apart.are ? opwheel::share(from) : contiguous_rows(from);
         }) {
     if (apart.are) stride = apart.stride, step = apart.step;
-    if (length == 1 && stride > 1) step = stride;  // read as one row of elements that are apart
+    if (length == 1 && stride != 1) step = stride;  // read as one row of elements that are apart
   }
 
   static Tensor contiguous_rows(const Tensor& given) {
