@@ -116,7 +116,7 @@ def steps(out: Path, *, quick: bool = False, has_rows: bool = False) -> dict[str
         # Clusters of blocks wait for each other: where one waits for ever, the step is stopped, and named.
         "transformer-cuda-clusters": of("cuda", Step([*PYTEST, long_rows, "-k", CLUSTERS], is_alone=True, limit_s=60)),
         "transformer-cuda-long-rows": of("cuda", Step([*PYTEST, long_rows], limit_s=150)),
-        "transformer-cuda-kit": of("cuda", kit("transformer_ops", "cuda", *whole, "-k", "not compiled")),
+        "transformer-cuda-kit": of("cuda", kit("transformer_ops", "cuda", *whole, "-m", "not compiles")),
         "transformer-cuda-tests": of("cuda", Step([*PYTEST, cuda_tests, "-m", "not slow"])),
         "speed": Step(speed, is_alone=True),
         "probe": Step([*PYTEST, str(CUDA_TESTS / "test_probe.py")]),
@@ -126,18 +126,18 @@ def steps(out: Path, *, quick: bool = False, has_rows: bool = False) -> dict[str
         "huge": kit("muladd", "cuda", "-m", "huge", "--huge")._replace(is_alone=True, kit_of=""),
         **(rows if has_rows else {}),
         "transformer-kernels": of("triton", Step([*PYTEST, triton_tests])),
-        "transformer-kit": of("triton", kit("transformer_ops", "triton", *whole, "-k", "not compiled")),
+        "transformer-kit": of("triton", kit("transformer_ops", "triton", *whole, "-m", "not compiles")),
         # None is claimed yet: those that hold in every run can be.
         "transformer-claims": of(
-            "triton", kit("transformer_ops", "triton", *every, "-k", "invariance and not compiled")
+            "triton", kit("transformer_ops", "triton", *every, "-k", "invariance", "-m", "not compiles")
         ),
         "benchmark": bench(MULADD, "benchmark"),
         "transformer-benchmark": bench(TRANSFORMER, "transformer-benchmark"),
         "transformer-cuda-sanitizer": of("cuda", Step([*PYTEST, cuda_tests, "-m", "slow"], is_alone=True)),
         "sanitizer": Step([*PYTEST, gpu_tests, "-m", "slow"], is_alone=True),
         "compile": kit("muladd", "cuda", *whole, "-m", "compiles"),
-        "transformer-cuda-compile": of("cuda", kit("transformer_ops", "cuda", *whole, *every, "-k", "compiled")),
-        "transformer-compile": of("triton", kit("transformer_ops", "triton", *whole, *every, "-k", "compiled")),
+        "transformer-cuda-compile": of("cuda", kit("transformer_ops", "cuda", *whole, *every, "-m", "compiles")),
+        "transformer-compile": of("triton", kit("transformer_ops", "triton", *whole, *every, "-m", "compiles")),
     }
 
 

@@ -203,3 +203,13 @@ def test_what_was_left_out_is_reported(tmp_path):
     rows = {(row["operator"], row["subsystem"]): row["outcome"] for row in json.loads(file.read_text())["results"]}
     assert rows["sorted_out", "vmap"] == "skipped"
     assert rows["looked_up", "empty"] == "passed"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("marker", ["compiles", "not compiles"])
+def test_checks_that_compile_are_marked(marker):
+    done = run_kit("--collect-only", "--operators", "looked_up", "-m", marker)
+    assert done.returncode == 0, done.stdout + done.stderr
+    chosen = re.findall(r"\[looked_up-(.*)-\w+\]", done.stdout)
+    assert ("compiled" in chosen) == (marker == "compiles")
+    assert ("values" in chosen) == (marker == "not compiles")

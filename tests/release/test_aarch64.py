@@ -40,6 +40,13 @@ for batch in batches:
 print(json.dumps({"losses": losses, "right": [digits.count_right(model, test) for model in models.values()]}))
 """
 
+# The whole kit with the best loops for the emulated processor, and its values with those for any processor.
+PARTS = [
+    pytest.param("bf16", ("-m", "not compiles"), id="bf16"),
+    pytest.param("bf16", ("-m", "compiles"), id="bf16 compiled"),
+    pytest.param("baseline", ("-k", "values"), id="baseline"),
+]
+
 
 class EmulatedEnvironment(Environment):
     """With the cross compiler for torch.compile, and a thread: more of them only wait for each other."""
@@ -74,12 +81,11 @@ def test_lock(emulated: EmulatedEnvironment, tmp_path: Path) -> None:
     check_lock(emulated, tmp_path / "muladd.lock")
 
 
+@pytest.mark.parametrize(("capability", "part"), PARTS)
 @pytest.mark.parametrize("library", ["muladd", "transformer_ops"])
-@pytest.mark.parametrize("capability", ["bf16", "baseline"])
-def test_conformance(library: str, capability: str, emulated: EmulatedEnvironment) -> None:
-    """The whole kit with the best loops for the emulated processor, and its values with those for any processor."""
+def test_conformance(library: str, capability: str, part: tuple[str, str], emulated: EmulatedEnvironment) -> None:
     kit = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", "--pyargs", "opwheel_tools.testing"]
-    kit += ["--library", library, "--backend", "cpu", *(["-k", "values"] if capability == "baseline" else [])]
+    kit += ["--library", library, "--backend", "cpu", *part]
     name = library.upper()
     settings = {f"{name}_REQUIRE": "cpu", f"{name}_CPU_CAPABILITY": capability}
     check_passed(emulated.run(*kit, **settings))

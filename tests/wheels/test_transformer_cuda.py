@@ -139,7 +139,7 @@ def test_a_part_of_the_kit(run, simulated):
 @pytest.mark.nightly
 def test_the_kit(run, simulated):
     """With all that the backend claims about bits: the order of operations is the source's."""
-    assert passed(run(simulated, *KIT, "-m", "not device_independent and not compiles", "-k", "not compiled")) > 300
+    assert passed(run(simulated, *KIT, "-m", "not device_independent and not compiles")) > 300
 
 
 @pytest.mark.nightly

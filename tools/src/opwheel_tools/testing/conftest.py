@@ -124,7 +124,8 @@ def _parametrize_checks(metafunc: pytest.Metafunc, overloads: list[Overload]) ->
             for dtype in checks.dtypes_for(overload, check):
                 name = str(dtype).removeprefix("torch.")
                 marks = [pytest.mark.subsystem(check)]
-                marks += [pytest.mark.takes_long] if check in checks.TAKE_LONG else []
+                marks += [pytest.mark.compiles] if check in checks.COMPILE else []
+                marks += [pytest.mark.takes_long] if check == "opcheck" else []
                 cases.append(pytest.param(overload, check, dtype, id=f"{overload.name}-{check}-{name}", marks=marks))
     metafunc.parametrize(("sampled", "check", "sample_dtype"), cases)
 

@@ -44,8 +44,8 @@ from .vmap import vmap
 
 __all__ = [
     "CHECKS",
+    "COMPILE",
     "OF_THE_KERNEL_ALONE",
-    "TAKE_LONG",
     "Samples",
     "cases",
     "check_operators",
@@ -121,7 +121,7 @@ def _check_declaration(overload: Overload, samples: Samples, error: Exception) -
 
 
 CHECKS = {name: _noting(check) for name, check in (IN_EVERY_DTYPE | IN_16_BITS | IN_ONE_DTYPE | PROOFS).items()}
-TAKE_LONG = frozenset({"compiled", "opcheck", CHECK_OF["compiled"]})
+COMPILE = frozenset({"compiled", CHECK_OF["compiled"]})
 # These call no derivative.
 OF_THE_KERNEL_ALONE = frozenset(IN_EVERY_DTYPE) | {
     *("many rows", "large numbers", "repeatable", "aliases", "versions", "growth", "errors"),
