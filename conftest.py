@@ -4,6 +4,11 @@ import os
 import signal
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes says nothing on a loaded machine.
+settings.register_profile("unhurried", settings(), deadline=None)
+settings.load_profile("unhurried")
 
 # A shell without job control starts what is in the background with SIGINT ignored; so would be what tests interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

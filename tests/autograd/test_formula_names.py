@@ -86,9 +86,7 @@ def is_ambiguous(said, arguments, called):
 
 
 @pytest.mark.parametrize("way", WAYS)
-@settings(
-    max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=150, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(drawn=operators())
 def test_a_formula_is_refused_or_right(monkeypatch, way, drawn):
     go(monkeypatch, way)

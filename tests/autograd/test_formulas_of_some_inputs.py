@@ -140,9 +140,7 @@ def gradients(function, case, needed, used, *, again):
 
 
 @pytest.mark.parametrize("way", WAYS)
-@settings(
-    max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=150, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(drawn=cases())
 def test_gradients_are_those_of_the_reference(monkeypatch, way, drawn):
     go(monkeypatch, way)

@@ -172,9 +172,7 @@ def materialized(results, inputs, incoming):
 
 
 @pytest.mark.parametrize("way", WAYS)
-@settings(
-    max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=100, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(part=tensors())
 def test_first_and_second_derivatives(monkeypatch, way, part):
     go(monkeypatch, way)

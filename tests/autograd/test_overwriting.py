@@ -505,7 +505,7 @@ def test_random_programs():
     """Calls, holders and passes in any order see what they see where nothing is overwritten."""
     library = Library()
 
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=300)
     @given(STEPS)
     def check(steps):
         library.kept.clear()

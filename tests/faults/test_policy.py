@@ -142,7 +142,7 @@ _NESTED = st.builds(
 _DOCUMENTS = st.lists(_SECTIONS | _NESTED, max_size=4).map("\n".join).map(lambda text: text.encode(errors="replace"))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(_DOCUMENTS | st.binary(max_size=200))
 def test_any_file_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     """Whatever it says: a document, or an error that names the file."""

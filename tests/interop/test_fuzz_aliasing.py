@@ -167,7 +167,7 @@ def compare(found, expected, plain):
 
 
 @pytest.mark.slow
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+@settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), database=None)
 @given(
     described=PROGRAMS,
     way=st.sampled_from(sorted(WAYS)),
@@ -184,7 +184,7 @@ def test_no_aliased_argument_gives_a_wrong_gradient(described, way, context, wan
 
 
 @pytest.mark.slow
-@settings(max_examples=COMPILED, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+@settings(max_examples=COMPILED, suppress_health_check=list(HealthCheck), database=None)
 @given(described=PROGRAMS, wanted=st.tuples(st.booleans(), st.booleans()))
 def test_nor_does_one_in_a_compiled_program(described, wanted):
     def run(operator, compiler):

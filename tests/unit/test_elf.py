@@ -29,7 +29,7 @@ def test_what_is_no_library_for_this_processor_may_define_anything(content, tmp_
     assert may_define_operators(tmp_path / "missing.so")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
 @given(st.data())
 def test_a_damaged_library_is_no_exception_but_oserror(tmp_path, data):
     content = bytearray(SCHEMAS.read_bytes())

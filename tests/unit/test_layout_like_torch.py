@@ -42,14 +42,14 @@ def agree(function, reference, tensors):
 
 
 @pytest.mark.parametrize("count", PAIRS)
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @given(data=st.data())
 def test_strides(count, data):
     agree(*PAIRS[count], data.draw(operands(count)))
 
 
 @pytest.mark.parametrize("count", PAIRS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(data=st.data())
 def test_elsewhere_strides_do_not_depend_on_dtypes(count, data):
     function, _ = PAIRS[count]

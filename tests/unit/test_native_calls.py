@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import muladd
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from opwheel._torch import private
 from opwheel._torch.native import library_file
@@ -95,7 +95,6 @@ def _calls(draw):
     return kinds, keyword_only, draw(st.integers(0, 3)), values[:positional], kwargs
 
 
-@settings(deadline=None)
 @given(_calls())
 def test_any_call_ends_as_it_does_through_pytorch(call):
     kinds, keyword_only, returns, args, kwargs = call

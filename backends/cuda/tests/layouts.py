@@ -17,7 +17,7 @@ from opwheel_tools.testing import reference
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 SIZES = st.sampled_from((1, 2, 3, 5, 8, 16, 31, 32, 64))  # rows that are whole vectors, and rows that are not
 SHAPES = st.lists(SIZES, max_size=4).filter(lambda sizes: math.prod(sizes) <= 20_000)
-many = settings(max_examples=int(os.environ.get("TEST_EXAMPLES", "200")), deadline=None)
+many = settings(max_examples=int(os.environ.get("TEST_EXAMPLES", "200")))
 
 
 @st.composite

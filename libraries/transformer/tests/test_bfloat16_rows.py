@@ -7,7 +7,7 @@ float32 arithmetic, in units of the last place.
 import pytest
 import torch
 import transformer_ops
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 SIZES = st.integers(-140, 125)  # exponents of two: bfloat16 has some as small as 2^-133
@@ -46,7 +46,6 @@ def check(y, x, weight, eps):
     weight=st.tuples(SIZES, st.integers(0, 30)),
     seed=st.integers(0, 2**32),
 )
-@settings(deadline=None)
 def test_numbers_of_every_size(length, x, weight, seed):
     values, factors = numbers((5, length), *x, seed), numbers((length,), *weight, seed + 1)
     check(transformer_ops.rms_norm(values, factors, 1e-6), values, factors, 1e-6)
@@ -65,7 +64,6 @@ def test_numbers_of_every_size(length, x, weight, seed):
     gap=st.sampled_from((0, 0, 5)),
     seed=st.integers(0, 2**32),
 )
-@settings(deadline=None)
 def test_a_row_does_not_depend_on_its_neighbours(length, sizes, gap, seed):
     """Kernels read a row while they write the one before: each row is, to the last bit, what it is alone."""
     rows = torch.stack([numbers((length + gap,), *size, seed + i) for i, size in enumerate(sizes)])[:, :length]

@@ -35,7 +35,7 @@ def with_gradients(linear, x, weight, bias, grad):
     return y.detach(), *torch.autograd.grad(y, leaves, grad)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     rows=st.lists(st.integers(0, 9), max_size=3),
     features_in=st.integers(0, 40) | st.sampled_from([255, 256, 257, 600]),

@@ -63,7 +63,7 @@ def test_passes_in_any_order(dtype):
     """They give what PyTorch's give, and are refused where PyTorch's are."""
     eps = torch.finfo(dtype).eps
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=40)
     @given(PASSES)
     def check(passes):
         expected = gradients_of(plain, torch.float64, passes)

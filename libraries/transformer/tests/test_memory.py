@@ -37,7 +37,7 @@ def views(draw):
     return SHAPE, strides, draw(st.integers(0, MEMORY - 1 - reach))
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300, derandomize=True)
 @given(views(), views(), views())
 def test_a_result_is_right_or_refused(x_view, y_view, out_view):
     memory = torch.randn(MEMORY, generator=torch.Generator().manual_seed(0))

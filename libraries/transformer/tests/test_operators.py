@@ -493,7 +493,7 @@ def test_rope_of_nothing(shape):
     assert [turned.shape for turned in transformer_ops.rope(x, x, angles, angles)] == [shape, shape]
 
 
-@settings(max_examples=5 if IS_INTERPRETED else 60, deadline=None)
+@settings(max_examples=5 if IS_INTERPRETED else 60)
 @given(
     batch=st.integers(1, 3),
     heads=st.integers(1, 9),
@@ -672,7 +672,7 @@ def test_a_cache_without_slots_takes_padding_alone(blocks):
 SPECIAL = (math.nan, math.inf, -math.inf, 0.0, -0.0, 1e-45, 2e-43, 1e-11, -3e38, 65504.0)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 @given(
     st.lists(st.sampled_from(SPECIAL), max_size=3),
     st.floats(-45, 38).map(lambda exponent: 10**exponent),
