@@ -3,6 +3,7 @@
 It is made of Debian's packages for that processor, which are unpacked and not installed, of PyTorch's wheel for it, and
 of what this environment has besides: the same versions, in wheels for it. `FOLDER/bin/python` is a script that starts
 the emulator, so that programs that start `sys.executable` work, too; nothing has to be registered with the kernel.
+`FOLDER/bin/g++` is the cross compiler as `torch.compile` calls it on the machine itself.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from importlib import metadata
 from pathlib import Path
 
 from .command import run
+from .cross import TARGETS
 from .debian import Packages
 from .platforms import platform_tags
 
@@ -31,6 +33,15 @@ _BORROWED = (
 _START = """#!/bin/sh
 exec {emulator} -L {root} -0 {python} {root}/usr/bin/{name} "$@"
 """
+# A cross compiler does not know "native"; QEMU's processor has more than this. Python's header asks for expat's.
+_COMPILE = """#!/bin/sh
+for word; do
+  shift
+  test "$word" = -march=native && word=-march=armv8.6-a
+  set -- "$@" "$word"
+done
+exec {compiler} "$@" -idirafter {root}/usr/include
+"""
 
 
 class Emulated:
@@ -39,6 +50,7 @@ class Emulated:
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
         self.python = self.folder / "bin/python"
+        self.compiler = self.folder / "bin/g++"
         self._root = self.folder / "root"
 
     def make(self) -> None:
@@ -51,14 +63,14 @@ class Emulated:
         if shutil.which(EMULATOR) is None:
             raise SystemExit(f"release: there is no {EMULATOR}; on Debian: apt-get install qemu-user-static")
         done = self.folder / ".made"
-        if done.exists():
+        if done.exists() and self.compiler.exists():  # made by this version
             return
         shutil.rmtree(self.folder, ignore_errors=True)
         self._root.mkdir(parents=True)
         for archive in Packages(self.folder / "apt", DEBIAN).binary(*_SYSTEM):
             subprocess.run(["/usr/bin/dpkg", "-x", str(archive), str(self._root)], check=True)
         shutil.rmtree(self.folder / "apt")
-        self._write_start()
+        self._write_scripts()
         self.install([TORCH, *(f"{name}=={metadata.version(name)}" for name in _BORROWED)])
         done.touch()
 
@@ -66,11 +78,13 @@ class Emulated:
     def _name(self) -> str:
         return (self._root / "usr/bin/python3").readlink().name
 
-    def _write_start(self) -> None:
+    def _write_scripts(self) -> None:
         self.python.parent.mkdir()
-        text = _START.format(emulator=shutil.which(EMULATOR), root=self._root, python=self.python, name=self._name)
-        self.python.write_text(text)
-        self.python.chmod(0o755)
+        start = _START.format(emulator=shutil.which(EMULATOR), root=self._root, python=self.python, name=self._name)
+        compiler = _COMPILE.format(compiler=TARGETS[MACHINE].compiler, root=self._root)
+        for script, text in ((self.python, start), (self.compiler, compiler)):
+            script.write_text(text)
+            script.chmod(0o755)
         (self.folder / "pyvenv.cfg").write_text(f"home = {self._root}/usr/bin\n")
 
     @property

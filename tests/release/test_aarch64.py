@@ -51,9 +51,12 @@ PARTS = [
 class EmulatedEnvironment(Environment):
     """With the cross compiler for torch.compile, and a thread: more of them only wait for each other."""
 
+    def __init__(self, made: Emulated) -> None:
+        super().__init__(made.python)
+        self._settings = {"CXX": str(made.compiler), "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
+
     def run(self, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
-        settings = {"CXX": "aarch64-linux-gnu-g++", "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
-        return super().run(*arguments, **(settings | environment))
+        return super().run(*arguments, **(self._settings | environment))
 
 
 @pytest.fixture(scope="session")
@@ -63,7 +66,7 @@ def emulated() -> EmulatedEnvironment:
     made = Emulated(Path(os.environ.get("TEST_EMULATED", ROOT / f".venv-{MACHINE}")))
     made.make()
     made.install([str(wheel) for wheel in wheels if "_cuda-" not in wheel.name and "_triton-" not in wheel.name])
-    return EmulatedEnvironment(made.python)
+    return EmulatedEnvironment(made)
 
 
 def test_doctor(emulated: EmulatedEnvironment) -> None:
