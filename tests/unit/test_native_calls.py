@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from opwheel._torch import private
 from opwheel._torch.native import library_file
 from opwheel.dispatch import Operator, calls
-from opwheel.dispatch.registration import register
+from opwheel.dispatch.registration import register, unregister
 from torch.overrides import TorchFunctionMode
 
 pytestmark = pytest.mark.skipif(isinstance(library_file("calls"), str), reason=str(library_file("calls")))
@@ -189,13 +189,13 @@ def test_torch_ops_makes_the_same_calls():
     """Also those of libraries that are opened in this process, which replace nobody's overloads."""
     assert private.operation(torch.ops.muladd.muladd.out) is calls.function(torch.ops.muladd.muladd.out)
     library = torch.library.Library("test_native_calls_held", "DEF")
+    schemas = tuple(f"{name}(Tensor x) -> Tensor" for name in "fg")
+    opened = SimpleNamespace(namespace="test_native_calls_held", schemas=schemas, abi=0)
     try:
         library.define("f(Tensor x) -> Tensor")
         library.define("g(Tensor x) -> Tensor")
         held = {torch.ops.test_native_calls_held.f.default: "f"}
-        schemas = {f"{name}(Tensor x) -> Tensor": torch.sin for name in "fg"}
         declared = [Operator(name, reference=torch.sin) for name in "fg"]
-        opened = SimpleNamespace(namespace="test_native_calls_held", schemas=tuple(schemas), abi=0)
         register(opened, declared)
         op = torch.ops.test_native_calls_held.f.default
         assert held[op] == "f"
@@ -203,6 +203,7 @@ def test_torch_ops_makes_the_same_calls():
         op = torch.ops.test_native_calls_held.g.default
         assert private.operation(op) is calls.function(op)
     finally:
+        unregister(opened)
         library._destroy()
 
 
