@@ -44,3 +44,18 @@ def test_heads_of_rope(unsqueeze_dim, length, interleaved, dtype):
         of_part = (cos[None, part], sin[None, part]) if rows is None else tables
         alone = transformer_ops.rope(q[where], k[where], *of_part, None if rows is None else rows[:, part], **options)
         assert torch.equal(alone[0], found[0][where])
+
+
+def test_gradients_of_tables_have_the_same_bits_in_every_call():
+    """Of rows that many positions share, whose gradients are sums."""
+    torch.manual_seed(0)
+    q, k, cos, sin = (torch.randn(shape, requires_grad=True) for shape in [(1, 2, 512, 256)] * 2 + [(512, 256)] * 2)
+    ids = torch.randint(5, (512,))
+
+    def gradients():
+        turned = transformer_ops.rope(q, k, cos, sin, ids)
+        return torch.autograd.grad(sum(one.square().sum() for one in turned), (q, k, cos, sin))
+
+    first = gradients()
+    for _ in range(10):
+        assert all(map(torch.equal, gradients(), first))

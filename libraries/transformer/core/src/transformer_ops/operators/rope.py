@@ -28,7 +28,9 @@ def _rope(
     if cos.shape[-1] not in (length, length if rotary_dim is None else length // 2):
         raise RuntimeError(f"argument 'cos' has {cos.shape[-1]} columns, but heads have {length} elements")
     if position_ids is not None:
-        cos, sin = (table.reshape(table.shape[-2:])[position_ids] for table in (cos, sin))
+        # Not an index, whose gradient CPUs add up in another order in each call.
+        tables = (table.reshape(table.shape[-2:]) for table in (cos, sin))
+        cos, sin = (torch.nn.functional.embedding(position_ids, table) for table in tables)
     return rotated(q, cos, sin, unsqueeze_dim, interleaved), rotated(k, cos, sin, unsqueeze_dim, interleaved)
 
 
