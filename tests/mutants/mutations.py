@@ -149,7 +149,7 @@ CUDA_TEAM_MUTATIONS = {
     Mutation("a maximum that begins with 0", "opwheel/detail/cuda/team.cuh", "C mine = start;", "C mine = C(0);"):
         "test_softmax_of_infinite_values",
     Mutation("sums over rows that forget the rows before", "opwheel/detail/cuda/held_rows.cuh",
-             "widened<C>(place) + more", "more"): "test_many_rows",
+             "widened<C>(loaded<C, kWidth>(data + at.begin)) + more", "more"): "test_many_rows",
     Mutation("a block too few for teams that are counted", "opwheel/detail/cuda/team_plan.cuh",
              "blocks = (count + in_block - 1) / in_block;", "blocks = std::max<int64_t>(count / in_block, 1);"):
         "test_many_rows",

@@ -27,7 +27,7 @@ struct ReadRow {
   const U* data;
   __device__ Lanes<C, kWidth> operator[](At at) const {
     if (data == nullptr) return Lanes<C, kWidth>::all(C(1));
-    return widened<C>(*reinterpret_cast<const Pack<U, kWidth>*>(data + at.begin));
+    return widened<C>(loaded<U, kWidth>(data + at.begin));
   }
 };
 
@@ -41,8 +41,7 @@ template <class C, int kWidth>
 struct SumsInMemory {
   C* data;
   __device__ void add(At at, const Lanes<C, kWidth>& more) {
-    auto& place = *reinterpret_cast<Pack<C, kWidth>*>(data + at.begin);
-    place = narrowed<C>(widened<C>(place) + more);
+    put(data + at.begin, narrowed<C>(widened<C>(loaded<C, kWidth>(data + at.begin)) + more));
   }
 };
 

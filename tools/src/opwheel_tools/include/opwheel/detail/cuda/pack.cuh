@@ -29,6 +29,33 @@ struct alignas(sizeof(U) * kCount < kVectorBytes ? sizeof(U) * kCount : kVectorB
   uint32_t words[kCount / 2];
 };
 
+// Loads neighbouring elements, 16 bytes in an instruction: of a reference to them the compiler would load each by
+// itself.
+template <class U, int kCount>
+__device__ Pack<U, kCount> loaded(const U* data) {
+  return *reinterpret_cast<const Pack<U, kCount>*>(data);
+}
+// Stores them, 16 bytes in an instruction: to an address that is not simple the compiler would store each by itself.
+template <class U, int kCount>
+__device__ void put(U* data, const Pack<U, kCount>& pack) {
+#if defined(__CUDA_ARCH__)
+  constexpr int count = sizeof(Pack<U, kCount>) / kVectorBytes;
+  if constexpr (sizeof(Pack<U, kCount>) == count * kVectorBytes) {
+    uint4 vectors[count];
+    std::memcpy(vectors, &pack, sizeof pack);
+    OPWHEEL_UNROLL
+    for (int i = 0; i < count; ++i) {
+      const uint4 one = vectors[i];
+      asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(reinterpret_cast<uint4*>(data) + i), "r"(one.x),
+                   "r"(one.y), "r"(one.z), "r"(one.w)
+                   : "memory");
+    }
+    return;
+  }
+#endif
+  *reinterpret_cast<Pack<U, kCount>*>(data) = pack;
+}
+
 namespace detail {
 
 struct Pair {

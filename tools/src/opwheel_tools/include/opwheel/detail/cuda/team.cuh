@@ -72,7 +72,7 @@ class Team {
         OPWHEEL_UNROLL
         for (int i = 0; i < kHeld; ++i) row.vectors[i] = narrowed<U>(Values::all(C(1)));
       } else {
-        for_each([&](At at) { row.vectors[at.vector] = *reinterpret_cast<const Pack<U, kWidth>*>(data + at.begin); });
+        for_each([&](At at) { row.vectors[at.vector] = loaded<U, kWidth>(data + at.begin); });
       }
       return row;
     } else {
@@ -87,7 +87,7 @@ class Team {
       detail::HeldRow<U, C, kHeld, kWidth> row;
       for_each([&](At at) {
         row.vectors[at.vector] = narrowed<U>(values(at));
-        put(data, at, row.vectors[at.vector]);
+        put(data + at.begin, row.vectors[at.vector]);
       });
       return row;
     } else {
@@ -125,11 +125,11 @@ class Team {
   // The elements at one place of a row in memory; `at` may be of another row of the same team.
   template <class U>
   __device__ static Values read(const U* data, At at) {
-    return widened<C>(*reinterpret_cast<const Pack<U, kWidth>*>(data + at.begin));
+    return widened<C>(loaded<U, kWidth>(data + at.begin));
   }
   template <class U>
   __device__ static void write(U* data, At at, const Values& values) {
-    put(data, at, narrowed<U>(values));
+    put(data + at.begin, narrowed<U>(values));
   }
 
   // Sums over rows; `memory`, of the row's length, is the team's own.
@@ -202,11 +202,6 @@ class Team {
   // Of the whole team.
   __device__ uint32_t threads() const { return blocks_.count() * blockDim.x; }
   __device__ uint32_t thread() const { return blocks_.rank() * blockDim.x + threadIdx.x; }
-
-  template <class U>
-  __device__ static void put(U* data, At at, const Pack<U, kWidth>& pack) {
-    *reinterpret_cast<Pack<U, kWidth>*>(data + at.begin) = pack;
-  }
 
   template <class Acc>
   __device__ static Acc other(unsigned mask, const Acc& value, int step) {
