@@ -9,6 +9,7 @@ template <class T>
 struct SoftmaxRows {
   static constexpr int kHeld = 4;
   static constexpr bool kUsesClusters = true;
+  static constexpr int kLeastBlocks = 2;
 
   Softmax a;
 
@@ -47,6 +48,7 @@ template <class T>
 struct SoftmaxRowsBackward {
   static constexpr int kHeld = 4;
   static constexpr bool kUsesClusters = true;
+  static constexpr int kLeastBlocks = 2;
 
   SoftmaxBackward a;
 

@@ -7,6 +7,7 @@
 //     struct Normalize {
 //       static constexpr int kHeld = 4;  // vectors that a thread holds at most
 //       static constexpr bool kUsesClusters = true;  // if left out: false
+//       static constexpr int kLeastBlocks = 2;  // for which a multiprocessor has registers; if left out: any
 //
 //       const T *x, *weight;
 //       T* y;
@@ -59,6 +60,13 @@ namespace opwheel::cuda {
 template <class F>
 constexpr bool kUsesClusters = requires { requires F::kUsesClusters; };
 
+// Blocks, of kMostOfTeam threads each; 0: as many as the compiler thinks best.
+template <class F>
+constexpr int kLeastBlocks = 0;
+template <class F>
+  requires requires { F::kLeastBlocks; }
+constexpr int kLeastBlocks<F> = F::kLeastBlocks;
+
 // Teams for a functor over elements of type T; `resident` as TeamPlan has it.
 template <class T, class F>
 TeamPlanOf<T, F::kHeld, kUsesClusters<F>> plan_teams(Device device, int64_t rows, int64_t length, bool is_aligned,
@@ -80,13 +88,14 @@ inline int64_t blocks_at_a_time(const TeamPlan& plan, const void* kernel) {
 }
 
 template <class Team, class F>
-__global__ void __launch_bounds__(kMostOfTeam) run_team(const F functor, int64_t rows, int64_t length, int64_t teams) {
+__global__ void __launch_bounds__(kMostOfTeam, kLeastBlocks<F>)
+    run_team(const F functor, int64_t rows, int64_t length, int64_t teams) {
   functor(Team(rows, length, teams));
 }
 
 // Of blocks that are a cluster.
 template <class Team, class F>
-__global__ void __launch_bounds__(kMostOfTeam)
+__global__ void __launch_bounds__(kMostOfTeam, kLeastBlocks<F>)
     run_team_of_blocks(const F functor, int64_t rows, int64_t length, int64_t teams) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
   __trap();  // not launched where largest_cluster() is 1
