@@ -82,6 +82,7 @@ struct CrossEntropyRows {
 template <class T>
 struct CrossEntropyRowsBackward {
   static constexpr int kHeld = 4;
+  static constexpr int kLeastBlocks = 2;
 
   CrossEntropyBackward a;
 
@@ -92,6 +93,7 @@ struct CrossEntropyRowsBackward {
     const C n = static_cast<C>(a.length);
     const C *const w = static_cast<const C*>(a.weight), *const u = static_cast<const C*>(a.token_weight);
     const C *const grad = static_cast<const C*>(a.grad), *const divisors = static_cast<const C*>(a.divisors);
+    const auto cap = [softcap](C value) { return capped(value, softcap); };
     C weights = n;
     if (smoothing > 0 && w != nullptr && team.has_rows()) {
       weights = team.sum([&](auto at) { return team.read(w, at); });
@@ -115,21 +117,23 @@ struct CrossEntropyRowsBackward {
       const C of_others = g * (smoothing / n * weights) + of_z * C(2) * static_cast<C>(a.lse_square_scale) * z;
       const C of_p = g * chosen + of_others, shift = g * (smoothing / n);
       team.store(dx, [&](auto at) {
-        const auto logits = x[at];
+        const auto given = x[at], logits = softcap > 0 ? map(cap, given) : given;
+        const auto shifts = w == nullptr || shift == 0 ? Team::Values::all(shift) : team.read(w, at) * shift;
+        auto result = map([&](C logit) { return of_p * exp_for<T>(logit - z, z_rest); }, logits) - shifts;
         const int64_t lane = target - static_cast<int64_t>(at.begin);
-        typename Team::Values result;
-        OPWHEEL_UNROLL
-        for (int k = 0; k < Team::kWidth; ++k) {
-          const C logit = capped(logits.values[k], softcap);
-          const C weight = w == nullptr || shift == 0 ? C(1) : w[at.begin + k];
-          C d = of_p * exp_for<T>(logit - z, z_rest) - shift * weight;
-          if (k == lane) {
-            const C log_p = (logit - z) - z_rest;
-            d = g * chosen * std::expm1(log_p) + of_others * std::exp(log_p) - shift * weight;
+        if (lane >= 0 && lane < Team::kWidth) {
+          C log_p = C(0), of_class = C(0);
+          OPWHEEL_UNROLL
+          for (int k = 0; k < Team::kWidth; ++k) {
+            if (k == lane) log_p = (logits.values[k] - z) - z_rest, of_class = shifts.values[k];
           }
-          result.values[k] = softcap > 0 ? d * cap_slope(logits.values[k], softcap) : d;
+          const C own = g * chosen * std::expm1(log_p) + of_others * std::exp(log_p) - of_class;
+          OPWHEEL_UNROLL
+          for (int k = 0; k < Team::kWidth; ++k) {
+            if (k == lane) result.values[k] = own;
+          }
         }
-        return result;
+        return softcap > 0 ? result * map([softcap](C value) { return cap_slope(value, softcap); }, given) : result;
       });
     });
   }
