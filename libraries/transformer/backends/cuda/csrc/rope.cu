@@ -8,6 +8,7 @@
 namespace transformer_ops::cuda {
 
 constexpr int64_t kHeads = 8;  // of a position that a team turns, by angles that it loads once
+constexpr int kAtOnce = 4;     // that are loaded at a time
 
 struct Quotient {
   int64_t quotient, remainder;
@@ -25,7 +26,7 @@ __device__ inline Quotient divide(int64_t a, int64_t b) {
 // k and k + half, or, interleaved, 2 k and 2 k + 1. A team shares half a head.
 template <class T, bool is_interleaved>
 struct RopeRows {
-  static constexpr int kHeld = 4;
+  static constexpr int kHeld = 1;
 
   RopePair a;
   int64_t q_groups, k_groups;  // of kHeads heads
@@ -59,42 +60,44 @@ struct RopeRows {
     const int64_t head_stride = (rope.heads_first ? rope.positions : 1) * rope.length;
     T* y = static_cast<T*>(rope.y) + batch * rope.heads * rope.positions * rope.length + first * head_stride +
            position * (rope.heads_first ? 1 : rope.heads) * rope.length;
-#pragma unroll 4
-    for (int64_t head = first; head < last; ++head, x += rope.strides[1], y += head_stride) {
-      if constexpr (is_interleaved) {
-        team.for_each([&](auto at) { turn_neighbours(team, x, y, at, cos[at], sin[at]); });
-      } else {
-        team.for_each([&](auto at) {
-          const int64_t half = team.length();
-          const auto u = team.read(x, at), v = team.read(x + half, at), c = cos[at], s = sin[at];
-          team.write(y, at, u * c - v * s);
-          team.write(y + half, at, v * c + u * s);
-        });
+    const int64_t stride = rope.strides[1];
+    team.for_each([&](auto at) {
+      const auto c = cos[at], s = sin[at];
+      int64_t head = 0;
+      for (; head + kAtOnce <= last - first; head += kAtOnce) {
+        turn_heads<kAtOnce>(team, x + head * stride, stride, y + head * head_stride, head_stride, at, c, s);
       }
-    }
+      for (; head < last - first; ++head)
+        turn_heads<1>(team, x + head * stride, 0, y + head * head_stride, 0, at, c, s);
+    });
   }
 
-  template <class Team, class At, class Values>
-  __device__ static void turn_neighbours(const Team& team, const T* x, T* y, At at, const Values& c, const Values& s) {
+  // Of heads that are neighbours, the pairs at a place of half a head. All are loaded before one is written: the
+  // compiler has to think that it is the same memory.
+  template <int kCount, class Team, class At, class Values>
+  __device__ static void turn_heads(const Team& team, const T* x, int64_t x_stride, T* y, int64_t y_stride, At at,
+                                    const Values& c, const Values& s) {
     constexpr int kWidth = Team::kWidth;
-    At left = at, right = at;  // vectors of both elements of the pairs
-    left.begin = 2 * at.begin, right.begin = 2 * at.begin + kWidth;
-    if constexpr (kWidth == 1) {
-      const auto u = team.read(x, left), v = team.read(x, right);
-      team.write(y, left, u * c - v * s);
-      team.write(y, right, v * c + u * s);
-    } else {
-      const Values in[2] = {team.read(x, left), team.read(x, right)};
-      Values out[2];
+    At left = at, right = at;  // the two vectors with both elements of the pairs
+    left.begin = is_interleaved ? 2 * at.begin : at.begin;
+    right.begin = left.begin + (is_interleaved ? kWidth : team.length());
+    Values in[kCount][2], out[2];
+    OPWHEEL_UNROLL
+    for (int i = 0; i < kCount; ++i) {
+      in[i][0] = team.read(x + i * x_stride, left);
+      in[i][1] = team.read(x + i * x_stride, right);
+    }
+    OPWHEEL_UNROLL
+    for (int i = 0; i < kCount; ++i) {
       OPWHEEL_UNROLL
       for (int k = 0; k < kWidth; ++k) {
-        const int of = 2 * k / kWidth, lane = 2 * k % kWidth;
-        const auto u = in[of].values[lane], v = in[of].values[lane + 1];
-        out[of].values[lane] = u * c.values[k] - v * s.values[k];
-        out[of].values[lane + 1] = v * c.values[k] + u * s.values[k];
+        const int first = is_interleaved ? 2 * k : k, second = is_interleaved ? first + 1 : kWidth + k;
+        const auto u = in[i][first / kWidth].values[first % kWidth], v = in[i][second / kWidth].values[second % kWidth];
+        out[first / kWidth].values[first % kWidth] = u * c.values[k] - v * s.values[k];
+        out[second / kWidth].values[second % kWidth] = v * c.values[k] + u * s.values[k];
       }
-      team.write(y, left, out[0]);
-      team.write(y, right, out[1]);
+      team.write(y + i * y_stride, left, out[0]);
+      team.write(y + i * y_stride, right, out[1]);
     }
   }
 };
