@@ -57,19 +57,38 @@ struct Gelu {
   }
 };
 
+// Long rows are cut into 2^shift parts, so that each thread has one vector: with several it would have to wait for the
+// first before it loads the second, which may be where the first is written.
+template <class T>
+int shift_of_parts(int64_t length, bool is_aligned) {
+  const int64_t vectors = is_aligned ? length / (opwheel::cuda::kVectorBytes / sizeof(T)) : length;
+  int shift = 0;
+  while (vectors >> shift > opwheel::cuda::kMostOfTeam && (vectors >> shift) % 2 == 0) ++shift;
+  return shift;
+}
+struct Part {
+  int64_t row, begin;
+};
+__device__ inline Part part_of_row(int64_t i, int shift, int64_t length) {
+  const int64_t row = i >> shift;
+  return {row, (i - (row << shift)) * length};
+}
+
 template <class F, class T>
 struct GatedRows {
   static constexpr int kHeld = 1;
 
   Gated a;
+  int shift;
 
   template <class Team>
   __device__ void operator()(const Team& team) const {
     using C = ComputeType<T>;
     team.for_rows([&](int64_t i) {
-      const auto u = team.load(static_cast<const T*>(a.a) + i * a.a_stride);
-      const auto v = team.load(static_cast<const T*>(a.b) + i * a.b_stride);
-      team.store(static_cast<T*>(a.y) + i * a.y_stride,
+      const auto [row, begin] = part_of_row(i, shift, team.length());
+      const auto u = team.load(static_cast<const T*>(a.a) + row * a.a_stride + begin);
+      const auto v = team.load(static_cast<const T*>(a.b) + row * a.b_stride + begin);
+      team.store(static_cast<T*>(a.y) + row * a.y_stride + begin,
                  [&](auto at) { return rounded<T>(map([](C x) { return F::template value<T>(x); }, u[at])) * v[at]; });
     });
   }
@@ -80,14 +99,17 @@ struct GatedRowsBackward {
   static constexpr int kHeld = 1;
 
   GatedBackward a;
+  int shift;
 
   template <class Team>
   __device__ void operator()(const Team& team) const {
     team.for_rows([&](int64_t i) {
-      const auto u = team.load(static_cast<const T*>(a.a) + i * a.a_stride);
-      const auto v = team.load(static_cast<const T*>(a.b) + i * a.b_stride);
-      const auto grad = team.load(static_cast<const T*>(a.grad) + i * a.grad_stride);
-      T *const da = static_cast<T*>(a.da) + i * a.length, *const db = static_cast<T*>(a.db) + i * a.length;
+      const auto [row, begin] = part_of_row(i, shift, team.length());
+      const auto u = team.load(static_cast<const T*>(a.a) + row * a.a_stride + begin);
+      const auto v = team.load(static_cast<const T*>(a.b) + row * a.b_stride + begin);
+      const auto grad = team.load(static_cast<const T*>(a.grad) + row * a.grad_stride + begin);
+      const int64_t to = row * a.length + begin;
+      T *const da = static_cast<T*>(a.da) + to, *const db = static_cast<T*>(a.db) + to;
       team.for_each([&](auto at) {
         const auto x = u[at], y = v[at], g = grad[at];
         typename Team::Values of_u, of_v;
@@ -119,8 +141,10 @@ void with_activation(Activation activation, const Body& body) {
 void run(Device device, ScalarType dtype, const Gated& a, int64_t rows, int64_t) {
   dispatch(dtype, [&]<class T>() {
     const bool is_aligned = are_aligned<T>(a.length, {a.a, a.b, a.y}, {a.a_stride, a.b_stride, a.y_stride});
-    with_activation(a.activation,
-                    [&]<class F>() { run_rows<T>(device, rows, a.length, is_aligned, GatedRows<F, T>{a}); });
+    const int shift = shift_of_parts<T>(a.length, is_aligned);
+    with_activation(a.activation, [&]<class F>() {
+      run_rows<T>(device, rows << shift, a.length >> shift, is_aligned, GatedRows<F, T>{a, shift});
+    });
   });
 }
 
@@ -128,8 +152,10 @@ void run(Device device, ScalarType dtype, const GatedBackward& a, int64_t rows, 
   dispatch(dtype, [&]<class T>() {
     const bool is_aligned =
         are_aligned<T>(a.length, {a.grad, a.a, a.b, a.da, a.db}, {a.grad_stride, a.a_stride, a.b_stride});
-    with_activation(a.activation,
-                    [&]<class F>() { run_rows<T>(device, rows, a.length, is_aligned, GatedRowsBackward<F, T>{a}); });
+    const int shift = shift_of_parts<T>(a.length, is_aligned);
+    with_activation(a.activation, [&]<class F>() {
+      run_rows<T>(device, rows << shift, a.length >> shift, is_aligned, GatedRowsBackward<F, T>{a, shift});
+    });
   });
 }
 
