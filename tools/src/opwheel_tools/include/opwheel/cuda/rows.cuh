@@ -92,8 +92,18 @@ __device__ Acc reduce_block(Acc value, Acc start, const Combine& combine) {
 // commutative, `start` neutral. The order is the same in every call.
 template <class Acc, class Value, class Combine>
 __device__ Acc reduce(int64_t count, Acc start, const Value& value, const Combine& combine) {
+  constexpr int kAtOnce = 4;  // are loaded before they are combined
+  const int64_t step = blockDim.x;
+  int64_t k = threadIdx.x;
   Acc mine = start;
-  for_each(count, [&](int64_t k) { mine = combine(mine, static_cast<Acc>(value(k))); });
+  for (; k + (kAtOnce - 1) * step < count; k += kAtOnce * step) {
+    Acc some[kAtOnce];
+    OPWHEEL_UNROLL
+    for (int i = 0; i < kAtOnce; ++i) some[i] = static_cast<Acc>(value(k + i * step));
+    OPWHEEL_UNROLL
+    for (int i = 0; i < kAtOnce; ++i) mine = combine(mine, some[i]);
+  }
+  for (; k < count; k += step) mine = combine(mine, static_cast<Acc>(value(k)));
   return detail::reduce_block(mine, start, combine);
 }
 
