@@ -95,6 +95,25 @@ def test_graph(name):
     check_graph(*calls(256, torch.bfloat16)[name])
 
 
+FIRST_CALL = """
+import torch, transformer_ops
+x = torch.randn(2, {n}, device="cuda", dtype=torch.float64).bfloat16()
+graph = torch.cuda.CUDAGraph()
+with torch.no_grad(), torch.cuda.graph(graph):
+    captured = transformer_ops.rms_norm(x)
+graph.replay()
+print("the same:", torch.equal(captured, transformer_ops.rms_norm(x)))
+"""
+
+
+@pytest.mark.parametrize("n", [4096, 33_000])
+def test_graph_of_the_first_call(n):
+    """What CUDA loads, and what is asked about the device, while a stream is captured; clusters share the long rows."""
+    command = [sys.executable, "-c", FIRST_CALL.format(n=n)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert result.stdout == "the same: True\n", result.stderr[-2000:]
+
+
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two devices")
 def test_devices():
     for name in NAMES:
