@@ -81,7 +81,7 @@ struct CrossEntropyRows {
 // target is nearly certain.
 template <class T>
 struct CrossEntropyRowsBackward {
-  static constexpr int kHeld = 4;
+  static constexpr int kHeld = 2;
   static constexpr int kLeastBlocks = 2;
 
   CrossEntropyBackward a;
