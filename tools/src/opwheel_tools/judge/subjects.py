@@ -5,14 +5,13 @@ from __future__ import annotations
 import copy
 import importlib.util
 import inspect
-import runpy
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 
 import torch
@@ -91,7 +90,7 @@ _files: dict[str, dict[str, Any]] = {}  # what each file that was run has
 
 
 def _contents(place: str) -> dict[str, Any]:
-    """The variables of a module, kernel or file. A file is run once, under the name of its stem."""
+    """The variables of a module, kernel or file. A file is run once, as a module of the name of its stem."""
     if hub.is_kernel(place):
         return vars(hub.load(place))
     if not place.endswith(".py"):
@@ -100,8 +99,24 @@ def _contents(place: str) -> dict[str, Any]:
         return vars(importlib.import_module(place))
     if place not in _files:
         sys.path.insert(0, str(Path(place).resolve().parent))  # as python FILE has it
-        _files[place] = runpy.run_path(place, run_name=Path(place).stem)
+        _files[place] = vars(_run(place))
     return _files[place]
+
+
+def _run(place: str) -> ModuleType:
+    """A file's module, which stays imported: PyTorch's compiler imports that of a function, and would run it again."""
+    name = Path(place).stem
+    while name in sys.modules:
+        name += "_"
+    module = ModuleType(name)
+    module.__file__ = place
+    sys.modules[name] = module
+    try:
+        exec(compile(Path(place).read_bytes(), place, "exec"), vars(module))  # noqa: S102 - what the user names
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
 
 
 def _operator(text: str) -> Any:
