@@ -172,6 +172,16 @@ def compiled_for_any_size(f: F, t: Tensors) -> Tensors:
     return values(torch.compile(f, backend="aot_eager", dynamic=True), t)
 
 
+def shapes(f: F, t: Tensors) -> Tensors:
+    return [torch.zeros(r.shape, dtype=torch.uint8) for r in values(f, t) if r.layout is torch.strided]
+
+
+def compiled_shapes(f: F, t: Tensors) -> Tensors:
+    """Those that a fake kernel names: of the results themselves nobody can tell."""
+    torch._dynamo.reset()
+    return torch.compile(lambda *t: shapes(f, list(t)), backend="aot_eager", dynamic=False)(*t)
+
+
 def batch(t: Tensors, i: int) -> list[Tensors]:
     return [[x * (1 - k / 4) if j == i else x for j, x in enumerate(t)] for k in range(3)]
 
@@ -344,6 +354,7 @@ PROGRAMS = {
     "tangents": Program(tangents, "forward mode"),
     "compiled": Program(compiled, "compile", values),
     "compiled_for_any_size": Program(compiled_for_any_size, "compile", values),
+    "compiled_shapes": Program(compiled_shapes, "compile", shapes),
     "vmapped": Program(vmapped, "vmap", one_by_one),
     "under_autocast": Program(under_autocast, "autocast", values, under_autocast),
     "in_threads": Program(in_threads, "threads", one_after_another),

@@ -77,6 +77,11 @@ def tangents(f):
 got, want = tangents(f), tangents(g)""",
     "compiled": 'got = torch.compile(f, backend="aot_eager", dynamic=False)(*t)\nwant = g(*t)',
     "compiled_for_any_size": 'got = torch.compile(f, backend="aot_eager", dynamic=True)(*t)\nwant = g(*t)',
+    "compiled_shapes": """\
+def zeros(f):
+    return lambda *t: torch.zeros(f(*t).shape)
+got = torch.compile(zeros(f), backend="aot_eager", dynamic=False)(*t)
+want = zeros(g)(*t)""",
     "vmapped": """\
 batch = [[a * (1 - k / 4) if j == {0} else a for j, a in enumerate(t)] for k in range(3)]
 s = [torch.stack([one[j] for one in batch], {1}) if j == {0} else a for j, a in enumerate(t)]

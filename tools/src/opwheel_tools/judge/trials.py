@@ -13,7 +13,8 @@ from .variants import Variant
 _WITH_GRADIENTS = ("gradients_of_transposed", "gradients_of_sum", "gradients_again")
 _BACKWARD = ("incoming_after_backward", "inputs_after_backward")
 _DERIVATIVES = ("gradients_after_inputs_changed", "second_derivatives", "tangents")
-_PLAIN = ("without_grad", "in_inference_mode", "compiled", "compiled_for_any_size", "under_autocast", "in_threads")
+_COMPILED = ("compiled", "compiled_for_any_size", "compiled_shapes")
+_PLAIN = ("without_grad", "in_inference_mode", *_COMPILED, "under_autocast", "in_threads")
 _MEMORY = ("in_new_memory", "among_nan", "among_large")
 _STATE = ("repeatedly", "after_memory_changed", "after_unseen_change", "after_another_call", "after_many_calls")
 _BITS = {torch.float16: 11, torch.bfloat16: 8}  # of a number
