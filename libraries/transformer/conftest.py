@@ -5,6 +5,11 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# As for all tests of this repository: how long an example takes says nothing on a loaded machine.
+settings.register_profile("unhurried", settings(), deadline=None)
+settings.load_profile("unhurried")
 
 HERE = Path(__file__).parent
 # Triton's interpreter takes milliseconds for each row: no losses of hundreds of rows, and attention of short heads in
